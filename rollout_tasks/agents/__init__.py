@@ -1,0 +1,1 @@
+"""What turns a model into somebody who acts. One module an agent; `base.py` is the contract."""

@@ -1,0 +1,51 @@
+"""The contract of an agent: one episode from the first observation to an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from benchmark.items import Item
+from rollout_tasks.config import Limits
+from rollout_tasks.environments.base import Environment, Observation
+from rollout_tasks.models.base import Model, Usage
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """How an episode ended; what happened in it is in the trajectory."""
+
+    answer: str
+    """The final text, empty when there is none (a desktop task that ended by ``done``)."""
+    ending: Literal["answer", "done", "fail"]
+    """A final text, or the tool that says finished or infeasible. Anything else is a failure and raised."""
+    turns: int
+    usage: Usage
+
+
+class Agent(Protocol):
+    """Constructed as ``Class()``. Lets errors of environment and model pass: they are classified already."""
+
+    def run(
+        self,
+        item: Item,
+        environment: Environment,
+        observation: Observation,
+        model: Model,
+        limits: Limits,
+        trajectory: TrajectoryWriter,
+    ) -> Episode:
+        """Acts until there is an answer.
+
+        Args:
+            item: What is asked.
+            environment: Already reset; its `execute` classifies its errors and refuses once the lease is lost.
+            observation: What `environment.reset` returned.
+            model: Answers turns; already bound to this rollout's session.
+            limits: Turns, tokens and parse failures allowed.
+            trajectory: Every message and step goes here as it happens.
+
+        Raises:
+            RolloutFailure: ``max_turns`` or ``parse``, and whatever environment and model raised.
+        """

@@ -1,0 +1,264 @@
+"""Every option of a run: one place where each has a type, a default, a meaning and its command-line spellings.
+
+A `RunConfig` never holds a secret: it is written to the run's folder and sent to workers. Keys, passwords and broker
+addresses are in `rollout_tasks.settings`, which reads the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from rollout_tasks.errors import UserError
+
+DEFAULT_MODEL = "gpt-4.1-2025-04-14"
+
+
+def _option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:
+    """A field that is also a command-line option; the first spelling is the one that help shows."""
+    return Field(default, description=help_text, json_schema_extra={"spellings": list(spellings)}, **constraints)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+
+class DataConfig(_Part):
+    """What is asked."""
+
+    path: Path | None = _option(
+        None,
+        "Benchmark file (JSON, JSONL) or OSWorld tree (its test_all.json).",
+        "--data-path",
+        "--data",
+        "--data_path",
+    )
+    answer_pattern: str | None = _option(
+        None,
+        "Regular expression whose first group is the reference answer inside a longer one, as in '#### (.+)'.",
+        "--answer-pattern",
+    )
+    skip_invalid: bool = _option(False, "Leave out items that cannot be read instead of stopping.", "--skip-invalid")
+
+    @field_validator("answer_pattern")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                compiled = re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"is not a regular expression: {error}") from error
+            if compiled.groups < 1:
+                raise ValueError("needs one group (...) around the answer")
+        return pattern
+
+
+class ModelConfig(_Part):
+    """Who answers."""
+
+    name: str = _option(DEFAULT_MODEL, "Any OpenAI-compatible model.", "--model", min_length=1)
+    base_url: str | None = _option(
+        None, "The endpoint, as in http://127.0.0.1:8000/v1. Default: OPENAI_BASE_URL, else OpenAI.", "--base-url"
+    )
+    temperature: float | None = _option(
+        None, "Sampling temperature; unset leaves it to the endpoint.", "--temperature", ge=0, le=2
+    )
+    top_p: float | None = _option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
+    max_completion_tokens: int | None = _option(
+        None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1
+    )
+    timeout: float = _option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0)
+    max_retries: int = _option(
+        3, "Tries of one model call before its rollout fails.", "--max-retries", "--max_retries", ge=1
+    )
+    images_in: Literal["user", "tool"] = _option(
+        "user",
+        "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",
+        "--images-in",
+    )
+    scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_http(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must look like http://host:port/v1")
+        if parts.username or parts.password or parts.query:
+            raise ValueError(
+                "must not carry a user, password or query: secrets come from the environment (OPENAI_API_KEY)"
+            )
+        return url.rstrip("/")
+
+
+class Limits(_Part):
+    """How long an attempt may go on."""
+
+    max_turns: int = _option(50, "Model turns in one attempt.", "--max-turns", "--max_turns", ge=1)
+    max_seconds: float = _option(600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0)
+    max_tokens: int | None = _option(
+        None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1
+    )
+
+
+class VMConfig(_Part):
+    """Which VMs a rollout that needs one gets."""
+
+    use_pool: bool = _option(
+        True,
+        "Share a pool of VMs; --no-pool gives every rollout a VM of its own.",
+        "--use-resource-pool/--no-pool",
+        "--use-vm-pool",
+        "--use_resource_pool",
+        "--use_vm_pool",
+    )
+    pool: str = _option("default", "The pool's name.", "--pool", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    num_vms: int = _option(
+        3, "M, VMs in the pool of an embedded run; elsewhere each host says its own.", "--num-vms", "--num_vms", ge=1
+    )
+    provider_name: str = _option(
+        "simulated", "Where VMs come from.", "--provider-name", "--provider", "--provider_name"
+    )
+    provider_options: dict[str, Any] = Field(default_factory=dict, description="What the provider itself understands.")
+    wait_seconds: float = _option(
+        1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0
+    )
+    path_to_vm: str | None = _option(None, "A VM image, for providers that need one.", "--path-to-vm", "--path_to_vm")
+    region: str | None = _option(None, "Region, for cloud providers.", "--region")
+    snapshot_name: str = _option("init_state", "The snapshot VMs are reset to.", "--snapshot-name", "--snapshot_name")
+
+
+class DesktopConfig(_Part):
+    """What a desktop environment shows and accepts; light environments have no use for it."""
+
+    action_space: Literal["computer_13", "pyautogui", "claude_computer_use"] = _option(
+        "computer_13", "Tools on offer.", "--action-space", "--action_space"
+    )
+    observation_type: Literal["screenshot", "a11y_tree", "screenshot_a11y_tree", "som"] = _option(
+        "screenshot_a11y_tree", "What the agent sees.", "--observation-type", "--observation_type"
+    )
+    screen_width: int = _option(1920, "Pixels.", "--screen-width", "--screen_width", ge=1)
+    screen_height: int = _option(1080, "Pixels.", "--screen-height", "--screen_height", ge=1)
+    headless: bool = _option(False, "Without a window on the host.", "--headless")
+    client_password: str = _option(
+        "password",
+        "The guest user's password. Told to the model, so not a secret.",
+        "--client-password",
+        "--client_password",
+    )
+    os_type: Literal["Ubuntu", "Windows"] = _option("Ubuntu", "The guest's system.", "--os-type", "--os_type")
+    require_a11y_tree: bool = _option(
+        True, "Ask for the accessibility tree.", "--require-a11y-tree/--no-a11y-tree", "--require_a11y_tree"
+    )
+    require_terminal: bool = _option(False, "Ask for the terminal's text.", "--require-terminal", "--require_terminal")
+    sleep_after_execution: float = _option(
+        2.0,
+        "Seconds between an action and its observation.",
+        "--sleep-after-execution",
+        "--sleep_after_execution",
+        ge=0,
+    )
+    enable_recording: bool = _option(
+        True, "Keep a video of each episode.", "--enable-recording/--no-recording", "--enable_recording"
+    )
+
+
+class SimulatedConfig(_Part):
+    """How the `simulated` environment behaves; an item's `env_config` overrides each field."""
+
+    seconds: tuple[float, float] = Field((0.5, 3.0), description="Shortest and longest episode, drawn uniformly.")
+    steps: int = Field(5, ge=1, le=10_000, description="Actions an episode is divided into.")
+    needs_vm: bool = Field(True, description="Whether episodes lease a VM.")
+    seed: int = Field(0, description="Same seed, item and index: same draw.")
+    fail: str | None = Field(None, description="Failure class each attempt ends with, until `fail_times` is used up.")
+    fail_times: int = Field(1, ge=0, description="Attempts of a rollout that fail so.")
+
+
+class RunConfig(_Part):
+    """One submission's options."""
+
+    data: DataConfig = DataConfig()
+    env_mode: str = _option(
+        "osworld", "The environment: osworld, math, py, ... (see --help's end).", "--env-mode", "--mode", "--env_mode"
+    )
+    agent: str | None = _option(None, "The agent; default: the environment's own.", "--agent")
+    model: ModelConfig = ModelConfig()
+    limits: Limits = Limits()
+    vm: VMConfig = VMConfig()
+    desktop: DesktopConfig = DesktopConfig()
+    simulated: SimulatedConfig = SimulatedConfig()
+    num_rollouts: int = _option(
+        5,
+        "N, rollouts at a time in an embedded run; elsewhere `celery worker --concurrency` says.",
+        "--num-rollouts",
+        "--num_rollouts",
+        ge=1,
+    )
+    rollouts_per_item: int = _option(
+        1, "Rollouts of each item, for pass@k.", "--rollouts-per-item", "-n", ge=1, le=10_000
+    )
+    max_attempts: int = _option(3, "Attempts of one rollout when the infrastructure fails it.", "--max-attempts", ge=1)
+    priority: int = _option(
+        0, "Who gets a VM first among waiting runs: higher goes first.", "--priority", ge=-100, le=100
+    )
+    metric: str = _option(
+        "exact_match", "How answers are scored.", "--evaluation-metric", "--metric", "--evaluation_metric"
+    )
+    judge_model: str | None = _option(None, "The model behind llm_judgement; default: --model.", "--judge-model")
+    evaluate_results: bool = _option(
+        True, "Score the results when all are in.", "--evaluate-results/--no-evaluate-results", "--evaluate_results"
+    )
+    save_results: bool = _option(
+        True,
+        "Keep messages and trajectories; the results themselves are always kept.",
+        "--save-results/--no-save-results",
+        "--save_results",
+    )
+    output_dir: Path = _option(Path("results"), "Where runs' folders go.", "--output-dir", "--output_dir")
+    run_id: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = _option(
+        None, "The run's name; default: made from date, environment and chance.", "--run-id"
+    )
+
+
+def parse_config(values: dict[str, Any], *, where: str) -> RunConfig:
+    """Validates nested values.
+
+    Args:
+        values: As in a run.yaml.
+        where: What they came from, for the error.
+
+    Raises:
+        UserError: Names the first wrong field, what is wrong with it and `where`.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"]) or "configuration"
+        message = str(first["msg"]).removeprefix("Value error, ")
+        named = f"{path} ({spelling})" if (spelling := _spelling_of(first["loc"])) else path
+        shown = "" if isinstance(first["input"], dict) else f", got {first['input']!r}"
+        raise UserError(f"{where}: {named}: {message[0].lower() + message[1:]}{shown}") from error
+
+
+def _spelling_of(location: tuple[int | str, ...]) -> str:
+    """The command-line spelling of the field at a path, empty when it has none."""
+    model: type[BaseModel] = RunConfig
+    for part in location:
+        field = model.model_fields.get(str(part))
+        if field is None:
+            return ""
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and isinstance(spellings := extra.get("spellings"), list) and spellings:
+            return str(spellings[0]).split("/")[0]
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            model = field.annotation
+    return ""

@@ -1,0 +1,121 @@
+"""The contract between an agent and what it acts in. Heavy environments declare `needs_vm` and get a leased VM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One thing an agent may do, described for the model."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema of the arguments object."""
+
+    def as_openai(self) -> dict[str, Any]:
+        """The tool as Chat Completions wants it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call the model asked for; arguments already parsed and valid against the tool's schema."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What can be seen after a reset or an action."""
+
+    text: str = ""
+    images: tuple[bytes, ...] = ()
+    """PNG files."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of a call."""
+
+    status: Literal["success", "failed"]
+    response: str
+    observation: Observation | None = None
+    ends_episode: Literal["done", "fail"] | None = None
+    """Set when the call says the task is finished, or cannot be done."""
+
+
+class VMAccess(Protocol):
+    """The leased VM as an environment sees it; `vm_pool.Lease` is one."""
+
+    @property
+    def vm_id(self) -> str:
+        """The VM's name in its pool."""
+
+    @property
+    def address(self) -> str:
+        """Host name or IP address to connect to."""
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+
+    def check(self) -> None:
+        """Raises when the lease is lost or past its deadline: call before touching the VM."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentContext:
+    """What an environment is made from, once per attempt."""
+
+    config: RunConfig
+    directory: Path
+    """The attempt's own folder; recordings and other artefacts go here."""
+    vm: VMAccess | None
+    """None exactly when the environment's class says `needs_vm = False`."""
+
+
+class Environment(Protocol):
+    """One episode's world. Constructed as ``Class(context)``; raises plain Python errors.
+
+    Called in order: `reset` once, `execute` any number of times, `evaluate` at most once, `close` always.
+    """
+
+    needs_vm: ClassVar[bool]
+    """Whether an attempt leases a VM for it."""
+    queue: ClassVar[str]
+    """The Celery queue of its rollouts, as in ``rollout.light``."""
+    default_agent: ClassVar[str]
+    """The agent's registry name used when the run does not say."""
+
+    @classmethod
+    def check_available(cls) -> None:
+        """Raises `RuntimeError` with one sentence when this machine cannot serve the environment."""
+
+    def instructions(self, item: Item) -> str:
+        """What the system prompt says about this environment and how to answer."""
+
+    def tools(self) -> list[Tool]:
+        """The tools on offer, the same through the episode."""
+
+    def reset(self, item: Item) -> Observation:
+        """Brings the world to the item's start."""
+
+    def execute(self, call: ToolCall) -> ToolResult:
+        """Carries out one call. A call the world refuses is a ``failed`` result; only a broken world raises."""
+
+    def evaluate(self) -> float | None:
+        """Scores the end state in [0, 1]; None when the score comes from comparing the answer instead."""
+
+    def close(self) -> None:
+        """Gives back what the episode holds, in every case; never stops a pooled VM."""

@@ -1,0 +1,112 @@
+"""How things go wrong here: the whole error design.
+
+1. A bad rollout is data, not a crash. Every rollout that does not complete ends as a verdict with one `FailureClass`,
+   which says whether another attempt may help (`retried`) and whose fault it counts as (`counted_as`).
+2. Code that extends the pipeline (environments, agents, metrics, providers) raises plain Python errors. `boundary()` stands at
+   each border and turns whatever crosses it into a `RolloutFailure` of that border's class. Nothing else catches
+   `Exception`.
+3. What stops an episode from outside (deadline, lost lease, cancellation) arrives as `EpisodeInterrupted`, a
+   `BaseException`: code that catches `Exception` cannot swallow it.
+4. What a user got wrong is a `UserError`: one sentence naming what and where. Commands print it and exit with 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Literal
+
+
+class FailureClass(StrEnum):
+    """Why a rollout has no score of its own."""
+
+    ENV_SETUP = "env_setup"
+    """The environment could not be brought to the item's first observation, or no VM came in time."""
+    ENV_STEP = "env_step"
+    """The environment broke while carrying out an action."""
+    ENV_EVALUATE = "env_evaluate"
+    """The environment could not say how the agent did."""
+    VM_LOST = "vm_lost"
+    """The VM stopped answering in the episode."""
+    LEASE_LOST = "lease_lost"
+    """The right to use the VM ended before the episode did."""
+    MODEL = "model"
+    """The model's endpoint refused, or answered something that is no answer."""
+    MODEL_OVERLOAD = "model_overload"
+    """The model's endpoint stayed overloaded or out of reach through all tries."""
+    PARSE = "parse"
+    """The model's replies could not be read as actions, several turns in a row."""
+    TIMEOUT = "timeout"
+    """The episode took longer than it may."""
+    MAX_TURNS = "max_turns"
+    """The agent used all its turns, or all its tokens, without an answer."""
+    WORKER_LOST = "worker_lost"
+    """The worker processes that ran it died, as often as a rollout may be attempted."""
+    CANCELLED = "cancelled"
+    """The run was cancelled."""
+    INTERNAL = "internal"
+    """A defect of this program."""
+
+    @property
+    def retried(self) -> bool:
+        """Whether another attempt may end differently."""
+        return self in _RETRIED
+
+    @property
+    def counted_as(self) -> Literal["agent", "infrastructure"]:
+        """Whose failure it is in the report: the agent's, or a loss that says nothing about the agent."""
+        return "agent" if self in _AGENTS_OWN else "infrastructure"
+
+
+_AGENTS_OWN = frozenset({FailureClass.PARSE, FailureClass.TIMEOUT, FailureClass.MAX_TURNS})
+_RETRIED = frozenset(
+    {
+        FailureClass.ENV_SETUP,
+        FailureClass.ENV_STEP,
+        FailureClass.ENV_EVALUATE,
+        FailureClass.VM_LOST,
+        FailureClass.LEASE_LOST,
+        FailureClass.MODEL_OVERLOAD,
+    }
+)
+
+
+class RolloutFailure(Exception):
+    """An attempt ended without a score; carries the class and one sentence."""
+
+    def __init__(self, failure_class: FailureClass, message: str) -> None:
+        super().__init__(message)
+        self.failure_class = failure_class
+
+
+class EpisodeInterrupted(BaseException):
+    """The episode was stopped from outside: its deadline passed, its lease was lost, its run was cancelled."""
+
+    def __init__(self, failure_class: FailureClass, message: str) -> None:
+        super().__init__(message)
+        self.failure_class = failure_class
+
+
+class UserError(Exception):
+    """Something a user gave is wrong: one sentence naming what and where."""
+
+
+@contextmanager
+def boundary(failure_class: FailureClass, what: str) -> Iterator[None]:
+    """Classifies every plain error raised inside as `failure_class`; failures already classified pass unchanged.
+
+    Args:
+        failure_class: The class of this border.
+        what: What was being done, for the sentence, as in ``"calculator"`` or ``"reset of item 7"``.
+
+    Raises:
+        RolloutFailure: In place of any `Exception` raised inside.
+    """
+    try:
+        yield
+    except RolloutFailure:
+        raise
+    except Exception as error:
+        sentence = f"{what}: {type(error).__name__}: {error}" if str(error) else f"{what}: {type(error).__name__}"
+        raise RolloutFailure(failure_class, sentence[:2000]) from error

@@ -1,0 +1,72 @@
+"""The contract between an agent and a model: messages and tools in, one reply out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Message = dict[str, Any]
+"""A Chat Completions message, exactly as sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens counted by the endpoint, and what it took to get them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    requests: int = 0
+    """HTTP requests made, retries included."""
+    seconds: float = 0.0
+    """Wall time spent waiting for the endpoint, retries and backoff included."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.requests + other.requests,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RawToolCall:
+    """A tool call as the model wrote it: `arguments` is text that may not even be JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One turn of the model."""
+
+    message: Message
+    """The assistant message to append to the history."""
+    text: str
+    tool_calls: tuple[RawToolCall, ...]
+    finish_reason: str
+    usage: Usage
+    served_by: str = ""
+    """Which model, version or replica answered."""
+    token_data: Mapping[str, Any] = field(default_factory=dict)
+    """Token ids and log-probabilities where the endpoint gave them."""
+
+
+class Model(Protocol):
+    """A model bound to one rollout's session."""
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+        """One turn, retried inside as the run's configuration says.
+
+        Raises:
+            RolloutFailure: ``model`` when the endpoint refuses or answers nonsense, ``model_overload`` when it stays
+                overloaded, slow or out of reach through all tries.
+        """

