@@ -1,0 +1,19 @@
+"""What a user of the benchmark package can get wrong; each error is one sentence naming what and where."""
+
+from __future__ import annotations
+
+
+class BenchmarkError(ValueError):
+    """A benchmark file, an option or a set of results is wrong."""
+
+
+class UnknownMetric(BenchmarkError):
+    """No metric has that name."""
+
+
+class JudgeFailure(Exception):
+    """The judging model gave no verdict: says nothing about the answer, so the answer stays without a score."""
+
+    def __init__(self, failure_class: str, message: str) -> None:
+        super().__init__(message)
+        self.failure_class = failure_class
