@@ -178,6 +178,7 @@ class SimulatedConfig(_Part):
     seed: int = Field(0, description="Same seed, item and index: same draw.")
     fail: str | None = Field(None, description="Failure class each attempt ends with, until `fail_times` is used up.")
     fail_times: int = Field(1, ge=0, description="Attempts of a rollout that fail so.")
+    success_rate: float = Field(1.0, ge=0, le=1, description="Share of episodes that score 1 instead of 0.")
 
 
 class RunConfig(_Part):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from benchmark.items import Item
-from rollout_tasks.config import Limits
+from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Environment, Observation
 from rollout_tasks.models.base import Model, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
@@ -25,7 +25,13 @@ class Episode:
 
 
 class Agent(Protocol):
-    """Constructed as ``Class()``. Lets errors of environment and model pass: they are classified already."""
+    """Constructed as ``Class(config)``. Lets errors of environment and model pass: they are classified already."""
+
+    needs_model: ClassVar[bool]
+    """Whether it ever asks the model; a run whose agent does not needs no endpoint."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """Takes the run's options; touches nothing."""
 
     def run(
         self,
@@ -44,7 +50,7 @@ class Agent(Protocol):
             observation: What `environment.reset` returned.
             model: Answers turns; already bound to this rollout's session.
             limits: Turns, tokens and parse failures allowed.
-            trajectory: Every message and step goes here as it happens.
+            trajectory: Already started; the first observation, every message and every step goes here as it happens.
 
         Raises:
             RolloutFailure: ``max_turns`` or ``parse``, and whatever environment and model raised.

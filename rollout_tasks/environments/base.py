@@ -82,21 +82,31 @@ class EnvironmentContext:
     directory: Path
     """The attempt's own folder; recordings and other artefacts go here."""
     vm: VMAccess | None
-    """None exactly when the environment's class says `needs_vm = False`."""
+    """None exactly when `needs_vm_for` said so."""
+    attempt: int = 1
+    """Which try of the rollout this is, from 1."""
+    index: int = 0
+    """Which of the item's rollouts this is, from 0."""
 
 
 class Environment(Protocol):
     """One episode's world. Constructed as ``Class(context)``; raises plain Python errors.
 
-    Called in order: `reset` once, `execute` any number of times, `evaluate` at most once, `close` always.
+    Inherit from it for the defaults. Called in order: `reset` once, `execute` any number of times, `evaluate` at most
+    once, `close` always.
     """
 
     needs_vm: ClassVar[bool]
-    """Whether an attempt leases a VM for it."""
+    """Whether its attempts lease a VM."""
     queue: ClassVar[str]
     """The Celery queue of its rollouts, as in ``rollout.light``."""
     default_agent: ClassVar[str]
     """The agent's registry name used when the run does not say."""
+
+    @classmethod
+    def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:  # noqa: ARG003
+        """Whether an attempt at this item leases a VM, for environments where that differs."""
+        return cls.needs_vm
 
     @classmethod
     def check_available(cls) -> None:

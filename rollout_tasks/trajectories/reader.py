@@ -1,0 +1,195 @@
+"""Reads an episode's record back: whole, or up to the last complete line when its writer was killed. Writes nothing."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rollout_tasks.models.base import Message
+from rollout_tasks.trajectories.writer import FILE_KEY, PNG_PREFIX, RECORD_NAME
+
+
+class TrajectoryError(Exception):
+    """A record cannot be read: one sentence naming file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedObservation:
+    """What could be seen, pictures by path."""
+
+    text: str = ""
+    images: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """One executed call."""
+
+    number: int
+    """From 1, over the whole episode."""
+    turn: int
+    """The model's turn that asked for it, from 1."""
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    status: str
+    response: str
+    observation: RecordedObservation | None
+    ends_episode: str | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedReply:
+    """What is known of one of the model's messages besides its text."""
+
+    turn: int
+    message_index: int
+    """Where in `Trajectory.messages` the message stands."""
+    finish_reason: str
+    served_by: str
+    prompt_tokens: int
+    completion_tokens: int
+    requests: int
+    seconds: float
+    token_data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode as recorded."""
+
+    header: Mapping[str, Any]
+    first_observation: RecordedObservation | None
+    messages: tuple[Message, ...]
+    """Exactly as sent; with `images=False`, pictures are ``{"$file": name}`` in place of their data URL."""
+    replies: tuple[RecordedReply, ...]
+    steps: tuple[RecordedStep, ...]
+    torn: str | None
+    """Says so when the last line was cut off and dropped."""
+
+
+def read_trajectory(directory: Path, *, images: bool = True) -> Trajectory:
+    """Reads one attempt's record.
+
+    Args:
+        directory: The attempt's folder.
+        images: Put pictures back into the messages; False leaves them on disk.
+
+    Raises:
+        TrajectoryError: No record, or a line other than a torn last one is not what the writer writes, or a file that
+            it names is missing.
+    """
+    path = directory / RECORD_NAME
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TrajectoryError(f"{path}: {error.strerror}") from error
+    lines = data.split(b"\n")
+    last = lines.pop()
+    torn = f"{path}: line {len(lines) + 1} is cut off and was dropped" if last else None
+    builder = _Builder(directory, images)
+    for number, line in enumerate(lines, start=1):
+        try:
+            builder.add(json.loads(line))
+        except TrajectoryError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+            raise TrajectoryError(f"{path}: line {number}: not a line of a trajectory: {reason}") from error
+        except OSError as error:
+            raise TrajectoryError(f"{path}: line {number}: {error.filename}: {error.strerror}") from error
+    return builder.build(torn)
+
+
+class _Builder:
+    """Collects lines into a `Trajectory`."""
+
+    def __init__(self, directory: Path, images: bool) -> None:
+        self._directory = directory
+        self._with_images = images
+        self._header: Mapping[str, Any] = {}
+        self._first: RecordedObservation | None = None
+        self._messages: list[Message] = []
+        self._replies: list[RecordedReply] = []
+        self._steps: list[RecordedStep] = []
+
+    def add(self, line: dict[str, Any]) -> None:
+        match line["kind"]:
+            case "start":
+                self._header = line["header"]
+            case "observation":
+                self._first = self._observation(line["observation"])
+            case "message":
+                self._add_message(line)
+            case "step":
+                self._steps.append(self._step(line))
+            case unknown:
+                raise ValueError(f"unknown kind {unknown!r}")
+
+    def build(self, torn: str | None) -> Trajectory:
+        return Trajectory(
+            self._header, self._first, tuple(self._messages), tuple(self._replies), tuple(self._steps), torn
+        )
+
+    def _add_message(self, line: dict[str, Any]) -> None:
+        if line["index"] != len(self._messages):
+            raise ValueError(f"message {line['index']} where message {len(self._messages)} belongs")
+        message = line["message"]
+        if self._with_images and isinstance(message.get("content"), list):
+            message["content"] = [self._part_with_image(part) for part in message["content"]]
+        self._messages.append(message)
+        if "reply" in line:
+            facts = line["reply"]
+            self._replies.append(
+                RecordedReply(
+                    turn=line["turn"],
+                    message_index=line["index"],
+                    finish_reason=facts["finish_reason"],
+                    served_by=facts["served_by"],
+                    prompt_tokens=facts["usage"]["prompt_tokens"],
+                    completion_tokens=facts["usage"]["completion_tokens"],
+                    requests=facts["requests"],
+                    seconds=facts["seconds"],
+                    token_data=facts.get("token_data", {}),
+                )
+            )
+
+    def _step(self, line: dict[str, Any]) -> RecordedStep:
+        call, result = line["call"], line["result"]
+        seen = result.get("observation")
+        return RecordedStep(
+            number=line["step"],
+            turn=line["turn"],
+            call_id=call["id"],
+            name=call["name"],
+            arguments=call["arguments"],
+            status=result["status"],
+            response=result["response"],
+            observation=None if seen is None else self._observation(seen),
+            ends_episode=result.get("ends_episode"),
+            seconds=line["seconds"],
+        )
+
+    def _observation(self, recorded: dict[str, Any]) -> RecordedObservation:
+        text = recorded.get("text", "")
+        if isinstance(text, dict):
+            text = self._path(text[FILE_KEY]).read_bytes().decode("utf-8", "surrogatepass")
+        return RecordedObservation(text, tuple(self._path(name) for name in recorded.get("images", ())))
+
+    def _part_with_image(self, part: Any) -> Any:
+        link = part.get("image_url") if isinstance(part, dict) else None
+        if isinstance(link, dict) and isinstance(link.get("url"), dict):
+            image = self._path(link["url"][FILE_KEY]).read_bytes()
+            return {**part, "image_url": {**link, "url": PNG_PREFIX + b64encode(image).decode()}}
+        return part
+
+    def _path(self, name: str) -> Path:
+        """A file beside the record: a record from elsewhere must not name any other."""
+        if not isinstance(name, str) or name in {"", ".."} or Path(name).name != name:
+            raise ValueError(f"{name!r} is no file name")
+        return self._directory / name

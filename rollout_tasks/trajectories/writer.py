@@ -1,0 +1,216 @@
+"""Writes the record of one episode as it happens, so that kill -9 loses nothing that was complete.
+
+`trajectory.jsonl` is the record: one line per event, each appended by a single write. Pictures and long observation
+texts stand in files of their own, complete before the line that names them. `messages.json`, made at the end, repeats
+the conversation for people; `rollout_tasks.trajectories.reader` needs the record alone. Deciding what is recorded is
+the agent's business.
+"""
+
+from __future__ import annotations
+
+import binascii
+import errno
+import hashlib
+import json
+import os
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
+from rollout_tasks.models.base import Message, Reply
+
+RECORD_NAME = "trajectory.jsonl"
+MESSAGES_NAME = "messages.json"
+FILE_KEY = "$file"
+"""The record has ``{"$file": name}`` where a message had a PNG data URL; URLs are strings, so nothing collides."""
+PNG_PREFIX = "data:image/png;base64,"
+MAX_INLINE_TEXT = 2_000
+"""Characters; a longer observation text gets its own file, so that the lines of steps stay easy to read."""
+
+
+class TrajectoryWriter:
+    """The record of one attempt; one writer per directory."""
+
+    def __init__(self, directory: Path, *, enabled: bool = True) -> None:
+        """Touches nothing yet.
+
+        Args:
+            directory: The attempt's own folder; made when the record starts.
+            enabled: False writes nothing and only keeps the messages.
+        """
+        self.messages: list[Message] = []
+        self._directory = directory
+        self._enabled = enabled
+        self._descriptor = -1
+        self._header: dict[str, Any] = {}
+        self._recorded_messages: list[Message] = []
+        self._steps = 0
+        self._images: dict[bytes, str] = {}
+        self._names: set[str] = set()
+
+    def start(self, header: dict[str, Any]) -> None:
+        """Begins the record, in place of what an earlier process left under the same name.
+
+        Args:
+            header: What the episode is: ids, question, model; JSON values, never a secret.
+
+        Raises:
+            OSError: When the folder cannot be written.
+        """
+        self._header = header
+        if self._enabled:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(self._directory / RECORD_NAME, flags, 0o644)
+        self._append({"kind": "start", "header": header})
+
+    def observed(self, observation: Observation) -> None:
+        """Records what the environment showed after its reset, as step 0."""
+        if self._enabled:
+            self._append({"kind": "observation", "step": 0, "observation": self._observation(observation)})
+
+    def message(self, message: Message, *, turn: int | None = None, reply: Reply | None = None) -> None:
+        """Records a message of the conversation, exactly as sent.
+
+        Args:
+            message: Not changed afterwards by anybody.
+            turn: The model's turn, from 1, when the message belongs to one.
+            reply: For the model's own messages: what else is known of them (usage, token ids, who served it).
+        """
+        self.messages.append(message)
+        if not self._enabled:
+            return
+        recorded = self._without_images(message)
+        self._recorded_messages.append(recorded)
+        line: dict[str, Any] = {"kind": "message", "index": len(self.messages) - 1, "message": recorded}
+        if turn is not None:
+            line["turn"] = turn
+        if reply is not None:
+            line["reply"] = _reply_facts(reply)
+        self._append(line)
+
+    def step(self, *, turn: int, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        """Records one executed call and what came of it.
+
+        Args:
+            turn: The model's turn that asked for it, from 1.
+            call: What was asked.
+            result: What came of it, observation included.
+            seconds: Wall time the environment took.
+        """
+        self._steps += 1
+        if not self._enabled:
+            return
+        outcome: dict[str, Any] = {"status": result.status, "response": result.response}
+        if result.observation is not None:
+            outcome["observation"] = self._observation(result.observation)
+        if result.ends_episode is not None:
+            outcome["ends_episode"] = result.ends_episode
+        asked = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
+        line = {"kind": "step", "step": self._steps, "turn": turn, "call": asked, "result": outcome, "seconds": seconds}
+        self._append(line)
+
+    def finish(self) -> None:
+        """Makes the record durable and writes `messages.json`; called in every case, harmless when repeated."""
+        if self._descriptor < 0:
+            return
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            self._write_file(MESSAGES_NAME, self._conversation())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        if not self._enabled:
+            return
+        data = _encode(line) + b"\n"
+        before = os.fstat(self._descriptor).st_size
+        if os.write(self._descriptor, data) != len(data):
+            os.ftruncate(self._descriptor, before)
+            raise OSError(errno.ENOSPC, "no room for the whole line", str(self._directory / RECORD_NAME))
+
+    def _conversation(self) -> bytes:
+        """One message a line: readable, and made by the encoder that is fast."""
+        messages = b",\n".join(_encode(message) for message in self._recorded_messages)
+        return b'{"header": ' + _encode(self._header) + b',\n"messages": [\n' + messages + b"\n]}\n"
+
+    def _observation(self, observation: Observation) -> dict[str, Any]:
+        recorded: dict[str, Any] = {}
+        if len(observation.text) > MAX_INLINE_TEXT:
+            name = self._free_name("_a11y", "txt")
+            self._write_file(name, observation.text.encode("utf-8", "surrogatepass"))
+            recorded["text"] = {FILE_KEY: name}
+        elif observation.text:
+            recorded["text"] = observation.text
+        if observation.images:
+            recorded["images"] = [self._save_image(image) for image in observation.images]
+        return recorded
+
+    def _save_image(self, image: bytes) -> str:
+        name = self._free_name("", "png")
+        self._write_file(name, image)
+        self._images[hashlib.sha256(image).digest()] = name
+        return name
+
+    def _free_name(self, kind: str, extension: str) -> str:
+        stem = f"step_{self._steps:03d}{kind}"
+        name, number = f"{stem}.{extension}", 0
+        while name in self._names:
+            number += 1
+            name = f"{stem}_{number}.{extension}"
+        self._names.add(name)
+        return name
+
+    def _write_file(self, name: str, data: bytes) -> None:
+        temporary = self._directory / f".{name}.part"
+        temporary.write_bytes(data)
+        temporary.replace(self._directory / name)
+
+    def _without_images(self, message: Message) -> Message:
+        content = message.get("content")
+        if not isinstance(content, list):
+            return message
+        return {**message, "content": [self._part_without_image(part) for part in content]}
+
+    def _part_without_image(self, part: Any) -> Any:
+        link = part.get("image_url") if isinstance(part, dict) else None
+        image = _png_of(link.get("url")) if isinstance(link, dict) else None
+        if image is None:
+            return part
+        name = self._images.get(hashlib.sha256(image).digest()) or self._save_image(image)
+        return {**part, "image_url": {**part["image_url"], "url": {FILE_KEY: name}}}
+
+
+def _png_of(url: Any) -> bytes | None:
+    """The picture of a data URL, None for any other and for base64 that would not come back letter for letter."""
+    if not isinstance(url, str) or not url.startswith(PNG_PREFIX):
+        return None
+    encoded = url[len(PNG_PREFIX) :]
+    try:
+        image = b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return image if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
+
+
+def _reply_facts(reply: Reply) -> dict[str, Any]:
+    usage = reply.usage
+    facts: dict[str, Any] = {
+        "finish_reason": reply.finish_reason,
+        "served_by": reply.served_by,
+        "usage": {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens},
+        "requests": usage.requests,
+        "seconds": usage.seconds,
+    }
+    if reply.token_data:
+        facts["token_data"] = dict(reply.token_data)
+    return facts
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which models do write
+        return json.dumps(value).encode()

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
+from rollout_tasks.models.base import Reply, Usage
+from rollout_tasks.trajectories.reader import TrajectoryError, read_trajectory
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
+OTHER_PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(100, 250))
+
+
+def data_url(image: bytes) -> str:
+    return "data:image/png;base64," + b64encode(image).decode()
+
+
+def with_image(image: bytes) -> dict[str, Any]:
+    picture = {"type": "image_url", "image_url": {"url": data_url(image), "detail": "high"}}
+    return {"role": "user", "content": [{"type": "text", "text": "look"}, picture]}
+
+
+def write_episode(directory: Path, *, enabled: bool = True) -> TrajectoryWriter:
+    writer = TrajectoryWriter(directory, enabled=enabled)
+    writer.start({"item_id": "a/b", "model": "m"})
+    writer.observed(Observation("start", (PNG,)))
+    writer.message({"role": "system", "content": "Act."})
+    writer.message(with_image(PNG))
+    asked = {"id": "c1", "type": "function", "function": {"name": "click", "arguments": '{"x":1}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [asked]}
+    reply = Reply(message, "", (), "tool_calls", Usage(10, 5, 2, 0.5), "m-v1", {"token_ids": [1, 2]})
+    writer.message(message, turn=1, reply=reply)
+    result = ToolResult("success", "clicked", Observation("x" * 5000, (OTHER_PNG,)), "done")
+    writer.step(turn=1, call=ToolCall("c1", "click", {"x": 1}), result=result, seconds=0.25)
+    writer.message({"role": "tool", "tool_call_id": "c1", "content": "half a pair: \ud83d, and 'ä\u2028'"}, turn=1)
+    writer.message(with_image(OTHER_PNG), turn=1)
+    writer.finish()
+    return writer
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    writer = write_episode(tmp_path)
+
+    trajectory = read_trajectory(tmp_path)
+
+    assert list(trajectory.messages) == writer.messages
+    assert trajectory.header == {"item_id": "a/b", "model": "m"}
+    assert trajectory.first_observation is not None
+    assert trajectory.first_observation.images == (tmp_path / "step_000.png",)
+    (step,) = trajectory.steps
+    assert (step.number, step.turn, step.name, dict(step.arguments)) == (1, 1, "click", {"x": 1})
+    assert (step.status, step.response, step.ends_episode, step.seconds) == ("success", "clicked", "done", 0.25)
+    assert step.observation is not None
+    assert step.observation.text == "x" * 5000
+    assert step.observation.images[0].read_bytes() == OTHER_PNG
+    (reply,) = trajectory.replies
+    assert (reply.turn, reply.message_index, reply.token_data) == (1, 2, {"token_ids": [1, 2]})
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.requests, reply.served_by) == (10, 5, 2, "m-v1")
+    assert trajectory.torn is None
+
+
+def test_each_picture_is_stored_once_and_files_are_few(tmp_path: Path) -> None:
+    write_episode(tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "messages.json",
+        "step_000.png",
+        "step_001.png",
+        "step_001_a11y.txt",
+        "trajectory.jsonl",
+    ]
+    assert b64encode(PNG) not in (tmp_path / "trajectory.jsonl").read_bytes()
+
+
+def test_messages_json_holds_the_conversation(tmp_path: Path) -> None:
+    write_episode(tmp_path)
+
+    conversation = json.loads((tmp_path / "messages.json").read_text())
+
+    assert [message["role"] for message in conversation["messages"]] == ["system", "user", "assistant", "tool", "user"]
+    assert conversation["messages"][1]["content"][1]["image_url"]["url"] == {"$file": "step_000.png"}
+
+
+def test_images_may_stay_on_disk(tmp_path: Path) -> None:
+    write_episode(tmp_path)
+
+    messages = read_trajectory(tmp_path, images=False).messages
+
+    assert messages[4]["content"][1]["image_url"]["url"] == {"$file": "step_001.png"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://example.org/a.png", "data:image/jpeg;base64,AAAA", "data:image/png;base64,not base64!"],
+)
+def test_urls_that_are_no_png_stay_as_they_are(tmp_path: Path, url: str) -> None:
+    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    writer = TrajectoryWriter(tmp_path)
+    writer.start({})
+    writer.message(message)
+    writer.finish()
+
+    assert read_trajectory(tmp_path).messages == (message,)
+
+
+def test_disabled_writes_nothing_and_keeps_the_messages(tmp_path: Path) -> None:
+    writer = write_episode(tmp_path / "attempt-1", enabled=False)
+
+    assert not (tmp_path / "attempt-1").exists()
+    assert len(writer.messages) == 5
+
+
+def test_a_second_start_replaces_the_first_record(tmp_path: Path) -> None:
+    write_episode(tmp_path)
+    writer = TrajectoryWriter(tmp_path)
+    writer.start({"attempt": 2})
+
+    assert read_trajectory(tmp_path).messages == ()
+    writer.finish()
+
+
+def test_finish_twice_is_harmless(tmp_path: Path) -> None:
+    writer = write_episode(tmp_path)
+    writer.finish()
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60])
+def test_a_torn_last_line_is_dropped_and_said(tmp_path: Path, cut: int) -> None:
+    write_episode(tmp_path)
+    record = tmp_path / "trajectory.jsonl"
+    record.write_bytes(record.read_bytes()[:-cut])
+
+    trajectory = read_trajectory(tmp_path)
+
+    assert len(trajectory.messages) == 4
+    assert trajectory.torn == f"{record}: line 8 is cut off and was dropped"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{", "not a line of a trajectory: Expecting"),
+        (b"[]", "not a line of a trajectory"),
+        (b'{"kind": "dance"}', "unknown kind 'dance'"),
+        (b'{"kind": "step", "turn": 1}', "'call' is missing"),
+        (b'{"kind": "message", "index": 7, "message": {}}', "message 7 where message 0 belongs"),
+        (b'{"kind": "observation", "observation": {"images": ["../../etc/passwd"]}}', "no file name"),
+        (b'{"kind": "observation", "observation": {"images": [".."]}}', "no file name"),
+        (b'{"kind": "observation", "observation": {"text": {"$file": "gone.txt"}}}', "No such file"),
+    ],
+)
+def test_other_damage_is_an_error_naming_file_and_line(tmp_path: Path, line: bytes, reason: str) -> None:
+    record = tmp_path / "trajectory.jsonl"
+    record.write_bytes(b'{"kind": "start", "header": {}}\n' + line + b"\n")
+
+    with pytest.raises(TrajectoryError, match=f"{record}: line 2: ") as caught:
+        read_trajectory(tmp_path)
+
+    assert reason in str(caught.value)
+
+
+def test_no_record_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TrajectoryError, match=r"trajectory\.jsonl: No such file"):
+        read_trajectory(tmp_path)
