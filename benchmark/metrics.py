@@ -1,0 +1,86 @@
+"""The metrics' registry: from a name to the function that compares an answer with the reference.
+
+The built-in definitions are in `benchmark.text_metrics` and `benchmark.judge`; other packages add theirs by entry
+points of the group ``benchmark.metrics``, each a `Metric`. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol
+
+from benchmark.errors import BenchmarkError, UnknownMetric
+from benchmark.items import Item
+
+ENTRY_POINT_GROUP = "benchmark.metrics"
+JUDGE_METRIC = "llm_judgement"
+
+_BUILT_IN = {
+    "exact_match": "benchmark.text_metrics:exact_match",
+    "exact_match_normalized": "benchmark.text_metrics:exact_match_normalized",
+    "f1_score": "benchmark.text_metrics:f1_score",
+    "similarity": "benchmark.text_metrics:similarity",
+    "contains_answer": "benchmark.text_metrics:contains_answer",
+    "numeric_match": "benchmark.text_metrics:numeric_match",
+    JUDGE_METRIC: "benchmark.judge:llm_judgement",
+    "bleu_score": "benchmark.text_metrics:bleu_score",
+    "rouge_score": "benchmark.text_metrics:rouge_score",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How good an answer is."""
+
+    value: float
+    """From 0 (wrong) to 1 (right)."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What led to it, as JSON types."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.value) and 0.0 <= self.value <= 1.0):
+            raise ValueError(f"a score must be between 0 and 1, got {self.value!r}")
+
+
+class Metric(Protocol):
+    """Compares an answer with the reference. Plain errors it raises leave the answer without a score."""
+
+    def __call__(self, prediction: str, answer: str, item: Item, /) -> Score:
+        """Scores one answer."""
+
+
+def metric(name: str) -> Metric:
+    """Finds a metric.
+
+    Raises:
+        UnknownMetric: Nothing has that name; lists what has, the nearest first.
+        BenchmarkError: Another package announces it, but it cannot be imported.
+    """
+    if name in _BUILT_IN:
+        return _load(EntryPoint(name, _BUILT_IN[name], ENTRY_POINT_GROUP))
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+        if entry_point.name == name:
+            return _load(entry_point)
+    known = metric_names()
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise UnknownMetric(f"unknown metric {name!r}{hint}; known are {', '.join(known)}")
+
+
+def metric_names() -> list[str]:
+    """Every metric there is: the built-in ones, then other packages' by name."""
+    added = {entry_point.name for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+    return [*_BUILT_IN, *sorted(added - _BUILT_IN.keys())]
+
+
+def _load(entry_point: EntryPoint) -> Metric:
+    try:
+        loaded: Metric = getattr(import_module(entry_point.module), entry_point.attr)
+    except (ImportError, AttributeError) as error:
+        raise BenchmarkError(f"metric {entry_point.name!r} cannot be imported: {error}") from error
+    return loaded
