@@ -1,0 +1,164 @@
+"""Asks any OpenAI-compatible endpoint for the next turn; the one place where model calls are retried.
+
+The `openai` client underneath is made on first use, after the fork, and shared by the rollouts of its process. It is
+used through its `post`: the typed `create` spends milliseconds a call on converting the whole history, and hides what
+bad responses hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from rollout_tasks.config import ModelConfig
+from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
+from rollout_tasks.models.base import Message, Reply, Usage
+from rollout_tasks.models.parsing import NotAReplyError, parse_reply
+from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide, retry_after
+from rollout_tasks.settings import settings
+
+if TYPE_CHECKING:
+    import openai
+
+SESSION_HEADER = "X-Session-Id"
+"""Keeps a trajectory on one replica, and tells a scripted model which script to play."""
+OPENAI_URL = "https://api.openai.com/v1"
+_NO_KEY = "none"
+"""Sent where no key is configured: local servers ask for none, others answer 401."""
+_OVERFLOW_CODE = "context_length_exceeded"
+_OVERFLOW_PHRASES = (
+    "maximum context length",
+    "maximum model length",
+    "context length exceeded",
+    "context window",
+    "prompt is too long",
+)
+
+_clients: dict[tuple[int, str, str], openai.OpenAI] = {}
+
+
+def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
+    """The session of one attempt: its parts percent-encoded, since ids may hold anything."""
+    return "/".join(quote(str(part), safe="") for part in (run_id, item_id, index, attempt))
+
+
+def open_model(
+    config: ModelConfig, *, session_id: str, api_key: str | None = None, base_url: str | None = None
+) -> ModelClient:
+    """A model bound to one session. Connects to nothing yet.
+
+    Args:
+        config: The run's model options.
+        session_id: Sent with every request; printable ASCII, as made by the function of that name.
+        api_key: The endpoint's key; default: the environment's.
+        base_url: The endpoint; default: the configuration's, else the environment's, else OpenAI's.
+
+    Raises:
+        UserError: The key cannot be sent in a header.
+    """
+    configured = settings()
+    if api_key is None and configured.openai_api_key is not None:
+        api_key = configured.openai_api_key.get_secret_value()
+    key = (api_key or "").strip() or _NO_KEY
+    if not key.isascii() or not key.isprintable():
+        raise UserError("OPENAI_API_KEY: holds characters that no key has, such as a line break or a curly quote")
+    endpoint = base_url or config.base_url or configured.openai_base_url or OPENAI_URL
+    return ModelClient(config, session_id, key, endpoint.rstrip("/"))
+
+
+class ModelClient:
+    """One session's `Model`. Not for several threads at a time."""
+
+    def __init__(self, config: ModelConfig, session_id: str, api_key: str, base_url: str) -> None:
+        self._config = config
+        self._api_key = api_key
+        self._base_url = base_url
+        headers = {SESSION_HEADER: session_id, "Content-Type": "application/json"}
+        self._options: Any = {"headers": headers, "timeout": config.timeout}
+        self._fixed: dict[str, Any] = {"model": config.name}
+        for name in ("temperature", "top_p", "max_completion_tokens"):
+            if (value := getattr(config, name)) is not None:
+                self._fixed[name] = value
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+        """One turn, retried as the configuration says; see `Model`."""
+        request = {**self._fixed, "messages": messages}
+        if tools:
+            request["tools"] = tools
+        body = json.dumps(request).encode()
+        started = time.monotonic()
+        tries = 0
+        while True:
+            tries += 1
+            outcome = self._try(body, tries, started)
+            if isinstance(outcome, Reply):
+                return outcome
+            decision = decide(outcome, tries, self._config.max_retries)
+            if decision.delay is None:
+                raise RolloutFailure(outcome.failure_class, self._without_key(decision.sentence))
+            time.sleep(decision.delay)
+
+    def _try(self, body: bytes, tries: int, started: float) -> Reply | FailedTry:
+        import openai
+
+        try:
+            text = self._client().post("/chat/completions", cast_to=str, content=body, options=self._options)
+            return parse_reply(text, Usage(requests=tries, seconds=time.monotonic() - started))
+        except openai.APIStatusError as error:
+            return self._refused(error)
+        except openai.APITimeoutError:
+            slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
+            return FailedTry(slow, FailureClass.MODEL_OVERLOAD)
+        except openai.APIConnectionError as error:
+            reason = error.__cause__ or error
+            unreachable = f"{self._endpoint} cannot be reached: {type(reason).__name__}: {reason}"
+            return FailedTry(unreachable, FailureClass.MODEL_OVERLOAD)
+        except NotAReplyError as error:
+            return FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL)
+
+    def _refused(self, error: openai.APIStatusError) -> FailedTry:
+        status, message = error.status_code, _server_message(error)
+        sentence = f"{self._endpoint} answered {status}: {message}"
+        if status in RETRIED_STATUSES or status >= 500:
+            wanted = retry_after(error.response.headers.get("retry-after"))
+            return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)
+        if _is_context_overflow(error, message):
+            sentence = f"the conversation no longer fits the model's context: {sentence}"
+        return FailedTry(sentence, FailureClass.MODEL, retried=False)
+
+    def _client(self) -> openai.OpenAI:
+        key = (os.getpid(), self._base_url, self._api_key)
+        client = _clients.get(key)
+        if client is None:
+            import openai
+
+            client = openai.OpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+            _clients[key] = client
+        return client
+
+    @property
+    def _endpoint(self) -> str:
+        """The endpoint as errors name it, without what a URL may carry of secrets."""
+        parts = urlsplit(self._base_url)
+        return f"model {self._config.name} at {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def _without_key(self, sentence: str) -> str:
+        return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
+
+
+def _server_message(error: openai.APIStatusError) -> str:
+    body = error.body
+    message = body.get("message") if isinstance(body, dict) else body
+    text = message if isinstance(message, str) and message.strip() else error.response.text
+    return " ".join(text.split())[:500] or error.response.reason_phrase
+
+
+def _is_context_overflow(error: openai.APIStatusError, message: str) -> bool:
+    if error.status_code not in {400, 413, 422}:
+        return False
+    code = error.body.get("code") if isinstance(error.body, dict) else None
+    return code == _OVERFLOW_CODE or any(phrase in message.lower() for phrase in _OVERFLOW_PHRASES)

@@ -1,0 +1,253 @@
+"""The client against a real HTTP server that answers, refuses, hangs and talks nonsense in the order told."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from rollout_tasks.config import ModelConfig
+from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
+from rollout_tasks.models import retries
+from rollout_tasks.models.client import ModelClient, open_model, session_id
+
+KEY = "sk-not-to-be-seen"
+MESSAGES = [{"role": "user", "content": "6 * 7?"}]
+ANSWER = {
+    "model": "m-1",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "42"}}],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int = 200
+    body: bytes = json.dumps(ANSWER).encode()
+    headers: dict[str, str] = field(default_factory=dict)
+    hang: bool = False
+    cut: bool = False
+
+
+def error(status: int, message: str, code: str | None = None, **headers: str) -> Answer:
+    body = json.dumps({"error": {"message": message, "code": code}}).encode()
+    return Answer(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+class Endpoint(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[Answer] = []
+        self.requests: list[tuple[dict[str, str], dict[str, Any]]] = []
+        self.stopping = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def will(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        assert self.path == "/v1/chat/completions"
+        self.server.requests.append(({name.lower(): value for name, value in self.headers.items()}, json.loads(body)))
+        answer = self.server.answers.pop(0) if self.server.answers else Answer()
+        if answer.hang:
+            self.server.stopping.wait(30)
+            return
+        self.send_response(answer.status)
+        for name, value in {"content-type": "application/json", **answer.headers}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body[:10] if answer.cut else answer.body)
+        self.close_connection = answer.cut
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = Endpoint()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.stopping.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def connect(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModelClient]:
+    monkeypatch.setattr(retries, "LONGEST_BACKOFF", 0.02)
+
+    def connect(**options: Any) -> ModelClient:
+        config = ModelConfig(name="m", base_url=endpoint.url, **{"timeout": 5.0, **options})
+        return open_model(config, session_id=session_id("run", "item/ü", 0, 1), api_key=KEY)
+
+    return connect
+
+
+def test_one_turn(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
+
+    reply = connect(temperature=0.5, max_completion_tokens=9).complete(MESSAGES, [tool])
+
+    assert (reply.text, reply.served_by) == ("42", "m-1")
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.requests) == (7, 3, 1)
+    assert reply.usage.seconds > 0
+    ((headers, body),) = endpoint.requests
+    assert headers["x-session-id"] == "run/item%2F%C3%BC/0/1"
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert headers["content-type"] == "application/json"
+    expected = {"model": "m", "messages": MESSAGES, "tools": [tool], "temperature": 0.5, "max_completion_tokens": 9}
+    assert body == expected
+
+
+def test_text_that_is_no_unicode_is_sent_all_the_same(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
+    half = [{"role": "user", "content": "half a pair: \ud83d"}]
+
+    assert connect().complete(half, []).text == "42"
+    assert endpoint.requests[0][1] == {"model": "m", "messages": half}
+
+
+PASSING = {
+    "408": error(408, "slow"),
+    "409": error(409, "conflict"),
+    "429": error(429, "slow down"),
+    "429 with seconds": error(429, "slow down", retry_after="0.02"),
+    "429 with a date": error(429, "slow down", retry_after="Wed, 21 Oct 2015 07:28:00 GMT"),
+    "500": error(500, "oops"),
+    "502 in HTML": Answer(502, b"<html>Bad gateway</html>"),
+    "503": error(503, "loading"),
+    "disconnect": Answer(cut=True),
+    "bad JSON": Answer(body=b'{"choices": ['),
+    "no choices": Answer(body=b'{"choices": null}'),
+    "empty choices": Answer(body=b'{"choices": []}'),
+    "empty body": Answer(body=b""),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_what_may_pass_is_tried_again(endpoint: Endpoint, connect: Callable[..., ModelClient], fault: Answer) -> None:
+    endpoint.will(fault, fault)
+
+    reply = connect().complete(MESSAGES, [])
+
+    assert reply.text == "42"
+    assert reply.usage.requests == len(endpoint.requests) == 3
+
+
+def test_a_hanging_endpoint_is_left_and_asked_again(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
+    endpoint.will(Answer(hang=True))
+
+    assert connect(timeout=0.2).complete(MESSAGES, []).usage.requests == 2
+
+
+LASTING = {
+    "429": (error(429, "slow down"), FailureClass.MODEL_OVERLOAD, "answered 429: slow down (try 3 of 3)"),
+    "500": (error(500, "oops"), FailureClass.MODEL_OVERLOAD, "answered 500: oops (try 3 of 3)"),
+    "no message": (Answer(503, b""), FailureClass.MODEL_OVERLOAD, "answered 503: Service Unavailable (try 3 of 3)"),
+    "hang": (Answer(hang=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
+    "disconnect": (Answer(cut=True), FailureClass.MODEL_OVERLOAD, "cannot be reached: RemoteProtocolError"),
+    "bad JSON": (Answer(body=b'{"ch'), FailureClass.MODEL, """answered with bad JSON: '{"ch' (try 3 of 3)"""),
+    "empty choices": (Answer(body=b'{"choices": []}'), FailureClass.MODEL, "answered without choices"),
+}
+
+
+@pytest.mark.parametrize(("fault", "failure_class", "said"), LASTING.values(), ids=LASTING.keys())
+def test_what_lasts_fails_after_all_tries(
+    endpoint: Endpoint, connect: Callable[..., ModelClient], fault: Answer, failure_class: FailureClass, said: str
+) -> None:
+    endpoint.will(*[fault] * 5)
+
+    with pytest.raises(RolloutFailure) as caught:
+        connect(timeout=0.2).complete(MESSAGES, [])
+
+    assert caught.value.failure_class is failure_class
+    assert f"model m at {endpoint.url} {said}" in str(caught.value)
+    assert len(endpoint.requests) == 3
+
+
+REFUSALS = {
+    "400": (error(400, "bad tools"), "answered 400: bad tools"),
+    "401": (error(401, f"Incorrect API key provided: {KEY}."), "answered 401: Incorrect API key provided: ***."),
+    "403": (error(403, "not yours"), "answered 403: not yours"),
+    "404": (error(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist"),
+    "422": (error(422, "no such field"), "answered 422: no such field"),
+    "text": (Answer(404, b"Not\nFound", {"content-type": "text/plain"}), "answered 404: Not Found"),
+    "long wait": (
+        error(429, "quota used up", retry_after="300"),
+        "answered 429: quota used up; it asks to wait 300 s, more than the 120 s waited here",
+    ),
+    "context by code": (error(400, "too long", "context_length_exceeded"), "answered 400: too long"),
+    "context by text": (error(400, "This model's maximum context length is 4096 tokens."), "4096 tokens."),
+}
+
+
+@pytest.mark.parametrize(("fault", "said"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_what_cannot_get_better_fails_at_once(
+    endpoint: Endpoint, connect: Callable[..., ModelClient], fault: Answer, said: str, request: Any
+) -> None:
+    endpoint.will(fault)
+
+    with pytest.raises(RolloutFailure) as caught:
+        connect().complete(MESSAGES, [])
+
+    assert str(caught.value).endswith(said)
+    assert KEY not in str(caught.value)
+    assert len(endpoint.requests) == 1
+    overload = "long wait" in request.node.callspec.id
+    assert caught.value.failure_class is (FailureClass.MODEL_OVERLOAD if overload else FailureClass.MODEL)
+    about_context = "the conversation no longer fits the model's context" in str(caught.value)
+    assert about_context == ("context" in request.node.callspec.id)
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        model = open_model(ModelConfig(name="m", base_url=url, max_retries=1), session_id="s")
+
+        with pytest.raises(RolloutFailure, match=f"model m at {url} cannot be reached: ConnectError") as caught:
+            model.complete(MESSAGES, [])
+
+    assert caught.value.failure_class is FailureClass.MODEL_OVERLOAD
+
+
+def test_a_forked_child_does_not_share_its_parents_connection(
+    endpoint: Endpoint, connect: Callable[..., ModelClient]
+) -> None:
+    model = connect()
+    model.complete(MESSAGES, [])
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if model.complete(MESSAGES, []).text == "42" else 1)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert model.complete(MESSAGES, []).usage.requests == 1
+
+
+@pytest.mark.parametrize("key", ["sk-a\nb", "sk-\u201cquoted\u201d"])
+def test_a_key_that_cannot_be_sent_is_said_without_showing_it(key: str) -> None:
+    with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
+        open_model(ModelConfig(), session_id="s", api_key=key)
+
+    assert "sk-" not in str(caught.value)

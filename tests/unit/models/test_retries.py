@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.models.retries import FailedTry, decide, retry_after
+
+
+def failed(*, retried: bool = True, wanted: float | None = None) -> FailedTry:
+    return FailedTry("it broke", FailureClass.MODEL_OVERLOAD, retried, wanted)
+
+
+@pytest.mark.parametrize(
+    ("tries", "longest"), [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 16.0), (6, 30.0), (60, 30.0), (5000, 30.0)]
+)
+def test_backoff_doubles_up_to_its_cap_with_full_jitter(tries: int, longest: float) -> None:
+    assert decide(failed(), tries, 10_000, draw=lambda: 1.0).delay == longest
+    assert decide(failed(), tries, 10_000, draw=lambda: 0.0).delay == 0.0
+
+
+@pytest.mark.parametrize(("draw", "delay"), [(0.0, 8.0), (1.0, 10.0)])
+def test_a_wish_to_wait_is_honoured_and_spread(draw: float, delay: float) -> None:
+    assert decide(failed(wanted=8.0), 1, 3, draw=lambda: draw).delay == delay
+
+
+def test_a_wish_for_too_long_a_wait_ends_the_call_at_once() -> None:
+    decision = decide(failed(wanted=300.0), 1, 3)
+
+    assert decision.delay is None
+    assert decision.sentence == "it broke; it asks to wait 300 s, more than the 120 s waited here"
+
+
+def test_the_last_try_is_the_last() -> None:
+    assert decide(failed(), 2, 3).delay is not None
+    assert decide(failed(), 3, 3).delay is None
+    assert decide(failed(), 3, 3).sentence == "it broke (try 3 of 3)"
+
+
+def test_what_cannot_get_better_is_not_tried_again() -> None:
+    assert decide(failed(retried=False), 1, 3).delay is None
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [(None, None), ("", None), ("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("soon", None), ("nan", None), ("inf", None)],
+)
+def test_retry_after_in_seconds(header: str | None, seconds: float | None) -> None:
+    assert retry_after(header) == seconds
+
+
+def test_retry_after_as_a_date() -> None:
+    at = datetime.now(UTC) + timedelta(seconds=90)
+
+    seconds = retry_after(format_datetime(at, usegmt=True))
+
+    assert seconds is not None
+    assert 60 < seconds <= 90
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
