@@ -1,0 +1,5 @@
+"""The scripted model: a real HTTP server that speaks Chat Completions and plays scripts instead of thinking.
+
+It answers rollouts from a script per item, grades answers as a judge, and fails on demand. Everything it serves is
+marked (`X-Scripted-Model: 1`, ``owned_by: scripted``), so that no report made with it passes for a model's.
+"""

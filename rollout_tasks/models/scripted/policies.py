@@ -1,0 +1,86 @@
+"""Rules that derive what the scripted model says: from worked answers, wrong on purpose, or as a judge."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmark.items import WORKED_ANSWER, Item
+from benchmark.judge import CORRECT, INCORRECT, JUDGE_MARK
+from benchmark.text_metrics import normalize
+
+_ANNOTATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
+_RESULT = re.compile(r"^####\s*(\S.*)$", re.MULTILINE)
+_NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
+_EXACT = 2**53
+"""Beyond it the next number may be the same one to a metric."""
+_JUDGED = re.compile(r"^Reference answer:(?P<reference>.*?)^Answer to grade:(?P<graded>.*)", re.MULTILINE | re.DOTALL)
+
+
+def worked_example(item: Item) -> list[dict[str, Any]] | None:
+    """The script of a GSM8K item: its calculator annotations (``<<48/2=24>>``) in one call, then its result.
+
+    Returns:
+        The turns, or None when the answer does not end with a ``#### result`` line.
+    """
+    worked = item.metadata.get(WORKED_ANSWER, item.answer)
+    results = _RESULT.findall(worked) if isinstance(worked, str) else []
+    if not results:
+        return None
+    final = {"text": f"The answer is {results[-1].strip()}."}
+    expressions = [expression.strip() for expression in _ANNOTATION.findall(worked)]
+    if not expressions:
+        return [final]
+    return [{"tool_calls": [{"name": "calculator", "arguments": {"expressions": expressions}}]}, final]
+
+
+def choose(item_ids: Iterable[str], count: int, seed: int) -> list[str]:
+    """Picks `count` of the ids, the same ones for the same seed whatever their order."""
+    return sorted(item_ids, key=lambda item_id: hashlib.sha256(f"{seed}:{item_id}".encode()).digest())[:count]
+
+
+def wrong_text(answer: str) -> str:
+    """A final text that no metric takes for `answer`: another number, or no words at all."""
+    largest = max(map(abs, _numbers(answer)), default=math.inf)
+    return f"The answer is {int(largest) + 1}." if largest < _EXACT else "???"
+
+
+def is_judge_request(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the request asks for a verdict instead of a turn."""
+    first = messages[0] if messages else {}
+    return first.get("role") == "system" and text_of(first).startswith(JUDGE_MARK)
+
+
+def verdict(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """``Correct`` or ``Incorrect``: the last number graded against the last of the reference, else its words.
+
+    Returns:
+        None when the request lacks the fields ``Reference answer:`` and ``Answer to grade:``.
+    """
+    fields = _JUDGED.search(text_of(messages[-1]))
+    if fields is None:
+        return None
+    reference, graded = fields["reference"], fields["graded"]
+    expected = _numbers(reference)
+    if expected:
+        given = _numbers(graded)
+        correct = bool(given) and abs(given[-1] - expected[-1]) <= 1e-6
+    else:
+        correct = f" {normalize(reference)} " in f" {normalize(graded)} "
+    return CORRECT if correct else INCORRECT
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a message, whether its content is a string or a list of parts."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in _NUMBER.findall(text)]

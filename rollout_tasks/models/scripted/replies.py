@@ -1,0 +1,97 @@
+"""Good replies in the shapes of Chat Completions: whole or streamed, with usage and, on request, token data."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from rollout_tasks.models.scripted.scripts import Turn
+from rollout_tasks.models.scripted.tokens import Token, completion_pieces, count, prompt_pieces, tokenise
+
+MODEL_NAME = "scripted"
+
+
+def assistant_message(turn: Turn, number: int) -> dict[str, Any]:
+    """A turn of a script as an assistant message; `number` keeps the ids of its calls unique in a conversation."""
+    message: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
+    if turn.tool_calls:
+        message["tool_calls"] = [
+            tool_call(f"call_{number}_{position}", call.name, json.dumps(call.arguments))
+            for position, call in enumerate(turn.tool_calls)
+        ]
+    return message
+
+
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """A tool call as it is sent; `arguments` should be JSON text."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def completion(message: dict[str, Any], request: Mapping[str, Any], reply_id: str) -> dict[str, Any]:
+    """The body of a whole reply.
+
+    Args:
+        message: The assistant message.
+        request: What was asked; ``logprobs`` and ``return_token_ids`` are honoured.
+        reply_id: The reply's id.
+    """
+    choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(message)}
+    body: dict[str, Any] = {
+        "id": reply_id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": MODEL_NAME,
+        "choices": [choice],
+        "usage": _usage(message, request),
+    }
+    if request.get("logprobs") or request.get("return_token_ids"):
+        tokens = tokenise(completion_pieces(message))
+        if request.get("logprobs"):
+            choice["logprobs"] = {"content": [_logprob(token) for token in tokens], "refusal": None}
+        if request.get("return_token_ids"):
+            choice["token_ids"] = [token.id for token in tokens]
+            body["prompt_token_ids"] = [token.id for token in tokenise(prompt_pieces(request["messages"]))]
+    return body
+
+
+def as_response(body: dict[str, Any], request: Mapping[str, Any]) -> Response:
+    """A whole reply as HTTP, streamed when asked for."""
+    if not request.get("stream"):
+        return JSONResponse(body)
+    events = _events(body, with_usage=bool((request.get("stream_options") or {}).get("include_usage")))
+    text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    return Response(text, media_type="text/event-stream")
+
+
+def _events(body: dict[str, Any], *, with_usage: bool) -> list[dict[str, Any]]:
+    """The whole reply as the chunks of a stream: everything said, how it ended, what it cost."""
+    choice = body["choices"][0]
+    delta = dict(choice["message"])
+    if calls := delta.get("tool_calls"):
+        delta["tool_calls"] = [{"index": position, **call} for position, call in enumerate(calls)]
+    said = {**choice, "delta": delta, "finish_reason": None}
+    del said["message"]
+    ended = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": choice["finish_reason"]}
+    head = {**body, "object": "chat.completion.chunk"}
+    del head["usage"]
+    events = [{**head, "choices": [said]}, {**head, "choices": [ended]}]
+    return [*events, {**head, "choices": [], "usage": body["usage"]}] if with_usage else events
+
+
+def _finish(message: Mapping[str, Any]) -> str:
+    return "tool_calls" if message.get("tool_calls") else "stop"
+
+
+def _usage(message: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, int]:
+    prompt = count(prompt_pieces(request["messages"]))
+    said = count(completion_pieces(message))
+    return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+
+
+def _logprob(token: Token) -> dict[str, Any]:
+    raw = list(token.text.encode(errors="surrogatepass"))
+    return {"token": token.text, "logprob": token.logprob, "bytes": raw, "top_logprobs": []}

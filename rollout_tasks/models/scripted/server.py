@@ -1,0 +1,184 @@
+"""The scripted model's HTTP interface: Chat Completions and what a served model has around it; no process control."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from benchmark.items import Item
+from rollout_tasks.errors import UserError
+from rollout_tasks.models.scripted.failing import error_response, faulty_response
+from rollout_tasks.models.scripted.faults import FaultRule, Faults, parse_faults
+from rollout_tasks.models.scripted.policies import verdict
+from rollout_tasks.models.scripted.replies import MODEL_NAME, as_response, assistant_message, completion
+from rollout_tasks.models.scripted.scripts import Scripts, Turn
+from rollout_tasks.models.scripted.sessions import HEADER, Session, Sessions, turn_of
+
+MARK = ("X-Scripted-Model", "1")
+"""The header that every response carries; the server adds it."""
+
+
+class ScriptedModel:
+    """Scripts, faults and counters behind the endpoints of one server."""
+
+    def __init__(
+        self,
+        items: Iterable[Item],
+        scripts: Scripts,
+        faults: Iterable[FaultRule] = (),
+        *,
+        seed: int = 0,
+        latency: float = 0.0,
+        api_key: str | None = None,
+    ) -> None:
+        """Prepares the endpoints.
+
+        Args:
+            items: The benchmark, for requests that name their item by its question only.
+            scripts: What to say.
+            faults: Rules in force from the start.
+            seed: For faults with a rate.
+            latency: Seconds every good reply takes at least.
+            api_key: When given, every endpoint but /health wants it as a bearer token.
+        """
+        self._sessions = Sessions(items)
+        self._scripts = scripts
+        self._seed = seed
+        self._faults = Faults(list(faults), seed)
+        self._latency = latency
+        self._expected_authorization = f"Bearer {api_key}".encode() if api_key else None
+        self._numbers = itertools.count(1)
+        self._in_flight = 0
+        self._served: Counter[int] = Counter()
+        self._faulted: Counter[str] = Counter()
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/models", self._models),
+                Route("/health", self._health),
+                Route("/metrics", self._metrics),
+                Route("/scripted/faults", self._set_faults, methods=["POST"]),
+            ]
+        )
+
+    async def _chat(self, http_request: Request) -> Response:
+        self._in_flight += 1
+        try:
+            response = await self._answer(http_request)
+        finally:
+            self._in_flight -= 1
+        self._served[response.status_code] += 1
+        return response
+
+    async def _answer(self, http_request: Request) -> Response:
+        if not self._authorized(http_request):
+            return _wrong_key()
+        request = _chat_request(await http_request.body())
+        if request is None:
+            return error_response(400, "invalid_request", "The body must be a JSON object with a list of messages.")
+        messages = request["messages"]
+        session = self._sessions.identify(http_request.headers.get(HEADER), messages)
+        message = _verdict(messages) if session.role == "judge" else self._next_turn(session, messages)
+        if isinstance(message, str):
+            return error_response(422, "no_script", message)
+        body = completion(message, request, f"chatcmpl-{next(self._numbers)}")
+        rule = self._faults.draw(session, turn_of(messages))
+        if rule is not None:
+            self._faulted[rule.kind] += 1
+            return await faulty_response(rule, http_request, request, body)
+        if self._latency:
+            await asyncio.sleep(self._latency)
+        return as_response(body, request)
+
+    def _next_turn(self, session: Session, messages: list[dict[str, Any]]) -> dict[str, Any] | str:
+        """The assistant message, or a sentence why there is none."""
+        if session.item_id is None:
+            return f"The scripted model cannot tell the item: no {HEADER} header, and no known question."
+        turns: tuple[Turn, ...] | None = self._scripts.find(session.item_id, session.index, session.attempt)
+        if turns is None:
+            return f"The scripted model has no script for item {session.item_id!r}."
+        number = turn_of(messages)
+        if number >= len(turns):
+            return f"The script of item {session.item_id!r} ends after turn {len(turns)}."
+        return assistant_message(turns[number], number)
+
+    async def _models(self, http_request: Request) -> Response:
+        if not self._authorized(http_request):
+            return _wrong_key()
+        model = {"id": MODEL_NAME, "object": "model", "created": 0, "owned_by": "scripted"}
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def _health(self, http_request: Request) -> Response:
+        del http_request
+        return Response()
+
+    async def _metrics(self, http_request: Request) -> Response:
+        if not self._authorized(http_request):
+            return _wrong_key()
+        lines = ["# TYPE scripted_model_requests_total counter"]
+        lines += [f'scripted_model_requests_total{{status="{s}"}} {n}' for s, n in sorted(self._served.items())]
+        lines += ["# TYPE scripted_model_faults_total counter"]
+        lines += [f'scripted_model_faults_total{{kind="{k}"}} {n}' for k, n in sorted(self._faulted.items())]
+        lines += ["# TYPE scripted_model_requests_in_flight gauge"]
+        lines += [f"scripted_model_requests_in_flight {self._in_flight}", ""]
+        return PlainTextResponse("\n".join(lines), media_type="text/plain; version=0.0.4")
+
+    async def _set_faults(self, http_request: Request) -> Response:
+        """Puts the rules of the body in place of those in force; an empty list ends all faults."""
+        if http_request.client is None or not ipaddress.ip_address(http_request.client.host).is_loopback:
+            return error_response(403, "forbidden", "Faults are set from this machine only.")
+        if not self._authorized(http_request):
+            return _wrong_key()
+        try:
+            rules = parse_faults(json.loads(await http_request.body()), "faults")
+        except (ValueError, RecursionError):
+            return error_response(400, "invalid_request", "The body must be a JSON list of rules.")
+        except UserError as error:
+            return error_response(400, "invalid_request", str(error))
+        self._faults = Faults(rules, self._seed)
+        return JSONResponse({"rules": len(rules)})
+
+    def _authorized(self, http_request: Request) -> bool:
+        if self._expected_authorization is None:
+            return True
+        given = http_request.headers.get("Authorization", "").encode()
+        return hmac.compare_digest(given, self._expected_authorization)
+
+
+def _chat_request(body: bytes) -> dict[str, Any] | None:
+    """The request as JSON; None when it is no chat request."""
+    try:
+        request: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(request, dict):
+        return None
+    messages = request.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
+        return None
+    return request
+
+
+def _verdict(messages: list[dict[str, Any]]) -> dict[str, Any] | str:
+    text = verdict(messages)
+    if text is None:
+        return "The judge's request lacks 'Reference answer:' or 'Answer to grade:'."
+    return {"role": "assistant", "content": text}
+
+
+def _wrong_key() -> Response:
+    return error_response(401, "invalid_api_key", "The API key is missing or wrong.")

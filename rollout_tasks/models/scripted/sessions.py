@@ -1,0 +1,67 @@
+"""Which rollout and which turn of it a request belongs to. The server keeps no conversation: requests say it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from benchmark.items import Item
+from rollout_tasks.models.scripted.policies import is_judge_request, text_of
+
+HEADER = "X-Session-Id"
+"""``<run id>/<item id>/<index>/<attempt>`` from rollouts, ``judge/<item id>`` from judges; parts percent-encoded."""
+FAULTY_CALL_PREFIX = "call_fault_"
+"""Ids of tool calls made up by a fault: their message is no turn of the script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who is asking."""
+
+    role: Literal["rollout", "judge"]
+    item_id: str | None
+    index: int = 0
+    attempt: int = 1
+
+
+class Sessions:
+    """Recognises sessions by header, else by the question in the first user message."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._by_question = {item.question.strip(): item.id for item in items}
+        self._longest_first = sorted(self._by_question, key=len, reverse=True)
+
+    def identify(self, header: str | None, messages: Sequence[Mapping[str, Any]]) -> Session:
+        """Names the session; its item is None when neither header nor question tells."""
+        named = _from_header(header) if header else None
+        if is_judge_request(messages):
+            return Session("judge", named.item_id if named else None)
+        return named or Session("rollout", self._asked(messages))
+
+    def _asked(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
+        text = next((text_of(message) for message in messages if message.get("role") == "user"), "")
+        exact = self._by_question.get(text.strip())
+        if exact is not None:
+            return exact
+        return next((self._by_question[question] for question in self._longest_first if question in text), None)
+
+
+def turn_of(messages: Sequence[Mapping[str, Any]]) -> int:
+    """The turn asked for, from 0: as many as the script already had."""
+    return sum(message.get("role") == "assistant" and not _made_up(message) for message in messages)
+
+
+def _made_up(message: Mapping[str, Any]) -> bool:
+    calls = message.get("tool_calls") or ()
+    return any(str(call.get("id", "")).startswith(FAULTY_CALL_PREFIX) for call in calls if isinstance(call, dict))
+
+
+def _from_header(header: str) -> Session | None:
+    parts = [unquote(part) for part in header.split("/")]
+    if len(parts) == 2 and parts[0] == "judge":
+        return Session("judge", parts[1])
+    if len(parts) == 4 and parts[2].isdecimal() and parts[3].isdecimal():
+        return Session("rollout", parts[1], int(parts[2]), int(parts[3]))
+    return None
