@@ -1,0 +1,118 @@
+"""Renews a process's leases of one pool from one thread, which runs only while there are leases to renew."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from vm_pool.errors import PoolError
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 30.0
+"""How long the thread waits for another lease before it ends."""
+RETRY_SECONDS = 1.0
+"""Pause after a renewal that Redis did not answer, at most."""
+
+
+class Renewable(Protocol):
+    """A lease as its heartbeat sees it."""
+
+    vm_id: str
+    fence: int
+    ttl: float
+    deadline: float
+
+    def extend(self, deadline: float | None) -> None:
+        """Takes the new local deadline; None when the renewal was refused."""
+
+    def lose(self, why: str) -> None:
+        """Notes that the lease is over."""
+
+
+Renew = Callable[[Sequence[tuple[str, int]], float], list[float | None]]
+"""Takes (VM, fence) pairs and how many seconds the reply may take; returns the local deadlines, None where refused."""
+
+
+class Heartbeat:
+    """The renewing thread of a pool in this process."""
+
+    def __init__(self, renew: Renew, pool: str) -> None:
+        self._renew = renew
+        self._pool = pool
+        self._due: dict[Renewable, float] = {}
+        self._changed = threading.Condition()
+        self._wakes_at = 0.0
+        self._running = False
+
+    def watch(self, lease: Renewable) -> None:
+        """Renews the lease every third of its TTL until `unwatch`."""
+        due = time.monotonic() + lease.ttl / 3
+        with self._changed:
+            self._due[lease] = due
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name=f"leases of {self._pool}", daemon=True).start()
+            elif due < self._wakes_at:
+                self._changed.notify()
+
+    def unwatch(self, lease: Renewable) -> None:
+        """Leaves the lease alone from now on."""
+        with self._changed:
+            self._due.pop(lease, None)
+
+    def _run(self) -> None:
+        while (leases := self._next_due()) is not None:
+            if leases:
+                self._beat(leases)
+
+    def _next_due(self) -> list[Renewable] | None:
+        """Waits until some leases are due; None when there have been none for long, and the thread is to end."""
+        with self._changed:
+            now = time.monotonic()
+            # Whatever is nearly due goes along: wake-ups stay few however many leases there are.
+            leases = [lease for lease, due in self._due.items() if due <= now + lease.ttl / 30]
+            if leases:
+                return leases
+            idle = not self._due
+            self._wakes_at = min(self._due.values(), default=now + IDLE_SECONDS)
+            self._changed.wait(self._wakes_at - now)
+            if idle and not self._due:
+                self._running = False
+                return None
+            return []
+
+    def _beat(self, leases: list[Renewable]) -> None:
+        interval = min(lease.ttl for lease in leases) / 3
+        try:
+            deadlines = self._renew([(lease.vm_id, lease.fence) for lease in leases], min(5.0, interval))
+        except PoolError as error:
+            log.warning("pool %s: could not renew %d leases, trying again: %s", self._pool, len(leases), error)
+            self._after_failure(leases, min(RETRY_SECONDS, interval / 2))
+            return
+        now = time.monotonic()
+        with self._changed:
+            for lease, deadline in zip(leases, deadlines, strict=True):
+                if lease in self._due:
+                    lease.extend(deadline)
+                    if deadline is None:
+                        del self._due[lease]
+                    else:
+                        self._due[lease] = now + lease.ttl / 3
+
+    def _after_failure(self, leases: list[Renewable], pause: float) -> None:
+        now = time.monotonic()
+        with self._changed:
+            for lease in leases:
+                if lease not in self._due:
+                    continue
+                if now >= lease.deadline:
+                    lease.lose("Redis could not be reached until its deadline")
+                    del self._due[lease]
+                else:
+                    self._due[lease] = min(now + pause, lease.deadline)
+            # A pause shorter than what `_next_due` takes along would spin.
+            self._changed.wait(min(pause, 0.05))

@@ -1,0 +1,176 @@
+"""The right to use one VM until a deadline, as its holder sees it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import TracebackType
+from typing import Protocol, Self
+
+from vm_pool.errors import LeaseLost, PoolError, PoolUnreachable
+from vm_pool.heartbeat import Heartbeat
+from vm_pool.states import Endpoint
+from vm_pool.waiting import Grant, Request
+
+log = logging.getLogger(__name__)
+
+RELEASE_SECONDS = 5.0
+"""How long a release keeps trying to reach Redis; after that the lease expires by itself."""
+
+
+class LeaseKeeper(Protocol):
+    """What a lease needs of its pool."""
+
+    name: str
+
+    def renew(self, leases: Sequence[tuple[str, int]], seconds: float = ...) -> list[float | None]:
+        """Renews (VM, fence) pairs; returns local deadlines, None where refused."""
+
+    def release(self, vm_id: str, fence: int) -> bool:
+        """Ends the lease; whether it was held until now."""
+
+
+class Lease:
+    """One VM, held under a fence. A context manager that releases.
+
+    `check` before every touch of the VM: it raises as soon as the lease is known to be over, and at the latest at the
+    local deadline, which is never later than the server's. A renewal that Redis did not answer loses nothing yet.
+    """
+
+    __slots__ = (
+        "_endpoint",
+        "_heartbeat",
+        "_keeper",
+        "_released",
+        "_why_lost",
+        "deadline",
+        "fence",
+        "holder",
+        "lost",
+        "token",
+        "ttl",
+        "vm_id",
+        "waited",
+    )
+
+    def __init__(self, keeper: LeaseKeeper, request: Request, grant: Grant, heartbeat: Heartbeat | None) -> None:
+        self._keeper = keeper
+        self._heartbeat = heartbeat
+        self._endpoint = grant.endpoint
+        self._released = False
+        self._why_lost = ""
+        self.vm_id = grant.vm_id
+        self.fence = grant.fence
+        self.holder = request.holder
+        self.token = request.token
+        self.ttl = request.ttl
+        self.waited = grant.waited
+        """Seconds from asking to the grant."""
+        self.deadline = grant.deadline
+        """When it ends unless renewed, in seconds of `time.monotonic`."""
+        self.lost = threading.Event()
+        """Set once the lease is known to be over though it was not released."""
+        if heartbeat is not None:
+            heartbeat.watch(self)
+
+    @property
+    def address(self) -> str:
+        """Host name or IP address to connect to."""
+        return endpoint_from_json(self._endpoint).address
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+        return endpoint_from_json(self._endpoint).ports
+
+    def check(self) -> None:
+        """Makes sure that the VM may be used right now.
+
+        Raises:
+            LeaseLost: It may not.
+        """
+        if not self.lost.is_set() and time.monotonic() >= self.deadline and not self._released:
+            self.lose("it was not renewed before its deadline")
+        if self._released or self.lost.is_set():
+            raise LeaseLost(self._sentence())
+
+    def renew(self) -> None:
+        """Moves the deadline; for leases whose holder has a heartbeat of its own.
+
+        Raises:
+            LeaseLost: The lease is over.
+            PoolUnreachable: Redis did not answer; the lease lives until its deadline, so try again.
+        """
+        self.check()
+        self.extend(self._keeper.renew([(self.vm_id, self.fence)], min(5.0, self.ttl / 3))[0])
+        self.check()
+
+    def release(self) -> bool:
+        """Gives the VM back; harmless when repeated or when the lease is over.
+
+        Returns:
+            Whether the lease was held until now. False also when Redis could not be reached: then it expires.
+        """
+        if self._released:
+            return False
+        self._released = True
+        if self._heartbeat is not None:
+            self._heartbeat.unwatch(self)
+        give_up_at = time.monotonic() + RELEASE_SECONDS
+        while True:
+            try:
+                return self._keeper.release(self.vm_id, self.fence)
+            except PoolUnreachable as error:
+                if time.monotonic() >= min(give_up_at, self.deadline):
+                    log.warning("%s of pool %s is left to expire: %s", self.vm_id, self._keeper.name, error)
+                    return False
+                time.sleep(0.1)
+            except PoolError as error:
+                log.warning("%s of pool %s is left to expire: %s", self.vm_id, self._keeper.name, error)
+                return False
+
+    def extend(self, deadline: float | None) -> None:
+        """Takes the outcome of a renewal; for heartbeats.
+
+        Args:
+            deadline: The new local deadline, None when the renewal was refused.
+        """
+        if deadline is None:
+            self.lose("its renewal was refused: it expired, was taken back or reached its maximum age")
+        else:
+            self.deadline = deadline
+
+    def lose(self, why: str) -> None:
+        """Notes that the lease is over; for heartbeats."""
+        if not self.lost.is_set():
+            self._why_lost = why
+            self.lost.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _sentence(self) -> str:
+        why = "it was released" if self._released and not self._why_lost else self._why_lost
+        return f"the lease of {self.vm_id} in pool {self._keeper.name!r} by {self.holder} is over: {why}"
+
+
+@lru_cache(maxsize=4096)
+def endpoint_from_json(text: str) -> Endpoint:
+    """The endpoint as hosts write it into the pool."""
+    value = json.loads(text) if text else {}
+    ports = {str(purpose): int(port) for purpose, port in value.get("ports", {}).items()}
+    return Endpoint(str(value.get("address", "")), ports)
+
+
+def endpoint_to_json(endpoint: Endpoint) -> str:
+    """The reverse of `endpoint_from_json`."""
+    return json.dumps({"address": endpoint.address, "ports": dict(endpoint.ports)}, sort_keys=True)

@@ -1,0 +1,33 @@
+-- A host says that it is alive, and learns what its VMs are in. Ends what is due on the way.
+--
+-- ARGV[2]  host, ARGV[3]  its instance, ARGV[4]  how long it counts as alive (microseconds)
+-- ARGV[5]  '1' to speak for the host from now on, whoever did before. A predecessor's free VMs are not granted any
+--          more: the caller registers them anew.
+--
+-- Returns {0} when another instance speaks for the host, else {1, now, when the next timer ends or 0,
+-- {vm, state, fence, drained '1' or '0', retry_at or 0, error}, ...}.
+
+local host = ARGV[2]
+local instance = call('HGET', P .. ':hosts', host)
+local takes_over = instance ~= ARGV[3]
+if takes_over then
+  if instance and ARGV[5] ~= '1' then return { 0 } end
+  call('HSET', P .. ':hosts', host, ARGV[3])
+  call('DEL', P .. ':work:' .. host)
+end
+local was_silent = call('ZADD', P .. ':timers', now + ARGV[4], 'host:' .. host) == 1
+reap()
+local reply = { 1, now, 0 }
+for _, vm in ipairs(call('SMEMBERS', P .. ':host:' .. host)) do
+  local key = P .. ':vm:' .. vm
+  local is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at', 'error')
+  if takes_over then
+    call('ZREM', P .. ':free', vm)
+  elseif was_silent and is[1] == 'free' and not call('ZSCORE', P .. ':free', vm) then
+    hand_on(vm)
+    is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at', 'error')
+  end
+  reply[#reply + 1] = { vm, is[1], tonumber(is[2]), is[3] or '0', tonumber(is[4] or 0), is[5] or '' }
+end
+reply[3] = tonumber(call('ZRANGE', P .. ':timers', 0, 0, 'WITHSCORES')[2])
+return reply

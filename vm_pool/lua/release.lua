@@ -1,0 +1,17 @@
+-- Ends a lease early. Only the lease's own fence can; said twice, the second time changes nothing.
+--
+-- ARGV[2]  vm
+-- ARGV[3]  fence, or '' for an operator who takes the VM from whoever holds it
+--
+-- Returns 1 when the lease was held until now, else 0.
+
+local is = call('HMGET', P .. ':vm:' .. ARGV[2], 'state', 'fence')
+if is[1] ~= 'leased' then return 0 end
+if ARGV[3] == '' then
+  take_back(ARGV[2], 'revoked')
+elseif is[2] == ARGV[3] then
+  take_back(ARGV[2], 'released')
+else
+  return 0
+end
+return 1

@@ -1,0 +1,295 @@
+"""A named set of VMs that programs on many machines lend and borrow: the borrower's and the operator's side.
+
+The truth is in Redis and changes only through the scripts in `lua/`. What hosts tell the pool is in `hosting`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import redis
+
+from vm_pool import scripts
+from vm_pool.errors import AcquireTimeout, LeaseLost, PoolError, TransitionRefused, UnknownVM
+from vm_pool.heartbeat import Heartbeat
+from vm_pool.lease import Lease, endpoint_to_json
+from vm_pool.scripts import EVENTS_KEPT, PoolKeys, checked_vm_id
+from vm_pool.snapshot import parse_events, parse_status
+from vm_pool.states import Endpoint, Event, PoolStatus, VMState
+from vm_pool.waiting import Ask, Grant, Leave, Pop, Request, Step, acquisition
+from vm_pool.wire import REPLY_SECONDS, Wire
+
+POP_GRACE_SECONDS = 2.0
+"""How much later than asked the reply of a blocking pop may come."""
+
+
+class VMPool:
+    """A pool of VMs, by name. Threads may share it; a forked child may go on using it.
+
+    Args:
+        client: Says where Redis is and how to get in.
+        name: Letters, digits, ``_``, ``.`` and ``-``, at most 64.
+        events_kept: About how many events the stream keeps.
+    """
+
+    def __init__(self, client: redis.Redis, name: str = "default", *, events_kept: int = EVENTS_KEPT) -> None:
+        self.name = name
+        self.keys = PoolKeys(name, events_kept)
+        self.wire = Wire(client)
+        self._heart: tuple[int, Heartbeat] | None = None
+
+    # Borrowing
+
+    def acquire(
+        self,
+        holder: str,
+        *,
+        priority: int = 0,
+        timeout: float = 1800.0,
+        ttl: float = 60.0,
+        max_age: float = 6 * 3600.0,
+        token: str | None = None,
+        heartbeat: bool = True,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> Lease:
+        """Waits for a VM, first come first served within a priority.
+
+        Args:
+            holder: Who wants it, for people to read.
+            priority: -100 to 100; higher goes first.
+            timeout: Seconds to wait at most, also for Redis to come back.
+            ttl: Seconds the lease lives without renewal.
+            max_age: Seconds the lease lives however often it is renewed.
+            token: The request's identity. The same token finds the grant whose reply was lost.
+            heartbeat: Renew the lease from a thread. Without it, call `Lease.renew` every third of the TTL.
+            should_stop: Asked at least once a second; True ends the wait.
+
+        Raises:
+            AcquireTimeout: No VM came in time; `PoolEmpty` when the pool has none at all.
+            AcquireStopped: `should_stop` said so.
+            PoolRefused: Redis answers with an error, as for a wrong password.
+        """
+        who = Request(holder, priority, timeout, ttl, max_age, should_stop, *([token] if token else []))
+        try:
+            grant = self._drive(acquisition(who, self.name))
+        except AcquireTimeout as error:
+            raise self._with_state(error) from None
+        return Lease(self, who, grant, self._heartbeat() if heartbeat else None)
+
+    def renew(self, leases: Sequence[tuple[str, int]], seconds: float = REPLY_SECONDS) -> list[float | None]:
+        """Moves the deadlines of leases.
+
+        Args:
+            leases: VM and fence of each.
+            seconds: How long Redis may take.
+
+        Returns:
+            For each the new deadline in seconds of `time.monotonic`, None when it is over.
+
+        Raises:
+            PoolUnreachable: Redis did not answer.
+        """
+        asked = time.monotonic()
+        words = [word for lease in leases for word in lease]
+        now, *deadlines = self._run("renew", *words, seconds=seconds)
+        return [asked + (deadline - now) / 1_000_000 if deadline else None for deadline in deadlines]
+
+    def release(self, vm_id: str, fence: int) -> bool:
+        """Ends a lease; nobody can end another's, and saying it twice changes nothing.
+
+        Returns:
+            Whether the lease was held until now.
+        """
+        return bool(self._run("release", vm_id, fence))
+
+    def reap(self) -> int:
+        """Ends every lease, wait and host whose time is over; hosts and borrowers do this all along.
+
+        Returns:
+            How many those were.
+        """
+        return int(self._run("reap"))
+
+    # Looking
+
+    def status(self) -> PoolStatus:
+        """Everything about the pool at one moment."""
+        return parse_status(self.name, self._run("status"))
+
+    def events(self, after: str = "-", *, limit: int = 1000) -> list[Event]:
+        """Entries of the event stream, oldest first.
+
+        Args:
+            after: The last id already seen; ``-`` begins with the oldest that is kept.
+            limit: At most so many.
+        """
+        start = after if after == "-" else f"({after}"
+        return parse_events(self.wire.call("XRANGE", self.keys.events, start, "+", "COUNT", limit))
+
+    def latest_events(self, limit: int) -> list[Event]:
+        """The last entries of the event stream, oldest first."""
+        return parse_events(self.wire.call("XREVRANGE", self.keys.events, "+", "-", "COUNT", limit))[::-1]
+
+    # Operating
+
+    def register(self, vm_id: str, endpoint: Endpoint) -> int:
+        """Puts a resource into the pool that nobody looks after and that needs no reset; free at once.
+
+        Returns:
+            Its fence.
+        """
+        words = (checked_vm_id(vm_id), "", endpoint_to_json(endpoint), 0, VMState.FREE.value, 0)
+        fence = self._run("register", *words)
+        if not isinstance(fence, int):
+            raise TransitionRefused(f"{vm_id} of pool {self.name!r} belongs to host {fence}")
+        return fence
+
+    def drain(self, vm_id: str) -> VMState:
+        """No more grants of this VM; it stops once nobody uses it.
+
+        Returns:
+            The state it is in now.
+        """
+        return self._drain(vm_id, "1")
+
+    def undrain(self, vm_id: str) -> VMState:
+        """Puts a drained VM back into service; its host boots it."""
+        return self._drain(vm_id, "0")
+
+    def force_release(self, vm_id: str) -> None:
+        """Takes a VM from whoever holds it; the holder's lease is lost.
+
+        Raises:
+            TransitionRefused: Nobody holds it.
+        """
+        if not self._run("release", checked_vm_id(vm_id), ""):
+            state = self._state_of(vm_id)
+            raise TransitionRefused(f"{vm_id} of pool {self.name!r} is {state.value}: there is no lease to end")
+
+    def reset(self, vm_id: str) -> VMState:
+        """Has a free VM reset, or a quarantined one booted anew.
+
+        Raises:
+            TransitionRefused: It is neither.
+        """
+        try:
+            self.move(vm_id, {VMState.FREE}, VMState.RESETTING)
+            return VMState.RESETTING
+        except TransitionRefused:
+            self.move(vm_id, {VMState.ERROR}, VMState.INITIALIZING)
+            return VMState.INITIALIZING
+
+    def quarantine(self, vm_id: str, why: str) -> None:
+        """Takes a VM out of use, from its holder too, until `reset`.
+
+        Raises:
+            TransitionRefused: It is stopped.
+        """
+        self.move(vm_id, set(VMState) - {VMState.STOPPED}, VMState.ERROR, why=f"quarantined by an operator: {why}")
+
+    def remove(self, vm_ids: Sequence[str]) -> int:
+        """Takes VMs out of the pool for good; their leases are lost. Stops no machine: hosts do.
+
+        Returns:
+            How many there were.
+        """
+        return int(self._run("remove", *map(checked_vm_id, vm_ids)))
+
+    def delete(self) -> int:
+        """Removes the pool with everything it has in Redis; hosts that still run bring it back.
+
+        Returns:
+            How many keys that were.
+        """
+        return int(self._run("delete"))
+
+    def move(self, vm_id: str, allowed: set[VMState], to: VMState, *, fence: int | None = None, why: str = "") -> int:
+        """Moves a VM outside the cycle of leases, if it is in one of the allowed states.
+
+        Args:
+            vm_id: The VM.
+            allowed: States it may be in.
+            to: The new state.
+            fence: The fence it must have.
+            why: Kept as its error.
+
+        Returns:
+            Its new fence.
+
+        Raises:
+            UnknownVM: The pool has no such VM.
+            TransitionRefused: It is in another state, or under another fence.
+        """
+        states = f" {' '.join(sorted(state.value for state in allowed))} "
+        words = (checked_vm_id(vm_id), states, to.value, "" if fence is None else fence, why)
+        moved, outcome = self._run("move", *words)
+        if moved:
+            return int(outcome)
+        if not outcome:
+            raise UnknownVM(f"pool {self.name!r} has no VM {vm_id}")
+        raise TransitionRefused(f"{vm_id} of pool {self.name!r} is {outcome}: it cannot become {to.value} now")
+
+    def close(self) -> None:
+        """Closes idle connections; leases that are still held go on being renewed."""
+        self.wire.close()
+
+    def _drain(self, vm_id: str, on: str) -> VMState:
+        state = self._run("drain", checked_vm_id(vm_id), on)
+        if not state:
+            raise UnknownVM(f"pool {self.name!r} has no VM {vm_id}")
+        return VMState(state)
+
+    def _state_of(self, vm_id: str) -> VMState:
+        for vm in self.status().vms:
+            if vm.vm_id == vm_id:
+                return vm.state
+        raise UnknownVM(f"pool {self.name!r} has no VM {vm_id}")
+
+    def _run(self, script: str, *args: str | int, seconds: float = REPLY_SECONDS) -> Any:
+        return scripts.run(self.wire, self.keys, script, *args, seconds=seconds)
+
+    def _drive(self, steps: Generator[Step, Any, Grant]) -> Grant:
+        """Carries out an acquisition's steps on this thread."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = self._perform(step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as done:
+            grant: Grant = done.value
+            return grant
+
+    def _perform(self, step: Step) -> Any:
+        if isinstance(step, Ask):
+            return self._run("acquire", *step.args)
+        if isinstance(step, Pop):
+            message = self.wire.call(
+                "BLPOP", self.keys.inbox(step.token), f"{step.seconds:.3f}", seconds=step.seconds + POP_GRACE_SECONDS
+            )
+            return message[1] if message else None
+        if isinstance(step, Leave):
+            return self._run("leave", *step.args)
+        time.sleep(step.seconds)
+        return None
+
+    def _with_state(self, error: AcquireTimeout) -> AcquireTimeout:
+        try:
+            status = self.status()
+        except PoolError:
+            return error
+        place = f"place {error.place} in the queue of {len(status.waiters) + 1}; " if error.place else ""
+        fuller = type(error)(f"{error}; {place}the pool has {status.sentence()}")
+        fuller.place = error.place
+        return fuller
+
+    def _heartbeat(self) -> Heartbeat:
+        if self._heart is None or self._heart[0] != os.getpid():
+            self._heart = (os.getpid(), Heartbeat(self.renew, self.name))
+        return self._heart[1]

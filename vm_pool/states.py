@@ -1,0 +1,136 @@
+"""What a VM can be, and a pool at one moment; no behaviour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class VMState(StrEnum):
+    """Where a VM is in its life."""
+
+    INITIALIZING = "initializing"
+    """Booting."""
+    FREE = "free"
+    """Clean and checked."""
+    LEASED = "leased"
+    """Held under a fence until a deadline."""
+    RESETTING = "resetting"
+    """Being reverted by its host."""
+    ERROR = "error"
+    """Quarantined: a boot or reset failed, or an operator said so."""
+    STOPPED = "stopped"
+    """Drained and gone."""
+
+
+TRANSITIONS: Mapping[VMState, frozenset[VMState]] = {
+    VMState.INITIALIZING: frozenset({VMState.FREE, VMState.ERROR, VMState.STOPPED}),
+    VMState.FREE: frozenset({VMState.LEASED, VMState.RESETTING, VMState.ERROR, VMState.STOPPED}),
+    VMState.LEASED: frozenset({VMState.RESETTING, VMState.ERROR}),
+    VMState.RESETTING: frozenset({VMState.FREE, VMState.ERROR, VMState.STOPPED}),
+    VMState.ERROR: frozenset({VMState.INITIALIZING, VMState.STOPPED}),
+    VMState.STOPPED: frozenset({VMState.INITIALIZING}),
+}
+"""The states each state can be followed by, of a VM that needs resets. Besides, a host that starts anew puts all its VMs
+to initializing or resetting; a VM that needs no reset goes from leased, or stopped, straight to free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a VM answers."""
+
+    address: str
+    """Host name or IP address."""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+
+
+@dataclass(frozen=True, slots=True)
+class VM:
+    """One VM of a pool at one moment. Times are seconds since the epoch, of the server's clock."""
+
+    vm_id: str
+    state: VMState
+    host: str
+    """The host's name; empty for a VM that nobody looks after."""
+    host_heard: bool
+    """Whether the host gave a sign of life lately; the free VMs of a silent host are not granted."""
+    endpoint: Endpoint
+    needs_reset: bool
+    fence: int
+    """The number of the current lease, or of the work on the VM; only ever grows."""
+    since: float
+    """When it entered its state."""
+    drained: bool
+    """No more grants; stopped once nobody uses it."""
+    resets: int
+    failures: int
+    """Boots and resets that failed in a row."""
+    error: str
+    """Why it is quarantined, else empty."""
+    retry_at: float | None
+    """When its host tries again; None when only an operator can."""
+    holder: str
+    """Who has it leased, else empty."""
+    deadline: float | None
+    """When the lease ends unless renewed; None when not leased."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody waiting for a VM."""
+
+    token: str
+    holder: str
+    priority: int
+    place: int
+    """1 is next."""
+    since: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """A pool at one moment."""
+
+    name: str
+    at: float
+    """Seconds since the epoch, of the server's clock."""
+    vms: tuple[VM, ...]
+    waiters: tuple[Waiter, ...]
+    counters: Mapping[str, int]
+    """How often each event happened since the pool exists."""
+
+    def counts(self) -> dict[VMState, int]:
+        """How many VMs are in each state, states without any left out."""
+        return dict(Counter(vm.state for vm in self.vms))
+
+    def sentence(self) -> str:
+        """The states' counts in words, as in ``2 leased, 1 resetting``."""
+        counts = self.counts()
+        words = [f"{counts[state]} {state.value}" for state in VMState if state in counts]
+        silent = sorted({vm.host for vm in self.vms if not vm.host_heard})
+        said = ", ".join(words) if words else "no VMs"
+        return f"{said} (no sign of life from {', '.join(silent)})" if silent else said
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a pool's event stream."""
+
+    id: str
+    """Position in the stream; its first part is milliseconds since the epoch."""
+    event: str
+    """granted, released, expired, revoked, returned, registered, booted, boot_begun, reset_begun, reset_done, quarantined,
+    stopped, removed, or host_silent."""
+    vm_id: str
+    fence: int
+    holder: str
+    """Who the lease belongs to; for events about the VM alone, its host."""
+
+    @property
+    def at(self) -> float:
+        """Seconds since the epoch."""
+        return int(self.id.split("-", 1)[0]) / 1000

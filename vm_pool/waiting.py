@@ -1,0 +1,219 @@
+"""How to come by a VM: ask, wait in the queue, take what is handed over, leave. Sends nothing itself.
+
+`acquisition` is a generator that yields what to do next and is sent what came of it, so that threads and coroutines
+share one logic. See `VMPool.acquire` for a driver.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from vm_pool.errors import AcquireStopped, AcquireTimeout, PoolEmpty, PoolError, PoolUnreachable
+from vm_pool.scripts import microseconds
+
+PATIENCE_SECONDS = 10.0
+"""How long a waiter that stopped asking keeps its place."""
+REFRESH_SECONDS = PATIENCE_SECONDS / 3
+SLICE_SECONDS = 1.0
+"""How long a wait lasts at most before `should_stop` is asked again."""
+EMPTY_SECONDS = 30.0
+"""How long a pool may have no VM at all before waiting for one is pointless: hosts register again sooner."""
+PRIORITY_SECONDS = 24 * 3600.0
+"""How much longer someone must have waited to go before someone of the next higher priority."""
+PRIORITIES = range(-100, 101)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who wants a VM, and on what terms."""
+
+    holder: str
+    priority: int
+    timeout: float
+    """Seconds to wait at most."""
+    ttl: float
+    """Seconds the lease lives without renewal."""
+    max_age: float
+    """Seconds the lease lives at most."""
+    should_stop: Callable[[], bool] | None = None
+    token: str = field(default_factory=lambda: os.urandom(12).hex())
+    """The request's identity: asked again with the same token, it finds its own grant."""
+
+    def __post_init__(self) -> None:
+        if self.priority not in PRIORITIES:
+            raise ValueError(f"priority {self.priority} is not between {PRIORITIES[0]} and {PRIORITIES[-1]}")
+        if not 0 < len(self.holder) <= 256:
+            raise ValueError("holder must say who wants the VM, in at most 256 characters")
+        if not (self.ttl > 0 and self.max_age > 0 and self.timeout >= 0):
+            raise ValueError("ttl and max_age must be above 0 seconds, timeout at least 0")
+
+    def words(self, ticket: int) -> tuple[str | int, ...]:
+        """The arguments of acquire.lua."""
+        return (
+            self.token,
+            microseconds(self.ttl),
+            microseconds(self.max_age),
+            microseconds(self.priority * PRIORITY_SECONDS),
+            microseconds(PATIENCE_SECONDS),
+            ticket,
+            self.priority,
+            self.holder,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A VM leased to a request."""
+
+    vm_id: str
+    fence: int
+    deadline: float
+    """When the lease ends unless renewed, on this process's monotonic clock; never later than on the server's."""
+    endpoint: str
+    """As JSON."""
+    waited: float
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Run acquire.lua with these arguments and send its reply."""
+
+    args: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """Block on the token's inbox for so long and send the message, or None."""
+
+    token: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait so long: Redis is out of reach."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Run leave.lua with these arguments and send its reply."""
+
+    args: tuple[str, str]
+
+
+Step = Ask | Pop | Sleep | Leave
+
+
+def acquisition(request: Request, pool: str, clock: Callable[[], float] = time.monotonic) -> Generator[Step, Any, Grant]:
+    """The steps of one acquisition; returns the grant.
+
+    Args:
+        request: What is wanted.
+        pool: The pool's name, for messages.
+        clock: Monotonic seconds.
+
+    Raises:
+        AcquireTimeout: No VM came in time (`PoolEmpty` when the pool had none at all for long).
+        AcquireStopped: `should_stop` said so.
+    """
+    return _Acquisition(request, pool, clock).steps()
+
+
+class _Acquisition:
+    def __init__(self, request: Request, pool: str, clock: Callable[[], float]) -> None:
+        self.request, self.pool, self.clock = request, pool, clock
+        self.started = self.last_vm_seen = clock()
+        self.end = self.started + request.timeout
+        self.left = self.started
+        self.ticket = 0
+        self.vms: int | None = None
+        self.pause = 0.05
+        self.trouble: PoolUnreachable | None = None
+
+    def steps(self) -> Generator[Step, Any, Grant]:
+        try:
+            while True:
+                grant = yield from self._ask_and_wait()
+                if grant is not None:
+                    return grant
+        except AcquireTimeout as timeout:
+            reply = yield from self._leave(give_back=False)
+            if reply[0] == 1:
+                return _granted(reply, self.left, self.started, self.clock())
+            timeout.place = reply[1]
+            raise
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from self._leave(give_back=True)
+            raise
+
+    def _ask_and_wait(self) -> Generator[Step, Any, Grant | None]:
+        asked = self.clock()
+        try:
+            reply = yield Ask(self.request.words(self.ticket))
+        except PoolUnreachable as error:
+            self.trouble = error
+            self._may_go_on()
+            yield Sleep(min(self.pause, max(self.end - self.clock(), 0.0)))
+            self.pause = min(self.pause * 2, SLICE_SECONDS)
+            return None
+        self.trouble, self.pause = None, 0.05
+        if reply[0] == 1:
+            return _granted(reply, asked, self.started, self.clock())
+        _, self.ticket, server_then, self.vms = reply
+        if self.vms:
+            self.last_vm_seen = asked
+        refresh_at = asked + REFRESH_SECONDS
+        while (now := self.clock()) < refresh_at:
+            self._may_go_on()
+            seconds = max(min(SLICE_SECONDS, refresh_at - now, self.end - now), 0.001)
+            try:
+                message = yield Pop(self.request.token, seconds)
+            except PoolUnreachable:
+                return None
+            if message is not None:
+                return self._handed_over(message, asked, server_then)
+        return None
+
+    def _may_go_on(self) -> None:
+        now, request = self.clock(), self.request
+        if request.should_stop is not None and request.should_stop():
+            raise AcquireStopped(f"{request.holder} stopped waiting for a VM of pool {self.pool!r}")
+        if now - self.last_vm_seen > EMPTY_SECONDS and self.trouble is None:
+            raise PoolEmpty(
+                f"pool {self.pool!r} has had no VM for {now - self.last_vm_seen:.0f} s: is a VM host running for it?"
+            )
+        if now >= self.end:
+            timeout = PoolEmpty if self.vms == 0 else AcquireTimeout
+            trouble = f"; {self.trouble}" if self.trouble else ""
+            waited = f"{now - self.started:.1f} s"
+            raise timeout(f"{request.holder} got no VM of pool {self.pool!r} within {waited}{trouble}")
+
+    def _handed_over(self, message: str, asked: float, server_then: int) -> Grant | None:
+        """The grant, unless it was lying about for half its time: then asking again begins its time anew."""
+        fence, deadline, vm_id, endpoint = message.split(" ", 3)
+        now, local = self.clock(), asked + (int(deadline) - server_then) / 1_000_000
+        if local - now < min(self.request.ttl, self.request.max_age) / 2:
+            return None
+        return Grant(vm_id, int(fence), local, endpoint, now - self.started)
+
+    def _leave(self, *, give_back: bool) -> Generator[Step, Any, list[Any]]:
+        self.left = self.clock()
+        try:
+            reply: list[Any] = yield Leave((self.request.token, "1" if give_back else "0"))
+        except PoolError:
+            return [0, 0]  # the place in the queue, and a grant nobody renews, expire by themselves
+        return reply
+
+
+def _granted(reply: list[Any], asked: float, started: float, now: float) -> Grant:
+    _, vm_id, fence, deadline, server_then, endpoint = reply
+    return Grant(vm_id, fence, asked + (deadline - server_then) / 1_000_000, endpoint, now - started)
