@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from benchmark.items import WORKED_ANSWER, Item
 from benchmark.judge import CORRECT, INCORRECT, JUDGE_MARK
-from benchmark.text_metrics import normalize
+from benchmark.text_metrics import NUMERIC_TOLERANCE, normalize
 
 _ANNOTATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
 _RESULT = re.compile(r"^####\s*(\S.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
-_EXACT = 2**53
-"""Beyond it the next number may be the same one to a metric."""
-_JUDGED = re.compile(r"^Reference answer:(?P<reference>.*?)^Answer to grade:(?P<graded>.*)", re.MULTILINE | re.DOTALL)
+_JUDGED = re.compile(
+    r"^Reference answer:\n(?P<reference>.*?)^Answer to grade:\n(?P<graded>.*)", re.MULTILINE | re.DOTALL
+)
 
 
 def worked_example(item: Item) -> list[dict[str, Any]] | None:
@@ -43,9 +44,9 @@ def choose(item_ids: Iterable[str], count: int, seed: int) -> list[str]:
 
 
 def wrong_text(answer: str) -> str:
-    """A final text that no metric takes for `answer`: another number, or no words at all."""
-    largest = max(map(abs, _numbers(answer)), default=math.inf)
-    return f"The answer is {int(largest) + 1}." if largest < _EXACT else "???"
+    """A final text that no metric takes for `answer`: the smallest positive number not near any of the answer's."""
+    near = {round(number) for number in _numbers(answer)}
+    return str(next(number for number in itertools.count(1) if number not in near))
 
 
 def is_judge_request(messages: Sequence[Mapping[str, Any]]) -> bool:
@@ -67,7 +68,7 @@ def verdict(messages: Sequence[Mapping[str, Any]]) -> str | None:
     expected = _numbers(reference)
     if expected:
         given = _numbers(graded)
-        correct = bool(given) and abs(given[-1] - expected[-1]) <= 1e-6
+        correct = bool(given) and abs(given[-1] - expected[-1]) <= NUMERIC_TOLERANCE
     else:
         correct = f" {normalize(reference)} " in f" {normalize(graded)} "
     return CORRECT if correct else INCORRECT
@@ -82,5 +83,5 @@ def text_of(message: Mapping[str, Any]) -> str:
     return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
 
 
-def _numbers(text: str) -> list[float]:
-    return [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
+def _numbers(text: str) -> list[Decimal]:
+    return [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text)]
