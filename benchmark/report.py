@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ _WORST = 10
 _CELL = 120
 """Characters of data shown in one table cell."""
 _SECTIONS = {"benchmark_info": dict, "evaluation_results": list, "summary": dict}
-_ESCAPES = {ord(character): f"\\{character}" for character in "\\`*_{}[]()<>#|~!&$"}
+_FORMATTING = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
+"""What could format, link or end a cell; an underscore inside a word cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def read_report(path: Path) -> dict[str, Any]:
 
 def as_markdown(evaluation: Evaluation, info: BenchmarkInfo) -> str:
     """The report for people."""
-    parts = [f"# {_cell(info.name)}", _cell(info.description, 1000), _summary_table(evaluation.summary, info)]
+    parts = [f"# {_cell(info.name)}", _summary_table(evaluation.summary, info)]
     if info.scripted:
         parts.insert(0, SCRIPTED_NOTICE)
     parts += [
@@ -88,7 +90,7 @@ def as_markdown(evaluation: Evaluation, info: BenchmarkInfo) -> str:
         *_losses_section(evaluation.summary),
         *_worst_section(evaluation.rows),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
@@ -106,7 +108,9 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         ("Tokens", f"{summary.prompt_tokens} prompt, {summary.completion_tokens} completion"),
         ("Time in attempts", f"{summary.seconds:.1f} s"),
     ]
-    return _table(("", ""), rows)
+    if info.description:
+        rows.insert(0, ("Description", _cell(info.description, 1000)))
+    return _table(("Figure", "Value"), rows)
 
 
 def _valid_mean(summary: Summary) -> str:
@@ -128,7 +132,7 @@ def _pass_at_k_section(summary: Summary) -> Iterator[str]:
     yield f"## {n} rollouts per item"
     rows = [(f"mean@{n}", _number(summary.mean_at_n)), (f"max@{n}", _number(summary.max_at_n))]
     rows += [(f"pass@{k}", _number(value)) for k, value in summary.pass_at_k.items()]
-    yield _table(("", ""), rows)
+    yield _table(("Figure", "Value"), rows)
 
 
 def _groups_section(evaluation: Evaluation) -> Iterator[str]:
@@ -205,7 +209,7 @@ def _cell(text: str, longest: int = _CELL) -> str:
     line = " ".join(text[: 4 * longest].split())
     printable = "".join(character if character.isprintable() else "�" for character in line)
     cut = printable if len(printable) <= longest else printable[: longest - 1] + "…"
-    return cut.translate(_ESCAPES)
+    return _FORMATTING.sub(r"\\\g<0>", cut)
 
 
 def _number(value: float | None) -> str:

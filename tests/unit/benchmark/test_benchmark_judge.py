@@ -1,0 +1,289 @@
+"""The judge against a real HTTP endpoint that answers, refuses, hangs and babbles as told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from benchmark import RolloutResult, evaluate
+from benchmark.errors import BenchmarkError, JudgeFailure
+from benchmark.items import Item
+from benchmark.judge import JUDGE_MARK, Judge, JudgeConfig, judge_messages
+
+ITEM = Item("a b/ü#1", "Capital of France?", "Paris")
+Reply = tuple[int, dict[str, str], bytes]
+
+
+def completion(text: Any) -> Reply:
+    body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [_choice(text)]}
+    return 200, {}, json.dumps(body).encode()
+
+
+def _choice(text: Any) -> dict[str, Any]:
+    return {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+
+
+Answer = Callable[[dict[str, Any], int], Reply | None]
+"""From a request and its number to a reply; None is a body that never ends."""
+
+
+def always(reply: Reply | None) -> Answer:
+    return lambda _request, _number: reply
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Answers each request by `answer`, and keeps what it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer: Answer = always(completion("Correct"))
+        self.requests: list[tuple[Message, dict[str, Any]]] = []
+        self.lock = threading.Lock()
+        self.finished = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.requests.append((self.headers, request))
+            number = len(self.server.requests)
+        reply = self.server.answer(request, number)
+        if reply is None:
+            self._trickle()
+            return
+        status, headers, body = reply
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(OSError):  # the judge may have hung up
+            self.wfile.write(body)
+
+    def _trickle(self) -> None:
+        """A body that never ends but always goes on, which no timeout on reads ever notices."""
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        try:
+            while not self.server.finished.wait(0.02):
+                self.wfile.write(b" ")
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = Endpoint()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.finished.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def judge(endpoint: Endpoint, **options: Any) -> Judge:
+    return Judge(JudgeConfig("grader", endpoint.url, **{"tries": 2, **options}), api_key="test")
+
+
+def test_messages_have_the_mark_and_labelled_fields() -> None:
+    system, user = judge_messages("Q?", "R", "P\nmore")
+
+    assert system["content"].splitlines()[0] == JUDGE_MARK
+    assert user["content"] == "Question:\nQ?\n\nReference answer:\nR\n\nAnswer to grade:\nP\nmore"
+
+
+@pytest.mark.parametrize(("reply", "value"), [("Correct", 1.0), ("Incorrect", 0.0), (" Correct\n", 1.0)])
+def test_a_verdict_is_a_score(endpoint: Endpoint, reply: str, value: float) -> None:
+    endpoint.answer = always(completion(reply))
+
+    with judge(endpoint) as graded:
+        score = graded("It is Paris", "Paris", ITEM)
+
+    assert (score.value, score.details["verdict"], score.details["tries"]) == (value, reply.strip(), 1)
+    headers, request = endpoint.requests[0]
+    assert (request["temperature"], request["model"]) == (0, "grader")
+    assert request["messages"] == judge_messages("Capital of France?", "Paris", "It is Paris")
+    assert headers["X-Session-Id"] == "judge/a%20b%2F%C3%BC%231"
+
+
+OVERLOADED: Reply = (503, {"Retry-After": "0"}, b"{}")
+
+FAILURES = [
+    (OVERLOADED, "model_overload", "HTTP 503", 2),
+    ((429, {"Retry-After": "0"}, b"{}"), "model_overload", "HTTP 429", 2),
+    ((500, {"Retry-After": "0"}, b"{}"), "model_overload", "HTTP 500", 2),
+    ((401, {}, b'{"error": {"message": "bad key sk-123"}}'), "model", "HTTP 401", 1),
+    ((404, {}, b"{}"), "model", "HTTP 404", 1),
+    ((429, {"Retry-After": "9999"}, b"{}"), "model_overload", "HTTP 429", 1),
+    ((200, {}, b"{broken"), "model", "no chat completion", 2),
+    ((200, {"Content-Type": "text/html"}, b"<html>"), "model", "no chat completion", 2),
+    ((200, {}, b'{"choices": []}'), "model", "no chat completion", 2),
+    ((200, {}, b'{"choices": null}'), "model", "no chat completion", 2),
+    ((200, {}, b" " * 1_100_000), "model", "more than 1000000 bytes", 2),
+    (completion("Correct."), "parse", "neither Correct nor Incorrect but 'Correct.'", 2),
+    (completion("correct"), "parse", "neither", 2),
+    (completion(None), "parse", "neither", 2),
+]
+
+
+@pytest.mark.parametrize(("reply", "failure_class", "sentence", "tries"), FAILURES)
+def test_no_verdict_is_a_classified_failure(
+    endpoint: Endpoint, reply: Reply, failure_class: str, sentence: str, tries: int
+) -> None:
+    endpoint.answer = always(reply)
+
+    with judge(endpoint) as graded, pytest.raises(JudgeFailure, match=sentence) as caught:
+        graded("Paris", "Paris", ITEM)
+
+    assert caught.value.failure_class == failure_class
+    assert str(caught.value).startswith("judge grader: ")
+    assert "sk-123" not in str(caught.value)
+    assert len(endpoint.requests) == tries
+
+
+def test_another_try_may_succeed(endpoint: Endpoint) -> None:
+    replies = [OVERLOADED, completion("Maybe"), completion("Incorrect")]
+    endpoint.answer = lambda _request, number: replies[number - 1]
+
+    with judge(endpoint, tries=3) as graded:
+        score = graded("Rome", "Paris", ITEM)
+
+    assert (score.value, score.details["tries"]) == (0.0, 3)
+
+
+def test_an_endpoint_that_never_finishes_is_given_up(endpoint: Endpoint) -> None:
+    endpoint.answer = always(None)
+
+    with judge(endpoint, call_seconds=0.2, answer_seconds=5) as graded, pytest.raises(JudgeFailure) as caught:
+        graded("Rome", "Paris", ITEM)
+
+    assert caught.value.failure_class == "model_overload"
+    assert "not complete within 0.2 s" in str(caught.value)
+
+
+def test_an_endpoint_that_says_nothing_is_given_up(endpoint: Endpoint) -> None:
+    def silent(request: dict[str, Any], number: int) -> Reply:
+        endpoint.finished.wait(30)
+        return completion("Correct")
+
+    endpoint.answer = silent
+
+    with judge(endpoint, call_seconds=0.2, answer_seconds=5) as graded, pytest.raises(JudgeFailure) as caught:
+        graded("Rome", "Paris", ITEM)
+
+    assert (caught.value.failure_class, len(endpoint.requests)) == ("model_overload", 2)
+
+
+def test_the_deadline_of_an_answer_bounds_its_tries(endpoint: Endpoint) -> None:
+    endpoint.answer = always(completion("Maybe"))
+
+    with judge(endpoint, tries=1_000_000, answer_seconds=0.3) as graded, pytest.raises(JudgeFailure, match="neither"):
+        graded("Rome", "Paris", ITEM)
+
+
+def test_nobody_listening() -> None:
+    with (
+        Judge(JudgeConfig("grader", "http://127.0.0.1:9/v1", tries=1), api_key="k") as graded,
+        pytest.raises(JudgeFailure, match="no reply from the endpoint") as caught,
+    ):
+        graded("Rome", "Paris", ITEM)
+
+    assert caught.value.failure_class == "model_overload"
+
+
+def test_evaluation_shows_what_the_judge_could_not_grade(endpoint: Endpoint) -> None:
+    def by_question(request: dict[str, Any], number: int) -> Reply:
+        question = request["messages"][1]["content"].splitlines()[1]
+        return completion({"q0": "Correct", "q1": "Incorrect"}.get(question, "I cannot say"))
+
+    endpoint.answer = by_question
+    items = [Item(str(i), f"q{i}", "a") for i in range(4)]
+    results = [RolloutResult(str(i), answer="b") for i in range(3)]
+    results.append(RolloutResult("3", status="failed", failure_class="max_turns", counted_as="agent"))
+
+    with judge(endpoint) as grader:
+        evaluation = evaluate(items, results, metric="llm_judgement", judge=grader)
+
+    summary = evaluation.summary
+    assert [row.score for row in evaluation.rows] == [1.0, 0.0, None, 0.0]
+    assert evaluation.rows[2].details["failure_class"] == "parse"
+    assert summary.unscored["parse"].count == 1
+    assert (summary.coverage, summary.average_score, summary.bounds) == (0.75, 0.25, (0.25, 0.5))
+    assert summary.valid_mean == pytest.approx(1 / 3)
+
+
+def test_several_are_graded_at_a_time_and_stay_in_order(endpoint: Endpoint) -> None:
+    meeting = threading.Barrier(4, timeout=30)
+
+    def together(request: dict[str, Any], number: int) -> Reply:
+        meeting.wait()
+        odd = int(request["messages"][1]["content"].splitlines()[1]) % 2
+        return completion("Correct" if odd else "Incorrect")
+
+    endpoint.answer = together
+
+    with judge(endpoint, concurrency=4) as grader:
+        graded = grader.grade_all([("p", "a", Item(str(i), str(i))) for i in range(20)])
+
+    assert [one.value for one in graded if not isinstance(one, JudgeFailure)] == [float(i % 2) for i in range(20)]
+
+
+def test_a_dead_endpoint_is_not_asked_for_every_answer(endpoint: Endpoint) -> None:
+    endpoint.answer = always((401, {}, b"{}"))
+
+    with judge(endpoint, concurrency=2) as grader:
+        graded = grader.grade_all([("p", "a", Item(str(i), "q")) for i in range(200)])
+
+    assert len(endpoint.requests) < 20
+    assert all(isinstance(one, JudgeFailure) and one.failure_class == "model" for one in graded)
+    assert "not asked any more, since judge grader: HTTP 401" in str(graded[-1])
+
+
+def test_answers_that_cannot_be_read_do_not_stop_the_rest(endpoint: Endpoint) -> None:
+    endpoint.answer = always(completion("Maybe"))
+
+    with judge(endpoint, tries=1) as grader:
+        grader.grade_all([("p", "a", Item(str(i), "q")) for i in range(30)])
+
+    assert len(endpoint.requests) == 30
+
+
+VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_URL", "JUDGE_MODEL")
+
+
+def test_key_and_address_come_from_the_environment(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(BenchmarkError, match="set OPENAI_API_KEY"):
+        evaluate([ITEM], [RolloutResult(ITEM.id)], metric="llm_judgement")
+
+    monkeypatch.setenv("OPENAI_API_BASE", endpoint.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("JUDGE_MODEL", "small-grader")
+    evaluation = evaluate([ITEM], [RolloutResult(ITEM.id)], metric="llm_judgement")
+
+    headers, request = endpoint.requests[0]
+    assert (headers["Authorization"], request["model"]) == ("Bearer sk-secret", "small-grader")
+    assert evaluation.summary.average_score == 1.0
+    assert "sk-secret" not in repr(evaluation)

@@ -1,0 +1,185 @@
+"""The metrics' definitions as tables, and what must hold for any two texts."""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmark.errors import BenchmarkError, UnknownMetric
+from benchmark.items import Item
+from benchmark.metrics import JUDGE_METRIC, Score, metric, metric_names
+
+ITEM = Item("1", "q")
+TEXT_METRICS = [name for name in metric_names() if name != JUDGE_METRIC]
+
+CASES = [
+    ("exact_match", " 18 ", "18\n", 1),
+    ("exact_match", "Paris", "paris", 0),
+    ("exact_match", "", "", 1),
+    ("exact_match_normalized", "The  Cat's, hat!", "cats hat", 1),
+    ("exact_match_normalized", "True.", "yes", 1),
+    ("exact_match_normalized", "no", "False", 1),
+    ("exact_match_normalized", "It is true", "it is yes", 0),
+    ("exact_match_normalized", "theatre", "atre", 0),
+    ("exact_match_normalized", "«Straße»", "straße", 1),
+    ("exact_match_normalized", "the", "", 1),
+    ("f1_score", "a cat sat", "the cat", 2 / 3),
+    ("f1_score", "cat cat", "cat", 2 / 3),
+    ("f1_score", "cat cat", "cat cat cat", 0.8),
+    ("f1_score", "yes", "no", 0),
+    ("f1_score", "yes it is", "yes", 0),
+    ("f1_score", "True", "yes", 1),
+    ("f1_score", "", "", 1),
+    ("f1_score", "The.", "a", 1),
+    ("f1_score", "", "cat", 0),
+    ("f1_score", "cat", "", 0),
+    ("similarity", "abcd", "abcd", 1),
+    ("similarity", "abcd", "bcde", 0.75),
+    ("similarity", "abc", "xyz", 0),
+    ("similarity", "", "", 1),
+    ("similarity", "", "x", 0),
+    ("contains_answer", "I think it is Paris.", "paris", 1),
+    ("contains_answer", "paris", "I think it is Paris.", 0),
+    ("contains_answer", "Yes, it is", "True", 1),
+    ("contains_answer", "That is true.", "True", 1),
+    ("contains_answer", "anything", "", 0),
+    ("contains_answer", "", "", 1),
+    ("numeric_match", "It costs $70,000.", "70000", 1),
+    ("numeric_match", "1,234,567.5 in all", "1234567.50", 1),
+    ("numeric_match", "lists 1,2 stay apart", "12", 0),
+    ("numeric_match", "x = 0.1000009", "0.1", 1),
+    ("numeric_match", "x = 0.100001", "0.1", 1),
+    ("numeric_match", "x = 0.1000011", "0.1", 0),
+    ("numeric_match", "10000000000000000001", "10000000000000000002", 0),
+    ("numeric_match", "-5", "5", 0),
+    ("numeric_match", "first 3, then 8", "8 or 9", 1),
+    ("numeric_match", "none", "nothing", 1),
+    ("numeric_match", "none", "3", 0),
+    ("numeric_match", "3", "none", 0),
+    ("numeric_match", "9" * 400, "9" * 399 + "8", 0),
+    ("bleu_score", "the the cat", "The dog", 2 / 3),
+    ("bleu_score", "", "", 1),
+    ("bleu_score", "", "x", 0),
+    ("bleu_score", "x", "", 0),
+    ("rouge_score", "a b c d", "a x c", 4 / 7),
+    ("rouge_score", "B A", "a b", 0.5),
+    ("rouge_score", "", "", 1),
+    ("rouge_score", "x", "", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "prediction", "answer", "expected"), CASES)
+def test_definitions(name: str, prediction: str, answer: str, expected: float) -> None:
+    assert metric(name)(prediction, answer, ITEM).value == pytest.approx(expected, abs=1e-12)
+
+
+def test_exact_match_tells_the_normalised_match_in_its_details() -> None:
+    assert metric("exact_match")("Paris.", "paris", ITEM) == Score(0.0, {"normalized_match": True})
+
+
+texts = st.text(max_size=40) | st.text(alphabet="ab, .19-yesno\n", max_size=40)
+
+
+@pytest.mark.parametrize("name", TEXT_METRICS)
+@given(prediction=texts, answer=texts)
+def test_scores_stay_in_bounds_and_a_text_matches_itself(name: str, prediction: str, answer: str) -> None:
+    score = metric(name)
+
+    assert 0.0 <= score(prediction, answer, ITEM).value <= 1.0
+    assert score(answer, answer, ITEM).value == 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in TEXT_METRICS if name not in {"contains_answer", "bleu_score"}])
+@given(prediction=texts, answer=texts)
+def test_symmetric_metrics(name: str, prediction: str, answer: str) -> None:
+    assert metric(name)(prediction, answer, ITEM).value == pytest.approx(metric(name)(answer, prediction, ITEM).value)
+
+
+@given(prediction=texts, answer=texts)
+def test_similarity_is_never_below_difflibs_ratio(prediction: str, answer: str) -> None:
+    theirs = difflib.SequenceMatcher(None, prediction.strip(), answer.strip(), autojunk=False).ratio()
+
+    assert metric("similarity")(prediction, answer, ITEM).value >= theirs - 1e-12
+
+
+@given(
+    st.lists(st.decimals(-1000, 1000, places=3), max_size=8), st.lists(st.decimals(-1000, 1000, places=3), max_size=8)
+)
+def test_numeric_match_is_any_against_any(predicted: list[object], reference: list[object]) -> None:
+    expected = bool(set(predicted) & set(reference)) if predicted and reference else not predicted and not reference
+
+    score = metric("numeric_match")(" ; ".join(map(str, predicted)), " ; ".join(map(str, reference)), ITEM)
+
+    assert score.value == float(expected)
+
+
+def test_long_texts_take_no_quadratic_time() -> None:
+    numbers, words = " ".join(map(str, range(100_000))), "word " * 20_000
+
+    assert metric("numeric_match")(numbers, numbers.replace(" ", ".5 ") + ".5", ITEM).value == 0.0
+    assert metric("rouge_score")(words, words + "end", ITEM).value > 0.99
+    assert metric("similarity")(words, words + "end", ITEM).value > 0.99
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("exact_mach", "did you mean exact_match?"), ("zzz", "unknown metric 'zzz'; known are")]
+)
+def test_an_unknown_metric_lists_the_known(name: str, hint: str) -> None:
+    with pytest.raises(UnknownMetric) as caught:
+        metric(name)
+
+    assert hint in str(caught.value)
+    assert all(known in str(caught.value) for known in metric_names())
+    assert isinstance(caught.value, BenchmarkError)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
+def test_a_score_out_of_bounds_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Score(value)
+
+
+@pytest.fixture
+def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package that adds two metrics, one of which cannot be imported."""
+    (tmp_path / "length_metric.py").write_text(
+        "from benchmark.metrics import Score\n"
+        "def same_length(prediction, answer, item):\n"
+        "    return Score(float(len(prediction) == len(answer)))\n"
+    )
+    metadata = tmp_path / "length_metric-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: length-metric\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[benchmark.metrics]\nsame_length = length_metric:same_length\nlost = length_metric:absent\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("length_metric", None)
+
+
+@pytest.mark.usefixtures("other_package")
+def test_other_packages_add_metrics_by_entry_points() -> None:
+    assert {"same_length", "lost"} <= set(metric_names())
+    assert metric("same_length")("abc", "xyz", ITEM).value == 1.0
+    with pytest.raises(BenchmarkError, match="metric 'lost' cannot be imported"):
+        metric("lost")
+
+
+def test_importing_items_and_metrics_loads_nothing_heavy() -> None:
+    script = (
+        "import sys, benchmark, benchmark.items, benchmark.metrics\n"
+        "benchmark.metrics.metric('llm_judgement'); benchmark.metrics.metric('f1_score'); benchmark.evaluate\n"
+        "print([name for name in ('numpy', 'scipy', 'openai', 'pydantic') if name in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == "[]"

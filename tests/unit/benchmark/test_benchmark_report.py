@@ -1,0 +1,174 @@
+"""Reports: what is written, that it reads back, and that data cannot break it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmark import Evaluation, RolloutResult, evaluate
+from benchmark.errors import BenchmarkError
+from benchmark.items import Item
+from benchmark.report import (
+    SCRIPTED_NOTICE,
+    BenchmarkInfo,
+    as_markdown,
+    item_scores,
+    read_report,
+    write_markdown,
+    write_report,
+)
+from benchmark.statistics import compare_paired
+
+INFO = BenchmarkInfo("sums", "data/sums.jsonl", "Small sums.")
+
+
+def small_evaluation(rollouts_per_item: int = 1) -> Evaluation:
+    items = [Item(str(i), f"{i} + 1?", str(i + 1), {"domain": "even" if i % 2 == 0 else "odd"}) for i in range(3)]
+    results = [RolloutResult(str(i), k, answer=str(i + k + 1)) for i in range(2) for k in range(rollouts_per_item)]
+    lost = RolloutResult("2", 0, "failed", failure_class="vm_lost", counted_as="infrastructure", error="VM | gone")
+    return evaluate(items, [*results, lost], rollouts_per_item=rollouts_per_item)
+
+
+def test_the_json_report_has_the_known_shape(tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    evaluation = small_evaluation(2)
+
+    write_report(path, evaluation, INFO)
+    report = read_report(path)
+
+    assert report["benchmark_info"] == {
+        "name": "sums",
+        "description": "Small sums.",
+        "data_path": "data/sums.jsonl",
+        "total_items": 3,
+        "scripted": False,
+    }
+    first = report["evaluation_results"][0]
+    assert {"item_id", "question", "ground_truth", "prediction", "score", "metric_name", "details"} <= first.keys()
+    assert (first["item_id"], first["score"], len(first["rollouts"])) == ("0", 0.5, 2)
+    summary = report["summary"]
+    wanted = {"name", "description", "total_items", "evaluated_items", "metric", "average_score", "max", "min"}
+    assert wanted | {"perfect_matches", "coverage", "bounds", "confidence_interval", "groups"} <= summary.keys()
+    assert summary["pass_at_k"] == {"1": pytest.approx(1 / 3), "2": pytest.approx(2 / 3)}
+    assert summary["average_score"] == evaluation.summary.average_score
+    assert item_scores(report) == evaluation.item_scores()
+    assert compare_paired(item_scores(report), evaluation.item_scores()).p_value == 1.0
+
+
+def test_the_markdown_report_tells_the_run(tmp_path: Path) -> None:
+    write_markdown(tmp_path / "report.md", small_evaluation(2), INFO)
+    text = (tmp_path / "report.md").read_text()
+
+    assert text.startswith("# sums\n")
+    for part in (
+        "## 2 rollouts per item",
+        "| pass@2 | 0.6667 |",
+        "## Groups",
+        "| even | 2 | 0.2500 |",
+        "## Failures",
+        "| vm_lost | 1 | infrastructure | 2#0: VM \\| gone |",
+        "## Lowest scores",
+        "infrastructure loss (vm_lost), missing",
+        "| Coverage | 83.33 % of 6 rollouts |",
+    ):
+        assert part in text
+
+
+def test_one_rollout_per_item_needs_no_pass_at_k() -> None:
+    assert "pass@" not in as_markdown(small_evaluation(), INFO)
+
+
+def test_the_scripted_model_is_named_first() -> None:
+    scripted = BenchmarkInfo("sums", "data/sums.jsonl", scripted=True)
+
+    assert as_markdown(small_evaluation(), scripted).splitlines()[0] == SCRIPTED_NOTICE
+    assert SCRIPTED_NOTICE not in as_markdown(small_evaluation(), INFO)
+
+
+@given(
+    st.text(max_size=30)
+    | st.sampled_from(["a|b", "a\n|b|\n# x", "<b>x</b>", "**x**", "[x](y)", "`|`", "\\|", "\x1b[1m"])
+)
+def test_data_cannot_break_the_tables(data: str) -> None:
+    items = [Item("1", data, data + "x", {"domain": data or "none"})]
+    results = [RolloutResult("1", 0, "failed", data, failure_class=data, counted_as="agent", error=data)]
+
+    text = as_markdown(evaluate(items, results), BenchmarkInfo(f"n{data}", data, data))
+
+    lines = text.splitlines()
+    assert all(line.startswith(("# ", "## ", "| ")) or not line for line in lines)
+    columns = 0
+    for line in lines:
+        bars = line.replace("\\\\", "").replace("\\|", "").count("|")
+        assert bars in {0, columns} or columns == 0
+        columns = bars
+    assert all(character.isprintable() for line in lines for character in line)
+    assert "<b>" not in text
+
+
+def test_text_that_utf8_cannot_hold_survives(tmp_path: Path) -> None:
+    answer = "half \ud800 and NUL \0 and ü"
+    evaluation = evaluate([Item("1", "q", "a")], [RolloutResult("1", answer=answer)])
+
+    write_report(tmp_path / "evaluation.json", evaluation, INFO)
+    write_markdown(tmp_path / "report.md", evaluation, INFO)
+
+    assert read_report(tmp_path / "evaluation.json")["evaluation_results"][0]["prediction"] == answer
+    assert "half \ufffd" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"{", "is not a JSON report"),
+        (b"\xff", "is not a JSON report"),
+        (b"[]", "benchmark_info is missing"),
+        (b'{"benchmark_info": {}, "evaluation_results": {}}', "evaluation_results is missing or of the wrong kind"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, content: bytes | None, sentence: str) -> None:
+    path = tmp_path / "evaluation.json"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(BenchmarkError, match=f"evaluation.json: .*{sentence}"):
+        read_report(path)
+
+
+def test_a_failed_write_leaves_the_old_report_and_nothing_else(tmp_path: Path) -> None:
+    """The new report does not fit under the process's limit on file sizes, as on a full disk."""
+    path = tmp_path / "evaluation.json"
+    write_report(path, small_evaluation(), INFO)
+    before = path.read_bytes()
+    script = (
+        "import resource, signal, sys, pathlib\n"
+        "from benchmark import evaluate\nfrom benchmark.items import Item\nfrom benchmark.report import *\n"
+        "evaluation = evaluate([Item(str(i), 'q') for i in range(1000)], [])\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "try:\n    write_report(pathlib.Path(sys.argv[1]), evaluation, BenchmarkInfo('n', 'p'))\n"
+        "except OSError as error:\n    print('failed:', error.strerror)\n"
+    )
+
+    command = [sys.executable, "-c", script, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == "failed: File too large"
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_report_is_plain_json(tmp_path: Path) -> None:
+    write_report(tmp_path / "evaluation.json", small_evaluation(), INFO)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    json.loads((tmp_path / "evaluation.json").read_text(), parse_constant=refuse)
