@@ -35,7 +35,6 @@ class DataConfig(_Part):
         "Benchmark file (JSON, JSONL) or OSWorld tree (its test_all.json).",
         "--data-path",
         "--data",
-        "--data_path",
     )
     answer_pattern: str | None = _option(
         None,
@@ -72,9 +71,7 @@ class ModelConfig(_Part):
         None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1
     )
     timeout: float = _option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0)
-    max_retries: int = _option(
-        3, "Tries of one model call before its rollout fails.", "--max-retries", "--max_retries", ge=1
-    )
+    max_retries: int = _option(3, "Tries of one model call before its rollout fails.", "--max-retries", ge=1)
     images_in: Literal["user", "tool"] = _option(
         "user",
         "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",
@@ -100,7 +97,7 @@ class ModelConfig(_Part):
 class Limits(_Part):
     """How long an attempt may go on."""
 
-    max_turns: int = _option(50, "Model turns in one attempt.", "--max-turns", "--max_turns", ge=1)
+    max_turns: int = _option(50, "Model turns in one attempt.", "--max-turns", ge=1)
     max_seconds: float = _option(600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0)
     max_tokens: int | None = _option(
         None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1
@@ -115,58 +112,48 @@ class VMConfig(_Part):
         "Share a pool of VMs; --no-pool gives every rollout a VM of its own.",
         "--use-resource-pool/--no-pool",
         "--use-vm-pool",
-        "--use_resource_pool",
-        "--use_vm_pool",
     )
     pool: str = _option("default", "The pool's name.", "--pool", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     num_vms: int = _option(
-        3, "M, VMs in the pool of an embedded run; elsewhere each host says its own.", "--num-vms", "--num_vms", ge=1
+        3, "M, VMs in the pool of an embedded run; elsewhere each host says its own.", "--num-vms", ge=1
     )
-    provider_name: str = _option(
-        "simulated", "Where VMs come from.", "--provider-name", "--provider", "--provider_name"
-    )
+    provider_name: str = _option("simulated", "Where VMs come from.", "--provider-name", "--provider")
     provider_options: dict[str, Any] = Field(default_factory=dict, description="What the provider itself understands.")
     wait_seconds: float = _option(
         1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0
     )
-    path_to_vm: str | None = _option(None, "A VM image, for providers that need one.", "--path-to-vm", "--path_to_vm")
+    path_to_vm: str | None = _option(None, "A VM image, for providers that need one.", "--path-to-vm")
     region: str | None = _option(None, "Region, for cloud providers.", "--region")
-    snapshot_name: str = _option("init_state", "The snapshot VMs are reset to.", "--snapshot-name", "--snapshot_name")
+    snapshot_name: str = _option("init_state", "The snapshot VMs are reset to.", "--snapshot-name")
 
 
 class DesktopConfig(_Part):
     """What a desktop environment shows and accepts; light environments have no use for it."""
 
     action_space: Literal["computer_13", "pyautogui", "claude_computer_use"] = _option(
-        "computer_13", "Tools on offer.", "--action-space", "--action_space"
+        "computer_13", "Tools on offer.", "--action-space"
     )
     observation_type: Literal["screenshot", "a11y_tree", "screenshot_a11y_tree", "som"] = _option(
-        "screenshot_a11y_tree", "What the agent sees.", "--observation-type", "--observation_type"
+        "screenshot_a11y_tree", "What the agent sees.", "--observation-type"
     )
-    screen_width: int = _option(1920, "Pixels.", "--screen-width", "--screen_width", ge=1)
-    screen_height: int = _option(1080, "Pixels.", "--screen-height", "--screen_height", ge=1)
+    screen_width: int = _option(1920, "Pixels.", "--screen-width", ge=1)
+    screen_height: int = _option(1080, "Pixels.", "--screen-height", ge=1)
     headless: bool = _option(False, "Without a window on the host.", "--headless")
     client_password: str = _option(
         "password",
         "The guest user's password. Told to the model, so not a secret.",
         "--client-password",
-        "--client_password",
     )
-    os_type: Literal["Ubuntu", "Windows"] = _option("Ubuntu", "The guest's system.", "--os-type", "--os_type")
-    require_a11y_tree: bool = _option(
-        True, "Ask for the accessibility tree.", "--require-a11y-tree/--no-a11y-tree", "--require_a11y_tree"
-    )
-    require_terminal: bool = _option(False, "Ask for the terminal's text.", "--require-terminal", "--require_terminal")
+    os_type: Literal["Ubuntu", "Windows"] = _option("Ubuntu", "The guest's system.", "--os-type")
+    require_a11y_tree: bool = _option(True, "Ask for the accessibility tree.", "--require-a11y-tree/--no-a11y-tree")
+    require_terminal: bool = _option(False, "Ask for the terminal's text.", "--require-terminal")
     sleep_after_execution: float = _option(
         2.0,
         "Seconds between an action and its observation.",
         "--sleep-after-execution",
-        "--sleep_after_execution",
         ge=0,
     )
-    enable_recording: bool = _option(
-        True, "Keep a video of each episode.", "--enable-recording/--no-recording", "--enable_recording"
-    )
+    enable_recording: bool = _option(True, "Keep a video of each episode.", "--enable-recording/--no-recording")
 
 
 class SimulatedConfig(_Part):
@@ -186,7 +173,7 @@ class RunConfig(_Part):
 
     data: DataConfig = DataConfig()
     env_mode: str = _option(
-        "osworld", "The environment: osworld, math, py, ... (see --help's end).", "--env-mode", "--mode", "--env_mode"
+        "osworld", "The environment: osworld, math, py, ... (see --help's end).", "--env-mode", "--mode"
     )
     agent: str | None = _option(None, "The agent; default: the environment's own.", "--agent")
     model: ModelConfig = ModelConfig()
@@ -198,7 +185,6 @@ class RunConfig(_Part):
         5,
         "N, rollouts at a time in an embedded run; elsewhere `celery worker --concurrency` says.",
         "--num-rollouts",
-        "--num_rollouts",
         ge=1,
     )
     rollouts_per_item: int = _option(
@@ -208,20 +194,17 @@ class RunConfig(_Part):
     priority: int = _option(
         0, "Who gets a VM first among waiting runs: higher goes first.", "--priority", ge=-100, le=100
     )
-    metric: str = _option(
-        "exact_match", "How answers are scored.", "--evaluation-metric", "--metric", "--evaluation_metric"
-    )
+    metric: str = _option("exact_match", "How answers are scored.", "--evaluation-metric", "--metric")
     judge_model: str | None = _option(None, "The model behind llm_judgement; default: --model.", "--judge-model")
     evaluate_results: bool = _option(
-        True, "Score the results when all are in.", "--evaluate-results/--no-evaluate-results", "--evaluate_results"
+        True, "Score the results when all are in.", "--evaluate-results/--no-evaluate-results"
     )
     save_results: bool = _option(
         True,
         "Keep messages and trajectories; the results themselves are always kept.",
         "--save-results/--no-save-results",
-        "--save_results",
     )
-    output_dir: Path = _option(Path("results"), "Where runs' folders go.", "--output-dir", "--output_dir")
+    output_dir: Path = _option(Path("results"), "Where runs' folders go.", "--output-dir")
     run_id: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = _option(
         None, "The run's name; default: made from date, environment and chance.", "--run-id"
     )

@@ -1,0 +1,65 @@
+"""Every Celery setting of this project, each with its reason. Read by `rollout_tasks.app`; secrets come from the environment."""
+
+from rollout_tasks.settings import settings
+
+_settings = settings()
+
+broker_url = _settings.redis_address
+result_backend = _settings.redis_address
+
+# Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.
+task_serializer = result_serializer = "json"
+accept_content = ["json"]
+enable_utc = True
+timezone = "UTC"
+
+# A killed worker's or child's rollout goes to somebody else; attempts are counted in the run store, which bounds it.
+task_acks_late = True
+task_reject_on_worker_lost = True
+
+# A rollout must never wait behind a long one in a busy child's hands while another child is free.
+worker_prefetch_multiplier = 1
+worker_disable_prefetch = True
+
+broker_transport_options = {
+    # Short, because a heartbeat keeps the running message fresh (rollout_tasks/heartbeat.py): this is how soon the work of
+    # a dead machine is taken up. The shortest value among the apps on one broker wins.
+    "visibility_timeout": _settings.visibility_timeout,
+    # Look for stale messages at every interval, not at every tenth.
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "socket_keepalive": True,
+    "health_check_interval": 25,
+    "socket_connect_timeout": 10,
+}
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None
+broker_pool_limit = 10
+
+# An item that ends while Redis is away must not poison the chord.
+result_backend_always_retry = True
+redis_backend_health_check_interval = 30
+redis_socket_keepalive = True
+redis_retry_on_timeout = True
+# The callback of a run longer than a day must still run.
+result_chord_expires = 0
+
+# Both endanger chords where broker and backend are one Redis.
+worker_cancel_long_running_tasks_on_connection_loss = False
+worker_deduplicate_successful_tasks = False
+
+# With REMAP_SIGTERM=SIGQUIT: give running rollouts this long, then put them back.
+worker_soft_shutdown_timeout = 30
+worker_hijack_root_logger = True
+worker_log_format = "%(asctime)s %(levelname)s %(message)s"
+worker_task_log_format = "%(asctime)s %(levelname)s %(task_name)s %(message)s"
+
+# What Flower shows.
+task_track_started = True
+worker_send_task_events = True
+task_send_sent_event = True
+# Answers are in the run store and the run's folder; a day is enough for Celery's own bookkeeping.
+result_expires = 86_400
+
+task_default_queue = "finalize"
+task_create_missing_queues = True

@@ -1,0 +1,16 @@
+"""The Celery application of the rollout pipeline: `celery -A rollout_tasks worker`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["app"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the Celery application when it is asked for, so that importing a part of the package stays cheap."""
+    if name in {"app", "celery"}:
+        from rollout_tasks.app import app
+
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

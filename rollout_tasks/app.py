@@ -1,0 +1,12 @@
+"""The Celery application: settings from `celeryconfig.py`, tasks from `tasks.py`, worker additions from `worker.py`."""
+
+from __future__ import annotations
+
+import importlib
+
+from celery import Celery
+
+app = Celery("rollout_tasks", include=["rollout_tasks.tasks"])
+app.config_from_object(importlib.import_module("celeryconfig"))
+
+importlib.import_module("rollout_tasks.worker").install(app)

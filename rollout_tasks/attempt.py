@@ -1,0 +1,167 @@
+"""One attempt at a rollout: a VM where one is needed, the environment, the episode, its evaluation, and cleaning up.
+
+Whatever happens in it becomes a verdict; nothing but a defect of the worker itself gets out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmark.items import Item
+from rollout_tasks import registry
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import Environment, EnvironmentContext, VMAccess
+from rollout_tasks.environments.guard import GuardedEnvironment
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
+from rollout_tasks.heartbeat import Pulse
+from rollout_tasks.lending import borrowed_vm
+from rollout_tasks.models.client import open_model, session_id
+from rollout_tasks.runs.verdict import Lending, Verdict, split_rollout_id
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+logger = logging.getLogger(__name__)
+
+CLEANUP_SECONDS = 30.0
+"""How long closing an environment may take."""
+GRACE_SECONDS = 30.0
+"""How long after its deadline a stuck attempt's process is killed."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What one attempt is made from."""
+
+    run_id: str
+    rollout_id: str
+    number: int
+    item: Item
+    config: RunConfig
+    directory: Path
+    worker: str
+
+    def run(self, pulse: Pulse) -> Verdict:
+        """Runs the attempt to a verdict, classified and cleaned up."""
+        verdict = Verdict(
+            rollout_id=self.rollout_id, attempt=self.number, status="failed", worker=self.worker, started=time.time()
+        )
+        try:
+            verdict = self._lend_and_run(verdict, pulse)
+        except RolloutFailure as failure:
+            verdict = replace(verdict, failure_class=failure.failure_class, error=str(failure))
+        except EpisodeInterrupted as interruption:
+            verdict = replace(verdict, failure_class=interruption.failure_class, error=str(interruption))
+        if verdict.failure_class is FailureClass.CANCELLED:
+            verdict = replace(verdict, status="cancelled")
+        return replace(verdict, finished=time.time())
+
+    def _lend_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:
+        with boundary(FailureClass.INTERNAL, "preparing the attempt"):
+            name = environment_name(self.item, self.config)
+            environment_class = registry.environment(name)
+            needs_vm = environment_class.needs_vm_for(self.config, self.item)
+        if not needs_vm:
+            return self._episode(verdict, environment_class, None, pulse)
+        asked = time.time()
+        lending: Lending | None = None
+        try:
+            with borrowed_vm(self.config, self.rollout_id, self.worker, pulse) as vm:
+                allocated = time.time()
+                lending = Lending(vm.vm_id, vm.fence, allocated - asked, allocated, 0.0)
+                verdict = self._episode(replace(verdict, lending=lending), environment_class, vm, pulse)
+        finally:
+            if lending is not None:
+                lending = replace(lending, released=time.time())
+        return replace(verdict, lending=lending)
+
+    def _episode(
+        self, verdict: Verdict, environment_class: type[Environment], vm: VMAccess | None, pulse: Pulse
+    ) -> Verdict:
+        """Reset, act and evaluate under the attempt's deadline; failures keep what the verdict already knows."""
+        limits = self.config.limits
+        message = f"not finished within {limits.max_seconds:g} s"
+        with ExitStack() as stack:
+            trajectory = TrajectoryWriter(self.directory, enabled=self.config.save_results)
+            stack.callback(trajectory.finish)
+            try:
+                with (
+                    self._cleanup(pulse) as opened,
+                    pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, message, grace=GRACE_SECONDS),
+                ):
+                    with boundary(FailureClass.INTERNAL, "writing the trajectory"):
+                        trajectory.start(self._header(vm))
+                    return self._act(verdict, environment_class, vm, trajectory, opened)
+            except RolloutFailure as failure:
+                return replace(verdict, failure_class=failure.failure_class, error=str(failure))
+            except EpisodeInterrupted as interruption:
+                return replace(verdict, failure_class=interruption.failure_class, error=str(interruption))
+
+    def _act(
+        self,
+        verdict: Verdict,
+        environment_class: type[Environment],
+        vm: VMAccess | None,
+        trajectory: TrajectoryWriter,
+        opened: list[Environment],
+    ) -> Verdict:
+        item_id, index = split_rollout_id(self.rollout_id)
+        with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
+            context = EnvironmentContext(
+                config=self.config, directory=self.directory, vm=vm, attempt=self.number, index=index
+            )
+            environment = GuardedEnvironment(environment_class(context), vm)
+            opened.append(environment)
+        agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
+        observation = environment.reset(self.item)
+        trajectory.observed(observation)
+        session = session_id(self.run_id, item_id, index, self.number)
+        model = open_model(self.config.model, session_id=session)
+        episode = agent.run(self.item, environment, observation, model, self.config.limits, trajectory)
+        score = environment.evaluate()
+        return replace(
+            verdict,
+            status="completed",
+            answer=episode.answer,
+            score=score,
+            ending=episode.ending,
+            turns=episode.turns,
+            usage=episode.usage,
+        )
+
+    @contextmanager
+    def _cleanup(self, pulse: Pulse) -> Iterator[list[Environment]]:
+        """Closes what was opened, after the guard and under a deadline of its own."""
+        opened: list[Environment] = []
+        try:
+            yield opened
+        finally:
+            pulse.interruption = type(pulse.interruption)()
+            for environment in opened:
+                message = f"closing the environment took longer than {CLEANUP_SECONDS:g} s"
+                try:
+                    with pulse.interruption.guard(CLEANUP_SECONDS, FailureClass.ENV_STEP, message, grace=GRACE_SECONDS):
+                        environment.close()
+                except (RolloutFailure, EpisodeInterrupted) as problem:
+                    logger.warning("%s: environment not closed cleanly: %s", self.rollout_id, problem)
+
+    def _header(self, vm: VMAccess | None) -> dict[str, object]:
+        return {
+            "run_id": self.run_id,
+            "rollout_id": self.rollout_id,
+            "attempt": self.number,
+            "question": self.item.question,
+            "model": self.config.model.name,
+            "worker": self.worker,
+            "vm_id": vm.vm_id if vm else None,
+            "started": time.time(),
+        }
+
+
+def environment_name(item: Item, config: RunConfig) -> str:
+    """The environment an item runs in: its own `env_mode` if its env_config has one, else the run's."""
+    name = item.env_config.get("env_mode", config.env_mode)
+    return name if isinstance(name, str) else config.env_mode

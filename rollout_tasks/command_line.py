@@ -1,0 +1,165 @@
+"""What the commands share: a run's options as command-line options, and errors as one sentence without a traceback."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import redis
+import typer
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from rich.console import Console
+
+from benchmark.errors import BenchmarkError
+from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.errors import UserError
+from vm_pool.errors import PoolError
+
+WRONG_INPUT, INTERRUPTED = 2, 130
+ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
+"""Context settings that accept ``--num_rollouts`` for ``--num-rollouts``, and so on for every option."""
+
+
+def run(application: typer.Typer) -> None:
+    """Runs a command; what a user got wrong becomes one sentence on stderr and exit code 2."""
+    try:
+        code: Any = application(standalone_mode=True)
+    except (UserError, BenchmarkError, PoolError) as error:
+        code = _complain(str(error))
+    except redis.RedisError as error:
+        code = _complain(f"Redis does not answer any more: {error}")
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)
+
+
+def _complain(sentence: str) -> int:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"error: {sentence}", markup=False)
+    return WRONG_INPUT
+
+
+def print_json(values: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption:
+    """One field of the configuration as a command-line option."""
+
+    path: tuple[str, ...]
+    spellings: tuple[str, ...]
+    field: FieldInfo
+
+    @property
+    def parameter_name(self) -> str:
+        """The option's Python name."""
+        return "__".join(self.path)
+
+    def parameter(self) -> inspect.Parameter:
+        """The option as Typer reads it. Values stay text: the configuration itself checks them, and says what is wrong."""
+        is_flag = self.field.annotation is bool
+        panel = self.path[0].replace("_", " ").capitalize() if len(self.path) > 1 else "Run"
+        option = typer.Option(
+            *self.spellings,
+            help=f"{self.field.description} [dim]{self._choices()}{self._default()}[/dim]",
+            rich_help_panel="VMs" if panel == "Vm" else panel,
+            show_default=False,
+            metavar=None if is_flag else "VALUE",
+        )
+        kind: Any = Annotated[bool | None if is_flag else str | None, option]
+        return inspect.Parameter(self.parameter_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+    def _choices(self) -> str:
+        for kind in (self.field.annotation, *get_args(self.field.annotation)):
+            if get_origin(kind) is Literal:
+                return f"One of {', '.join(map(str, get_args(kind)))}. "
+        return ""
+
+    def _default(self) -> str:
+        value = self.field.default
+        if value is None:
+            return ""
+        return f"(default: {('on' if value else 'off') if isinstance(value, bool) else value})"
+
+
+def config_options(model: type[BaseModel] = RunConfig, path: tuple[str, ...] = ()) -> Iterator[ConfigOption]:
+    """Every field that has a command-line spelling."""
+    for name, field in model.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and isinstance(spellings := extra.get("spellings"), list):
+            yield ConfigOption((*path, name), tuple(map(str, spellings)), field)
+        elif isinstance(part := field.annotation, type) and issubclass(part, BaseModel):
+            yield from config_options(part, (*path, name))
+
+
+def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds a run's options to a command, which gets them as one dictionary ``options`` of those that were given."""
+    every = list(config_options())
+
+    def wrapper(**values: Any) -> Any:
+        options: dict[str, Any] = {}
+        for option in every:
+            value = values.pop(option.parameter_name)
+            if value is not None:
+                _put(options, option.path, value)
+        raise typer.Exit(command(options=options, **values))
+
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.name != "options"
+    ]
+    wrapper.__signature__ = inspect.Signature([*own, *(option.parameter() for option in every)])  # type: ignore[attr-defined]
+    wrapper.__doc__ = command.__doc__
+    return wrapper
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for part in path[:-1]:
+        values = values.setdefault(part, {})
+    values[path[-1]] = value
+
+
+def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
+    """The configuration of a file, overridden by options.
+
+    Raises:
+        UserError: The file cannot be read, or a value is wrong.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"--config: {file} cannot be read: {error.strerror}") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UserError(f"--config: {file} is not YAML: {' '.join(str(error).split())}") from error
+        if loaded is not None and not isinstance(loaded, dict):
+            raise UserError(f"--config: {file} holds no mapping of options")
+        values = loaded or {}
+    return parse_config(_merged(values, options), where=str(file) if file else "command line")
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = _merged(under, value) if isinstance(value, dict) and isinstance(under, dict) else value
+    return merged
+
+
+def as_yaml(config: RunConfig) -> str:
+    """The configuration as a run.yaml that gives the same run again."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,91 @@
+"""Stopping an episode from outside, even inside a call that has no timeout of its own.
+
+The episode runs in the main thread of a prefork child, where a signal breaks into almost anything. The alarm is the attempt's
+wall time; a heartbeat thread may ring it early, with a reason. Cleaning up happens after the guard, with an alarm of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass
+
+_RING_AGAIN_SECONDS = 2.0
+"""An interruption that some library swallowed is raised again after this."""
+
+
+class Interruption:
+    """One attempt's bell. `request` from any thread; `guard` in the main thread around what may be broken off."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._reason: tuple[FailureClass, str] | None = None
+        self.hard_deadline: float | None = None
+        """Monotonic time by which the guarded code must have ended: past it only killing the process helps."""
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked for the attempt to stop."""
+        return self._reason is not None
+
+    def request(self, failure_class: FailureClass, message: str) -> None:
+        """Asks for the attempt to stop; breaks into the guard when one is active. The first reason stays."""
+        if self._reason is None:
+            self._reason = (failure_class, message)
+        if self._armed:
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    def raise_if_requested(self) -> None:
+        """Raises the interruption asked for, if any.
+
+        Raises:
+            EpisodeInterrupted: With the reason given to `request`.
+        """
+        if self._reason is not None:
+            raise EpisodeInterrupted(*self._reason)
+
+    @contextmanager
+    def guard(self, seconds: float, failure_class: FailureClass, message: str, *, grace: float) -> Iterator[None]:
+        """Limits what runs inside to `seconds` of wall time.
+
+        Args:
+            seconds: The limit.
+            failure_class: The class when the limit passes.
+            message: The sentence when the limit passes.
+            grace: Seconds after the limit when `hard_deadline` lies.
+
+        Raises:
+            EpisodeInterrupted: The limit passed, or a stop was requested.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("rollouts run in a process's main thread: use the prefork or solo pool")
+        overdue = False
+
+        def ring(_signal: int, _frame: FrameType | None) -> None:
+            nonlocal overdue
+            if not self._armed:
+                return
+            self.raise_if_requested()
+            overdue = True
+            raise EpisodeInterrupted(failure_class, message)
+
+        before = signal.signal(signal.SIGALRM, ring)
+        self.hard_deadline = time.monotonic() + seconds + grace
+        self._armed = True
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN_SECONDS)
+            self.raise_if_requested()
+            yield
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            self.hard_deadline = None
+        if overdue:
+            raise EpisodeInterrupted(failure_class, message)

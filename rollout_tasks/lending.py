@@ -1,0 +1,90 @@
+"""The VM of one attempt: borrowed from the pool under a lease, or its own where the run shares none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Protocol
+
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import FailureClass, boundary
+from rollout_tasks.heartbeat import Pulse
+from rollout_tasks.redis_client import connect
+from rollout_tasks.settings import settings
+from vm_pool.errors import AcquireStopped
+from vm_pool.pool import VMPool
+
+_AGE_MARGIN_SECONDS = 300.0
+"""A lease may be older than its attempt's wall time by this much: setting up, cleaning up and killing a stuck process."""
+
+
+class LentVM(Protocol):
+    """A VM for one attempt."""
+
+    @property
+    def vm_id(self) -> str:
+        """Its name."""
+
+    @property
+    def fence(self) -> int:
+        """The lease's number; 0 for a VM that nobody else can get."""
+
+    @property
+    def address(self) -> str:
+        """Where it answers."""
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Port by purpose."""
+
+    def check(self) -> None:
+        """Raises when it may not be used any more."""
+
+
+@lru_cache(maxsize=8)
+def _pool_of(_pid: int, name: str) -> VMPool:
+    return VMPool(connect(tries=0), name)
+
+
+@contextmanager
+def borrowed_vm(config: RunConfig, rollout_id: str, worker: str, pulse: Pulse) -> Iterator[LentVM]:
+    """Waits for a VM and holds it; the heartbeat renews the lease.
+
+    Raises:
+        RolloutFailure: ``env_setup`` when no VM came in time.
+        EpisodeInterrupted: The rollout was told to stop while it waited.
+    """
+    if not config.vm.use_pool:
+        from vm_pool.host import own_vm
+
+        from vm_pool.providers import load_provider
+
+        with boundary(FailureClass.ENV_SETUP, "starting a VM"):
+            owned = own_vm(load_provider(config.vm.provider_name, config.vm.provider_options))
+        with owned as vm:
+            yield vm
+        return
+    pool = _pool_of(os.getpid(), config.vm.pool)
+    try:
+        with boundary(FailureClass.ENV_SETUP, "waiting for a VM"):
+            try:
+                lease = pool.acquire(
+                    f"{worker} {rollout_id}",
+                    priority=config.priority,
+                    timeout=config.vm.wait_seconds,
+                    ttl=settings().lease_ttl,
+                    max_age=config.limits.max_seconds + _AGE_MARGIN_SECONDS,
+                    heartbeat=False,
+                    should_stop=lambda: pulse.interruption.requested,
+                )
+            except AcquireStopped:
+                pulse.interruption.raise_if_requested()
+                raise
+        pulse.lease = lease
+        yield lease
+    finally:
+        held, pulse.lease = pulse.lease, None
+        if held is not None:
+            held.release()

@@ -1,0 +1,101 @@
+"""Redis connections with the right patience for each use: work waits out a restart, heartbeats and commands do not."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError
+from redis.retry import Retry
+
+from rollout_tasks.errors import UserError
+from rollout_tasks.settings import settings
+
+PATIENT_TRIES = 120
+"""With at most 2 s between tries: about four minutes, longer than a Redis server's restart."""
+
+
+def connect(*, tries: int, socket_timeout: float = 30.0, url: str | None = None) -> redis.Redis:
+    """A client for this process's Redis.
+
+    Args:
+        tries: How often a command is sent again after a lost connection; every script here may be repeated safely.
+        socket_timeout: Seconds one reply may take.
+        url: Another address than the configured one.
+    """
+    return redis.Redis.from_url(
+        url or settings().redis_address,
+        decode_responses=True,
+        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=2.0), tries),
+        retry_on_error=[ConnectionError, TimeoutError, BusyLoadingError],
+        socket_timeout=socket_timeout,
+        socket_connect_timeout=5,
+        socket_keepalive=True,
+        health_check_interval=25,
+    )
+
+
+@lru_cache(maxsize=4)
+def _worker_client(_pid: int) -> redis.Redis:
+    return connect(tries=PATIENT_TRIES)
+
+
+def worker_client() -> redis.Redis:
+    """This process's patient client; made after the fork, never shared over one."""
+    return _worker_client(os.getpid())
+
+
+def checked_client() -> redis.Redis:
+    """An impatient client for commands, proved to work.
+
+    Raises:
+        UserError: Redis cannot be reached, or refuses the password; names the address without its password.
+    """
+    client = connect(tries=1, socket_timeout=10)
+    place = address_without_secret(settings().redis_address)
+    try:
+        client.ping()
+    except redis.AuthenticationError as error:
+        raise UserError(f"Redis at {place} refuses the login: set the password in REDIS_URL ({error})") from error
+    except redis.RedisError as error:
+        if "NOAUTH" in str(error) or "WRONGPASS" in str(error):
+            raise UserError(f"Redis at {place} refuses the login: set the password in REDIS_URL ({error})") from error
+        raise UserError(f"Redis at {place} cannot be reached: {error}") from error
+    except ValueError as error:
+        raise UserError(f"REDIS_URL is not an address like redis://:password@host:6379/0: {error}") from error
+    return client
+
+
+def address_without_secret(url: str) -> str:
+    """host:port/db of a Redis URL, for messages."""
+    return url.rsplit("@", 1)[-1].removeprefix("redis://").removeprefix("rediss://").removeprefix("unix://")
+
+
+class Scripts:
+    """A folder of Lua scripts, called by name: ``scripts.run(client, "commit", keys, args)``."""
+
+    def __init__(self, package: str) -> None:
+        folder = resources.files(package)
+        self._sources = {
+            entry.name.removesuffix(".lua"): entry.read_text(encoding="utf-8")
+            for entry in folder.iterdir()
+            if entry.name.endswith(".lua")
+        }
+        self._loaded: dict[str, str] = {}
+
+    def run(self, client: redis.Redis, name: str, keys: list[str], args: list[Any]) -> Any:
+        """Runs one script, loading it where the server does not know it (yet, or any more)."""
+        from redis.exceptions import NoScriptError
+
+        sha = self._loaded.get(name)
+        if sha is not None:
+            try:
+                return client.evalsha(sha, len(keys), *keys, *args)
+            except NoScriptError:
+                pass
+        self._loaded[name] = str(client.script_load(self._sources[name]))
+        return client.eval(self._sources[name], len(keys), *keys, *args)

@@ -1,0 +1,88 @@
+"""Finds environments and agents by name, those of other packages included (entry points); loads one when asked for.
+
+A package adds its own with ``[project.entry-points."rollout_tasks.environments"]``, ``name = "module:Class"``.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from rollout_tasks.agents.base import Agent
+from rollout_tasks.environments.base import Environment
+from rollout_tasks.errors import UserError
+
+ENVIRONMENTS = "rollout_tasks.environments"
+AGENTS = "rollout_tasks.agents"
+
+
+def environment(name: str) -> type[Environment]:
+    """The environment's class.
+
+    Raises:
+        UserError: Nobody offers one of that name, or it cannot be imported.
+    """
+    return cast(type[Environment], _load(ENVIRONMENTS, "environment", name))
+
+
+def agent(name: str) -> type[Agent]:
+    """The agent's class.
+
+    Raises:
+        UserError: Nobody offers one of that name, or it cannot be imported.
+    """
+    return cast(type[Agent], _load(AGENTS, "agent", name))
+
+
+def known_environments() -> list[str]:
+    """The names of all environments, whether this machine can serve them or not; imports none."""
+    return sorted(_offered(ENVIRONMENTS))
+
+
+def known_agents() -> list[str]:
+    """The names of all agents; imports none."""
+    return sorted(_offered(AGENTS))
+
+
+def available_environments() -> dict[str, str | None]:
+    """Every environment's name with None, or with the sentence that says why this machine cannot serve it."""
+    return {name: _reason_against(name) for name in known_environments()}
+
+
+def served_queues() -> list[str]:
+    """The queues of the environments that this machine can serve."""
+    return sorted({environment(name).queue for name, reason in available_environments().items() if reason is None})
+
+
+def _reason_against(name: str) -> str | None:
+    try:
+        environment(name).check_available()
+    except (UserError, RuntimeError) as error:
+        return str(error)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _load(group: str, kind: str, name: str) -> Any:
+    offered = _offered(group)
+    point = offered.get(name)
+    if point is None:
+        close = get_close_matches(name, offered, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UserError(f"unknown {kind} {name!r}: {hint}known: {', '.join(sorted(offered)) or 'none'}")
+    try:
+        return point.load()
+    except Exception as error:
+        raise UserError(f"{kind} {name!r} cannot be loaded from {point.value}: {error}") from error
+
+
+@lru_cache(maxsize=2)
+def _offered(group: str) -> dict[str, EntryPoint]:
+    offered: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        earlier = offered.setdefault(point.name, point)
+        if earlier.value != point.value:
+            raise UserError(f"two packages offer {group} {point.name!r}: {earlier.value} and {point.value}")
+    return offered

@@ -1,0 +1,60 @@
+"""Turning rollouts into Celery messages: one flat chord for a run, plain messages for what got lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from celery import chord
+from celery.canvas import Signature
+
+from benchmark.items import Item
+from rollout_tasks.attempt import environment_name
+from rollout_tasks.config import RunConfig
+from rollout_tasks.registry import environment, known_environments
+from rollout_tasks.runs.verdict import split_rollout_id
+
+
+@lru_cache(maxsize=1)
+def rollout_queues() -> tuple[str, ...]:
+    """The queues that rollouts of any environment go to."""
+    return tuple(sorted({environment(name).queue for name in known_environments()}))
+
+
+def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Iterable[str]) -> None:
+    """Sends every rollout in one chord whose callback finalises the run.
+
+    Args:
+        run_id: The run.
+        config: Its configuration.
+        items: By id; at least those of the rollouts.
+        rollout_ids: What to roll out.
+    """
+    from rollout_tasks.tasks import finalize_run, request_finalize
+
+    callback = finalize_run.si(run_id)
+    callback.on_error(request_finalize.si(run_id))
+    chord(list(_signatures(run_id, config, items, rollout_ids)), callback).apply_async()
+
+
+def send_rollouts(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Iterable[str]) -> int:
+    """Sends rollouts outside a chord; returns how many."""
+    sent = 0
+    for signature in _signatures(run_id, config, items, rollout_ids):
+        signature.apply_async()
+        sent += 1
+    return sent
+
+
+def _signatures(
+    run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Iterable[str]
+) -> Iterable[Signature]:
+    from rollout_tasks.tasks import rollout
+
+    queues: dict[str, str] = {}
+    for rollout_id in rollout_ids:
+        item_id, _ = split_rollout_id(rollout_id)
+        name = environment_name(items[item_id], config)
+        if name not in queues:
+            queues[name] = environment(name).queue
+        yield rollout.si(run_id, rollout_id).set(queue=queues[name])

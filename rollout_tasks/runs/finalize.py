@@ -1,0 +1,117 @@
+"""The end of a run: scores what is in and writes the report. Safe to call at any time, as often as anybody likes.
+
+`score_run` needs the run's folder alone, so a finished run can be scored again with another metric, without Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmark.evaluation import Evaluation, evaluate
+from benchmark.items import Item
+from benchmark.judge import Judge, JudgeConfig
+from benchmark.report import BenchmarkInfo, write_markdown, write_report
+from rollout_tasks.config import RunConfig
+from rollout_tasks.rollout import run_store
+from rollout_tasks.runs.folder import RunFolder, write_atomically
+from rollout_tasks.runs.store import rollout_ids
+from rollout_tasks.runs.verdict import Verdict
+
+logger = logging.getLogger(__name__)
+
+FINALIZER_SILENT_SECONDS = 600.0
+"""A finaliser that has not finished by then counts as dead; judging thousands of answers takes minutes."""
+
+
+def finalize(run_id: str) -> str:
+    """Finalises a run whose rollouts are all in.
+
+    Returns:
+        The run's final state, or why there was nothing to do: ``incomplete``, ``busy``, ``over``, ``unknown``.
+    """
+    store = run_store()
+    token = uuid.uuid4().hex
+    answer = store.begin_finalize(run_id, token, silent_seconds=FINALIZER_SILENT_SECONDS)
+    if answer != "go":
+        logger.info("run %s: not finalised now (%s)", run_id, answer)
+        return answer
+    config, path = store.config(run_id)
+    folder = RunFolder(Path(path))
+    verdicts = list(store.verdicts(run_id))
+    items = folder.items() if (folder.path / "items.jsonl").exists() else list(store.items(run_id))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_events(folder, verdicts)
+    if config.evaluate_results:
+        write_reports(folder, config, score(items, verdicts, config, config.metric))
+    state = store.end_finalize(run_id, token, datetime.now(UTC).isoformat(timespec="seconds"))
+    logger.info(
+        "run %s: %s, %d of %d rollouts committed", run_id, state, len(verdicts), len(items) * config.rollouts_per_item
+    )
+    return state
+
+
+def score(items: Sequence[Item], verdicts: Iterable[Verdict], config: RunConfig, metric: str) -> Evaluation:
+    """Scores verdicts with a metric; asks the judge's model only under ``llm_judgement``."""
+    judge = None
+    if metric == "llm_judgement":
+        judge = Judge(JudgeConfig(model=config.judge_model or config.model.name, base_url=config.model.base_url))
+    return evaluate(
+        items,
+        (verdict.as_result() for verdict in verdicts),
+        metric=metric,
+        rollouts_per_item=config.rollouts_per_item,
+        judge=judge,
+    )
+
+
+def score_run(folder: RunFolder, metric: str) -> Evaluation:
+    """Scores a run from its folder.
+
+    Raises:
+        UserError: The folder is not a run's, or broken.
+        UnknownMetric: No metric has that name.
+    """
+    config = folder.config()
+    items = folder.items()
+    return score(items, folder.verdicts(rollout_ids(items, config.rollouts_per_item)), config, metric)
+
+
+def write_reports(folder: RunFolder, config: RunConfig, evaluation: Evaluation, suffix: str = "") -> tuple[Path, Path]:
+    """Writes evaluation.json and report.md, or with a suffix two files beside them; returns their paths."""
+    about = folder.document().get("benchmark", {})
+    info = BenchmarkInfo(
+        name=str(about.get("name") or folder.path.name),
+        description=f"run {folder.path.name}, environment {config.env_mode}, model {config.model.name}",
+        data_path=str(about.get("path") or ""),
+        scripted=config.model.scripted,
+    )
+    paths = (
+        folder.evaluation.with_stem(folder.evaluation.stem + suffix),
+        folder.report.with_stem(folder.report.stem + suffix),
+    )
+    write_report(paths[0], evaluation, info)
+    write_markdown(paths[1], evaluation, info)
+    return paths
+
+
+def write_events(folder: RunFolder, verdicts: Iterable[Verdict]) -> None:
+    """Writes events.jsonl: which worker used which VM for which rollout, from when to when."""
+    lines: list[tuple[float, str]] = []
+    for verdict in verdicts:
+        if verdict.lending is None:
+            continue
+        for action, when in (("allocate", verdict.lending.allocated), ("release", verdict.lending.released)):
+            event = {
+                "timestamp": when,
+                "worker_id": verdict.worker,
+                "instance_id": verdict.lending.vm_id,
+                "task_id": verdict.rollout_id,
+                "action": action,
+            }
+            lines.append((when, json.dumps(event, ensure_ascii=False)))
+    write_atomically(folder.events, "".join(line + "\n" for _, line in sorted(lines)))

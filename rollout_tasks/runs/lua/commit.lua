@@ -1,0 +1,27 @@
+-- Records a rollout's verdict: the first wins, and only its current holder may. Safe to repeat after a lost reply.
+-- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] verdict (JSON, carries the token)
+-- ARGV[4] status   [5] failure class or ''   [6] score or ''
+-- Returns {outcome, rollouts left, 1 when the caller must ask for the run to be finalised}
+-- outcome: ok | committed (somebody was first) | superseded | unknown
+local run, rollout = KEYS[1], ARGV[1]
+local left = redis.call('SCARD', run .. ':pending')
+if redis.call('EXISTS', run) == 0 then return {'unknown', 0, 0} end
+local earlier = redis.call('HGET', run .. ':results', rollout)
+local finalise = 0
+if earlier then
+  if cjson.decode(earlier)['token'] ~= ARGV[2] then return {'committed', left, 0} end
+else
+  local holder = redis.call('HGET', run .. ':holders', rollout)
+  if not holder or cjson.decode(holder)['token'] ~= ARGV[2] then return {'superseded', left, 0} end
+  redis.call('HSET', run .. ':results', rollout, ARGV[3])
+  redis.call('SREM', run .. ':pending', rollout)
+  redis.call('ZREM', run .. ':alive', rollout)
+  redis.call('HDEL', run .. ':holders', rollout)
+  redis.call('HDEL', run .. ':attempts', rollout)
+  redis.call('HINCRBY', run .. ':counts', ARGV[4], 1)
+  if ARGV[5] ~= '' then redis.call('HINCRBY', run .. ':counts', 'class:' .. ARGV[5], 1) end
+  if ARGV[6] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'score', ARGV[6]) end
+  left = left - 1
+end
+if left == 0 and redis.call('HGET', run, 'chord_spent') == '1' then finalise = 1 end
+return {'ok', left, finalise}

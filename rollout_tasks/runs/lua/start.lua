@@ -1,0 +1,46 @@
+-- Claims a rollout for one execution and counts the attempt. Safe to repeat after a lost reply.
+-- KEYS[1] the run's key, as in {run:ID}
+-- ARGV[1] rollout id   [2] item id   [3] token of this execution   [4] holder description (JSON)
+-- ARGV[5] attempt this execution has just ended, 0 at its beginning   [6] max_attempts
+-- ARGV[7] seconds without a beat after which a holder counts as dead   [8] token of a holder known to be dead, or ''
+-- A run being cancelled is claimed too, without an attempt, so that somebody commits the cancellation.
+-- Returns {status, attempt, item JSON or holder JSON, seconds since the holder's last beat (text)}
+local run, rollout, token = KEYS[1], ARGV[1], ARGV[3]
+local state = redis.call('HGET', run, 'state')
+if not state then return {'unknown', 0, '', '0'} end
+if redis.call('HEXISTS', run .. ':results', rollout) == 1 then return {'committed', 0, '', '0'} end
+if redis.call('SISMEMBER', run .. ':pending', rollout) == 0 then return {'unknown', 0, '', '0'} end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local attempts = tonumber(redis.call('HGET', run .. ':attempts', rollout) or '0')
+local holder = redis.call('HGET', run .. ':holders', rollout)
+local mine = false
+if holder then
+  local held_by = cjson.decode(holder)['token']
+  if held_by == token then
+    mine = true
+  elseif tonumber(ARGV[5]) > 0 then
+    return {'superseded', attempts, holder, '0'}
+  else
+    local silent = now - tonumber(redis.call('ZSCORE', run .. ':alive', rollout) or '0')
+    if silent < tonumber(ARGV[7]) and held_by ~= ARGV[8] then return {'busy', attempts, holder, tostring(silent)} end
+  end
+elseif tonumber(ARGV[5]) > 0 then
+  return {'superseded', attempts, '', '0'}
+end
+if state == 'draining' and not mine then return {'draining', attempts, '', '0'} end
+
+local status = 'started'
+if state == 'cancelling' or state == 'cancelled' then
+  status = 'cancelled'
+elseif not (mine and attempts > tonumber(ARGV[5])) then
+  if attempts >= tonumber(ARGV[6]) then
+    status = 'exhausted'
+  else
+    attempts = redis.call('HINCRBY', run .. ':attempts', rollout, 1)
+  end
+end
+redis.call('HSET', run .. ':holders', rollout, ARGV[4])
+redis.call('ZADD', run .. ':alive', now, rollout)
+return {status, attempts, redis.call('HGET', run .. ':items', ARGV[2]) or '', '0'}

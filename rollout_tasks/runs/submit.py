@@ -1,0 +1,132 @@
+"""Submitting a run: validate everything, write it down, enqueue it. Nothing is enqueued if anything is wrong."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmark.items import Benchmark, Item, load_items
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.enqueue import send_chord
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.store import RunStore, rollout_ids
+from rollout_tasks.runs.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a submission is about to send: a new run, or what a resumed one still lacks."""
+
+    run_id: str
+    config: RunConfig
+    folder: RunFolder
+    items: Sequence[Item]
+    kept: Sequence[Verdict]
+    """Verdicts that a resumed run already has."""
+    todo: Sequence[str]
+    """Rollouts to send."""
+    resumed: bool
+
+
+def load_benchmark(config: RunConfig) -> Benchmark:
+    """Loads the items.
+
+    Raises:
+        UserError: No data was given.
+        BenchmarkError: The data is wrong; names file, line and field.
+    """
+    if config.data.path is None:
+        raise UserError("--data-path is missing: which benchmark file or tree?")
+    return load_items(
+        config.data.path, answer_pattern=config.data.answer_pattern, skip_invalid=config.data.skip_invalid
+    )
+
+
+def new_run_id(config: RunConfig) -> str:
+    """A name that sorts by time and says what it is."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{config.env_mode}-{secrets.token_hex(2)}"
+
+
+def new_work(config: RunConfig, benchmark: Benchmark) -> Work:
+    """The work of a new run; reserves nothing yet."""
+    run_id = config.run_id or new_run_id(config)
+    config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
+    folder = RunFolder(Path(config.output_dir) / run_id)
+    todo = rollout_ids(benchmark.items, config.rollouts_per_item)
+    return Work(run_id, config, folder, benchmark.items, (), todo, resumed=False)
+
+
+def resumed_work(folder: RunFolder) -> Work:
+    """The work that a run's folder lacks: rollouts without a verdict, or lost to the infrastructure.
+
+    Raises:
+        UserError: The folder is not a run's, or its files are broken.
+    """
+    config = folder.config()
+    items = folder.items()
+    every = rollout_ids(items, config.rollouts_per_item)
+    verdicts = {verdict.rollout_id: verdict for verdict in folder.verdicts(every)}
+    kept = [verdict for verdict in verdicts.values() if not verdict.worth_repeating]
+    names = {verdict.rollout_id for verdict in kept}
+    todo = [name for name in every if name not in names]
+    return Work(folder.path.name, config, folder, items, kept, todo, resumed=True)
+
+
+def check_free(work: Work, store: RunStore) -> None:
+    """Checks that nobody is at work on the run, and that a new run's id is free.
+
+    Raises:
+        UserError: It is not so.
+    """
+    state = store.state(work.run_id)
+    if not work.resumed:
+        if state is not None:
+            raise UserError(f"--run-id: a run {work.run_id!r} exists already; take another name, or --resume it")
+        return
+    if state not in {None, "done", "cancelled", "draining"}:
+        raise UserError(f"--resume: run {work.run_id} is still {state}; follow it with --status {work.run_id} --watch")
+    if store.running(work.run_id):
+        raise UserError(f"--resume: rollouts of run {work.run_id} are still being finished; try again in a while")
+
+
+def write_down(work: Work, *, benchmark_name: str, data_path: str) -> None:
+    """Makes the run's folder, or clears the way for another try in a resumed one.
+
+    Raises:
+        UserError: The folder exists already or cannot be written.
+    """
+    if not work.resumed:
+        work.folder.create(work.config, work.items, data_path=data_path, data_name=benchmark_name)
+        return
+    try:
+        for rollout_id in work.todo:
+            work.folder.set_aside(rollout_id)
+    except OSError as error:
+        raise UserError(f"--resume: {work.folder.path} cannot be written: {error.strerror}") from error
+
+
+def enqueue(work: Work, store: RunStore) -> None:
+    """Puts the run into the run store and sends its chord.
+
+    Raises:
+        UserError: Somebody else submitted the same run meanwhile.
+    """
+    from rollout_tasks.tasks import finalize_run
+
+    if work.resumed:
+        store.forget(work.run_id)
+    if not store.create(work.run_id, work.config, str(work.folder.path), len(work.kept) + len(work.todo)):
+        raise UserError(f"--run-id: run {work.run_id!r} was submitted by somebody else just now")
+    store.add_results(work.run_id, work.kept)
+    store.add_items(work.run_id, work.items, work.todo)
+    store.submitter_lives(work.run_id)
+    if work.todo:
+        send_chord(work.run_id, work.config, {item.id: item for item in work.items}, work.todo)
+    store.mark_submitted(work.run_id)
+    if not work.todo:
+        finalize_run.apply_async((work.run_id,))

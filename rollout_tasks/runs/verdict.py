@@ -1,0 +1,104 @@
+"""A verdict: how one rollout ended. What is written to its folder, and committed once in the run store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from benchmark.results import RolloutResult
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.models.base import Usage
+
+Status = Literal["completed", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lending:
+    """One VM held for one attempt, for the record of who used what when (seconds since the epoch)."""
+
+    vm_id: str
+    fence: int
+    waited: float
+    allocated: float
+    released: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The end of a rollout, with what it took."""
+
+    rollout_id: str
+    attempt: int
+    status: Status
+    answer: str = ""
+    score: float | None = None
+    """The environment's own score in [0, 1]; None when the answer is still to be compared."""
+    failure_class: FailureClass | None = None
+    error: str = ""
+    ending: str = ""
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    worker: str = ""
+    started: float = 0.0
+    finished: float = 0.0
+    lending: Lending | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, without what is empty."""
+        values = asdict(self)
+        return {key: value for key, value in values.items() if value not in (None, "", {})}
+
+    def as_json(self, **more: Any) -> str:
+        """One line of JSON."""
+        return json.dumps(self.as_dict() | more, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, *, rollout_id: str | None = None) -> Verdict:
+        """Reads `as_json` back; unknown keys are ignored, so that older runs stay readable."""
+        values = json.loads(text)
+        known = {entry.name for entry in fields(cls)}
+        values = {key: value for key, value in values.items() if key in known}
+        if rollout_id is not None:
+            values["rollout_id"] = rollout_id
+        if "usage" in values:
+            values["usage"] = Usage(**values["usage"])
+        if values.get("failure_class"):
+            values["failure_class"] = FailureClass(values["failure_class"])
+        if values.get("lending"):
+            values["lending"] = Lending(**values["lending"])
+        return cls(**values)
+
+    @property
+    def worth_repeating(self) -> bool:
+        """Whether a resumed run should try this rollout again: it says nothing about the agent."""
+        return self.failure_class is not None and self.failure_class.counted_as == "infrastructure"
+
+    def as_result(self) -> RolloutResult:
+        """The verdict as the benchmark sees it."""
+        item_id, index = split_rollout_id(self.rollout_id)
+        return RolloutResult(
+            item_id=item_id,
+            index=index,
+            status=self.status,
+            answer=self.answer,
+            score=self.score,
+            failure_class=self.failure_class.value if self.failure_class else None,
+            counted_as=self.failure_class.counted_as if self.failure_class else None,
+            error=self.error or None,
+            seconds=max(0.0, self.finished - self.started),
+            prompt_tokens=self.usage.prompt_tokens,
+            completion_tokens=self.usage.completion_tokens,
+            attempts=self.attempt,
+        )
+
+
+def rollout_id_of(item_id: str, index: int) -> str:
+    """``<item id>#<index>``."""
+    return f"{item_id}#{index}"
+
+
+def split_rollout_id(rollout_id: str) -> tuple[str, int]:
+    """Item id and index of a rollout id; the item's id may itself hold ``#``."""
+    item_id, _, index = rollout_id.rpartition("#")
+    return item_id, int(index)

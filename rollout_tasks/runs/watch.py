@@ -1,0 +1,174 @@
+"""Watching a run: how far it is, how fast, what fails, and how the VMs stand. Looks only; the run needs no watcher."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import redis
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.store import Progress, RunStore
+from vm_pool.errors import PoolError
+from vm_pool.pool import VMPool
+
+_LOOK_SECONDS = 0.5
+_LINE_SECONDS = 10.0
+"""How often a line is printed where the output is no terminal."""
+_RATE_SECONDS = 120.0
+"""The rate is that of the last two minutes."""
+_BAR_WIDTH = 40
+OVER = frozenset({"done", "cancelled"})
+
+
+@dataclass(slots=True)
+class Rate:
+    """Verdicts per second, lately."""
+
+    seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def add(self, committed: int) -> None:
+        """Notes how many verdicts there are now."""
+        now = time.monotonic()
+        self.seen.append((now, committed))
+        while len(self.seen) > 2 and now - self.seen[0][0] > _RATE_SECONDS:
+            self.seen.popleft()
+
+    @property
+    def per_second(self) -> float:
+        """0 until something happened."""
+        if len(self.seen) < 2:
+            return 0.0
+        (began, before), (now, after) = self.seen[0], self.seen[-1]
+        return (after - before) / (now - began) if now > began else 0.0
+
+
+def describe(progress: Progress, rate: Rate | None = None, vms: dict[str, int] | None = None) -> dict[str, Any]:
+    """A run's progress as JSON types."""
+    values = asdict(progress) | {"committed": progress.committed}
+    values["failures"] = dict(progress.failures)
+    if rate is not None:
+        values["rollouts_per_second"] = round(rate.per_second, 3)
+        values["eta_seconds"] = round(progress.pending / rate.per_second, 1) if rate.per_second else None
+    if vms is not None:
+        values["vms"] = vms
+    return values
+
+
+def pool_state(client: redis.Redis, pool: str) -> dict[str, int]:
+    """How many VMs are in which state, and how many rollouts wait for one; empty where there is no pool."""
+    try:
+        status = VMPool(client, pool).status()
+    except (PoolError, redis.RedisError):
+        return {}
+    waiting = {"waited for": len(status.waiters)} if status.waiters else {}
+    return {state.value: count for state, count in status.counts().items()} | waiting
+
+
+def progress_of(store: RunStore, run_id: str) -> Progress:
+    """The run's progress.
+
+    Raises:
+        UserError: Redis does not know the run.
+    """
+    progress = store.progress(run_id)
+    if progress is None:
+        raise UserError(f"Redis does not know run {run_id!r}; if its data was lost, --resume {run_id} rebuilds it")
+    return progress
+
+
+def watch(
+    store: RunStore,
+    run_id: str,
+    console: Console,
+    *,
+    pool: str | None,
+    alive: Callable[[], None] | None = None,
+    until: Callable[[Progress], bool] | None = None,
+) -> Progress:
+    """Shows a run until it is over.
+
+    Args:
+        store: Where the run is.
+        run_id: The run.
+        console: Where to show it; a terminal gets a live picture, anything else a line now and then.
+        pool: The pool whose VMs to show, if the run uses any.
+        alive: Called at each look; raises when going on makes no sense.
+        until: Another reason to stop looking.
+
+    Returns:
+        The last progress seen.
+
+    Raises:
+        UserError: Redis lost the run.
+    """
+    rate = Rate()
+    last_line = 0.0
+    with Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else _NoLive() as live:
+        while True:
+            progress = progress_of(store, run_id)
+            rate.add(progress.committed)
+            if progress.state in OVER or (until is not None and until(progress)):
+                return progress
+            if alive is not None:
+                alive()
+            vms = pool_state(store.client, pool) if pool else {}
+            if console.is_terminal:
+                live.update(_picture(progress, rate, vms))
+            elif time.monotonic() - last_line > _LINE_SECONDS:
+                last_line = time.monotonic()
+                console.print(line(progress, rate, vms), highlight=False, soft_wrap=True)
+            time.sleep(_LOOK_SECONDS)
+
+
+class _NoLive:
+    """Stands where no terminal is."""
+
+    def __enter__(self) -> _NoLive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def update(self, _picture: RenderableType) -> None:
+        """Shows nothing."""
+
+
+def line(progress: Progress, rate: Rate, vms: dict[str, int]) -> str:
+    """One line of progress."""
+    parts = [f"{progress.state}: {progress.committed}/{progress.total} rollouts", f"{progress.running} running"]
+    if rate.per_second:
+        parts.append(f"{rate.per_second:.1f}/s, about {_duration(progress.pending / rate.per_second)} left")
+    parts += [f"{name}: {count}" for name, count in progress.failures.items()]
+    if vms:
+        parts.append("VMs " + ", ".join(f"{count} {state}" for state, count in vms.items() if count))
+    return " · ".join(parts)
+
+
+def _picture(progress: Progress, rate: Rate, vms: dict[str, int]) -> Group:
+    table = Table.grid(padding=(0, 2))
+    bar = ProgressBar(total=max(progress.total, 1), completed=progress.committed, width=_BAR_WIDTH)
+    table.add_row("rollouts", bar, f"{progress.committed} of {progress.total}")
+    speed = f"{rate.per_second:.2f}/s" if rate.per_second else "-"
+    left = _duration(progress.pending / rate.per_second) if rate.per_second else "-"
+    table.add_row("now", f"{progress.running} running", f"{speed}, {left} left")
+    if progress.failures:
+        table.add_row("failed", ", ".join(f"{name} {count}" for name, count in progress.failures.items()), "")
+    if vms:
+        table.add_row("VMs", ", ".join(f"{count} {state}" for state, count in vms.items() if count), "")
+    return Group(Text(f"Run {progress.run_id}: {progress.state}", style="bold"), table)
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"

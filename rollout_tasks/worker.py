@@ -1,0 +1,132 @@
+"""What this project adds to a Celery worker: its queues, its VMs, and the timer that looks for lost work."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import redis
+from celery import Celery, bootsteps
+
+from rollout_tasks.redis_client import connect
+from rollout_tasks.settings import settings
+
+logger = logging.getLogger(__name__)
+
+_RECONCILE_TICK = "reconcile:tick"
+_VM_HOST_STOP_SECONDS = 60
+
+
+def install(app: Celery) -> None:
+    """Adds the worker options and boot steps to an application."""
+    app.user_options["worker"].add(
+        click.Option(["--num-vms"], type=click.IntRange(min=1), help="Host this many VMs (M) beside the worker.")
+    )
+    app.user_options["worker"].add(
+        click.Option(["--provider"], default=None, help="Where the VMs come from, with --num-vms.")
+    )
+    app.user_options["worker"].add(
+        click.Option(["--vm-pool"], default="default", help="The VMs' pool, with --num-vms.")
+    )
+    app.steps["worker"].add(ServedQueues)
+    app.steps["worker"].add(HostedVMs)
+    app.steps["consumer"].add(ReconcileTimer)
+
+
+class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Without -Q, a worker serves the queues of the environments that this machine can run, and finalising."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        command = click.get_current_context(silent=True)
+        if command is None or command.params.get("queues"):
+            return
+        from rollout_tasks.registry import served_queues
+        from rollout_tasks.tasks import FINALIZE_QUEUE
+
+        worker.app.amqp.queues.select([*served_queues(), FINALIZE_QUEUE])
+
+
+class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
+    """With --num-vms, a VM host runs beside the worker, in a process of its own, and ends with it."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(
+        self,
+        worker: Any,
+        num_vms: int | None = None,
+        provider: str | None = None,
+        vm_pool: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(worker, **options)
+        self.enabled = bool(num_vms)
+        self.command = [
+            sys.executable,
+            str(Path(__file__).resolve().parent.parent / "scripts" / "vm_host.py"),
+            f"--num-vms={num_vms}",
+            f"--provider={provider or 'simulated'}",
+            f"--pool={vm_pool or 'default'}",
+            "--exit-with-parent",
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def include_if(self, _worker: Any) -> bool:
+        """Only with --num-vms."""
+        return self.enabled
+
+    def start(self, _worker: Any) -> None:
+        """Starts the VM host."""
+        self.process = subprocess.Popen(self.command, start_new_session=True)  # noqa: S603
+
+    def stop(self, _worker: Any) -> None:
+        """Ends the VM host and waits for its VMs to be stopped."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(_VM_HOST_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                logger.error("the VM host did not stop its VMs within %d s; killing it", _VM_HOST_STOP_SECONDS)
+                self.process.kill()
+
+    terminate = stop
+
+
+class ReconcileTimer(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Every so often one worker of all asks for lost work to be looked for."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        super().__init__(consumer, **options)
+        self.timer: Any = None
+        self.client: redis.Redis | None = None
+
+    def start(self, consumer: Any) -> None:
+        """Starts ticking."""
+        self.client = connect(tries=0, socket_timeout=2)
+        self.timer = consumer.timer.call_repeatedly(settings().reconcile_every, self.tick)
+
+    def stop(self, _consumer: Any) -> None:
+        """Stops ticking."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.client is not None:
+            self.client.close()
+
+    def tick(self) -> None:
+        """Sends `reconcile`, unless another worker just has."""
+        from rollout_tasks.tasks import reconcile
+
+        every = settings().reconcile_every
+        try:
+            if self.client is not None and self.client.set(_RECONCILE_TICK, os.getpid(), nx=True, px=int(every * 900)):
+                reconcile.apply_async(expires=every * 2, retry=False)
+        except (redis.RedisError, OSError) as error:
+            logger.warning("looking for lost work was not asked for: %s", error)

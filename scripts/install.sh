@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Makes .venv with everything a lock file names. Sourced by quickstart.sh and test.sh:  install LOCK
+# Takes uv where it is installed; else installs it into .uv beside the virtual environment.
+
+have_root() { [ "$(id -u)" = 0 ]; }
+
+as_root() {
+    if have_root; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"; else
+        echo "error: $* needs root: run it yourself, then try again" >&2
+        return 2
+    fi
+}
+
+apt_install() {
+    command -v apt-get >/dev/null || { echo "error: please install $* (this is not Debian or Ubuntu)" >&2; return 2; }
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 || {
+        as_root apt-get update -qq
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    }
+}
+
+find_python() {
+    local candidate
+    for candidate in python3.13 python3.12 python3.11 python3; do
+        if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    echo "error: Python 3.11 or newer is needed" >&2
+    return 2
+}
+
+install() {
+    local lock=$1 python uv stamp=.venv/.installed
+    if [ -f "$stamp" ] && [ -x .venv/bin/python ] && [ "$(cat "$stamp")" = "$(cat "$lock" pyproject.toml | cksum)" ]; then return; fi
+    echo "Installing what $lock names into .venv ..."
+    python=$(find_python)
+    uv=$(command -v uv || true)
+    if [ -z "$uv" ]; then
+        if [ ! -x .uv/bin/uv ]; then
+            "$python" -m venv .uv 2>/dev/null || { rm -rf .uv; apt_install python3-venv; "$python" -m venv .uv; }
+            .uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+        fi
+        uv=.uv/bin/uv
+    fi
+    [ -x .venv/bin/python ] || "$uv" venv --quiet --python "$python" .venv
+    "$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement "$lock"
+    "$uv" pip install --quiet --python .venv/bin/python --no-deps --editable .
+    cat "$lock" pyproject.toml | cksum >"$stamp"
+}

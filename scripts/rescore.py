@@ -1,0 +1,44 @@
+"""Scores a finished run again with another metric, from its folder alone: nothing is rolled out again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rollout_tasks import command_line
+from rollout_tasks.runs.finalize import score_run, write_reports
+from rollout_tasks.runs.folder import find_run
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@application.command()
+def rescore(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")],
+    metric: Annotated[str, typer.Option("--metric", "--evaluation-metric", help="The metric to score with.")],
+    output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Score a finished run with another metric, as in:  [bold]rescore.py RUN --metric f1_score[/bold]"""
+    folder = find_run(run, output_dir)
+    evaluation = score_run(folder, metric)
+    written = write_reports(folder, folder.config(), evaluation, suffix=f"-{metric}")
+    summary = evaluation.summary
+    if as_json:
+        command_line.print_json(
+            {"metric": metric, "average_score": summary.average_score, "files": list(map(str, written))}
+        )
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}")
+    console.print(f"Report: {written[1]}", markup=False)
+
+
+if __name__ == "__main__":
+    command_line.run(application)
