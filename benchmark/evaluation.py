@@ -125,7 +125,7 @@ def _apply(score: Metric, prediction: str, answer: str, item: Item) -> Score | _
         scored: object = score(prediction, answer, item)
         if isinstance(scored, Score):
             json.dumps(dict(scored.details), allow_nan=False)
-            return scored
+            return Score(float(scored.value), dict(scored.details))
     except Exception as error:  # noqa: BLE001 - the border to metrics, classified here
         return _Unscored("metric", f"{type(error).__name__}: {error}"[:2000])
     return _Unscored("metric", f"the metric returned {type(scored).__name__} instead of a Score")

@@ -180,7 +180,7 @@ class Judge:
             raise _Retryable("model_overload", f"the reply broke off: {reason}") from error
         verdict = _content(content).strip()
         if verdict not in {CORRECT, INCORRECT}:
-            raise _Retryable("parse", f"answered neither {CORRECT} nor {INCORRECT} but {verdict[:100]!r}")
+            raise _Retryable("parse", f"answered neither {CORRECT} nor {INCORRECT} but {verdict[:100]!r}", 0.0)
         return verdict
 
     def _call(self, messages: list[dict[str, str]], item: Item, seconds: float) -> bytes:
@@ -227,6 +227,7 @@ class _Retryable(Exception):
     """Another try may end differently."""
 
     def __init__(self, failure_class: str, message: str, retry_after: float | None = None) -> None:
+        """Takes the seconds to wait before that try; None leaves them to the backoff."""
         super().__init__(message)
         self.failure_class = failure_class
         self.retry_after = retry_after
