@@ -1,0 +1,67 @@
+"""From a call as the model wrote it to one that can be executed, or to the sentence that tells the model what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from rollout_tasks.environments.base import Tool, ToolCall
+from rollout_tasks.models.base import RawToolCall
+
+MAX_REASON = 500
+"""Characters of a validation error; the wrong value itself may be any size."""
+
+
+class UnusableCallError(ValueError):
+    """A call that cannot be executed; the message is for the model."""
+
+
+class CallReader:
+    """Reads calls of an episode's tools; schemas are compiled once per process."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._validators = {tool.name: _validator(tool.parameters) for tool in tools}
+
+    def read(self, raw: RawToolCall, *, cut_off: bool) -> ToolCall:
+        """Parses and validates one call.
+
+        Args:
+            raw: As the model wrote it.
+            cut_off: The reply ended at its token limit, which explains broken arguments.
+
+        Raises:
+            UnusableCallError: Unknown tool, arguments that are no JSON object, or not what the tool takes.
+        """
+        validator = self._validators.get(raw.name)
+        if validator is None:
+            raise UnusableCallError(f"Tool {raw.name[:100]!r} not found. Known: {', '.join(self._validators)}.")
+        try:
+            arguments = json.loads(raw.arguments or "{}", parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            reason = "arguments are cut off: the reply reached its token limit" if cut_off else f"no JSON: {error}"
+            raise UnusableCallError(f"Validation failed for {raw.name}: {reason}") from error
+        problem = best_match(validator.iter_errors(arguments))
+        if problem is not None:
+            where = f" (at {problem.json_path})" if problem.path else ""
+            raise UnusableCallError(f"Validation failed for {raw.name}: {problem.message[:MAX_REASON]}{where}")
+        return ToolCall(raw.id, raw.name, arguments)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+_compiled: dict[str, Draft202012Validator] = {}
+
+
+def _validator(parameters: Mapping[str, Any]) -> Draft202012Validator:
+    key = json.dumps(parameters, sort_keys=True)
+    validator = _compiled.get(key)
+    if validator is None:
+        Draft202012Validator.check_schema(parameters)
+        validator = _compiled[key] = Draft202012Validator({"type": "object", **parameters})
+    return validator

@@ -1,0 +1,67 @@
+"""The words around a conversation: system prompt, first message, results, and what is said to an unusable reply."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any
+
+from rollout_tasks.environments.base import Observation, Tool, ToolResult
+from rollout_tasks.trajectories.writer import PNG_PREFIX
+
+SYSTEM = """\
+You are an assistant that solves tasks by calling tools.
+
+{instructions}
+
+Tools:
+{tools}
+
+Call tools until the task is solved, then give your final answer as text, without a tool call."""
+
+STATE_HEADING = "Current state:"
+NUDGE = "Your reply was empty. Call a tool, or give your final answer as text."
+NOT_EXECUTED = "Not executed: an earlier call of this turn ended the episode."
+
+Content = str | list[dict[str, Any]]
+"""Plain text where no picture is needed: every endpoint takes that."""
+
+
+def system_prompt(instructions: str, tools: Sequence[Tool]) -> str:
+    """What stands before the task."""
+    described = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
+    return SYSTEM.format(instructions=instructions.strip(), tools=described)
+
+
+def task_content(question: str, observation: Observation) -> Content:
+    """The first user message: the question and what can be seen."""
+    text = f"{question}\n\n{STATE_HEADING}\n{observation.text}" if observation.text else question
+    return _with_pictures(text, observation.images)
+
+
+def result_content(result: ToolResult, *, with_pictures: bool) -> Content:
+    """A tool message: status and response as JSON, then what can be seen."""
+    text = json.dumps({"status": result.status, "response": result.response}, ensure_ascii=False)
+    seen = result.observation or Observation()
+    if seen.text:
+        text = f"{text}\n\n{STATE_HEADING}\n{seen.text}"
+    return _with_pictures(text, seen.images if with_pictures else ())
+
+
+def pictures_content(shown: Sequence[tuple[str, ToolResult]]) -> Content:
+    """The user message that shows a turn's pictures, each under the name of its tool; empty when there are none."""
+    parts: list[dict[str, Any]] = []
+    for name, result in shown:
+        if result.observation is not None and result.observation.images:
+            parts.append({"type": "text", "text": f"Screenshot after {name}:"})
+            parts += map(_picture, result.observation.images)
+    return parts
+
+
+def _with_pictures(text: str, images: Sequence[bytes]) -> Content:
+    return [{"type": "text", "text": text}, *map(_picture, images)] if images else text
+
+
+def _picture(image: bytes) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": PNG_PREFIX + b64encode(image).decode(), "detail": "high"}}

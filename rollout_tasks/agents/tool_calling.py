@@ -1,0 +1,152 @@
+"""The agent for models with native tool calls: it asks, executes every call in order, answers each, and asks again.
+
+What was said is never edited afterwards, so every prefix of the history is exactly what the model saw.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar, Literal
+
+from benchmark.items import Item
+from rollout_tasks.agents import prompts
+from rollout_tasks.agents.base import Agent, Episode
+from rollout_tasks.agents.calls import CallReader, UnusableCallError
+from rollout_tasks.config import Limits, RunConfig
+from rollout_tasks.environments.base import Environment, Observation, ToolCall, ToolResult
+from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+MAX_UNUSABLE_TURNS = 3
+"""Consecutive turns without a usable call or a final text, after which the model is taken to be lost."""
+
+
+class ToolCallingAgent(Agent):
+    """Chat Completions with tools."""
+
+    needs_model: ClassVar[bool] = True
+
+    def __init__(self, config: RunConfig) -> None:
+        """Takes `model.images_in`."""
+        self._images_in = config.model.images_in
+
+    def run(
+        self,
+        item: Item,
+        environment: Environment,
+        observation: Observation,
+        model: Model,
+        limits: Limits,
+        trajectory: TrajectoryWriter,
+    ) -> Episode:
+        """See `Agent`."""
+        conversation = _Conversation(environment, model, trajectory, self._images_in)
+        conversation.open(item, observation)
+        return conversation.play(limits)
+
+
+class _Conversation:
+    """One episode's history, and what moves it on."""
+
+    def __init__(
+        self, environment: Environment, model: Model, trajectory: TrajectoryWriter, images_in: Literal["user", "tool"]
+    ) -> None:
+        self._environment = environment
+        self._model = model
+        self._trajectory = trajectory
+        self._images_in = images_in
+        self._tools = environment.tools()
+        self._offered = [tool.as_openai() for tool in self._tools]
+        self._calls = CallReader(self._tools)
+        self._history: list[Message] = []
+        self._turn = 0
+        self._usage = Usage()
+        self._unusable_turns = 0
+
+    def open(self, item: Item, observation: Observation) -> None:
+        """System prompt and task."""
+        instructions = self._environment.instructions(item)
+        self._say({"role": "system", "content": prompts.system_prompt(instructions, self._tools)})
+        self._say({"role": "user", "content": prompts.task_content(item.question, observation)})
+
+    def play(self, limits: Limits) -> Episode:
+        """Turn after turn until an answer or a limit."""
+        while self._turn < limits.max_turns:
+            self._check_tokens(limits.max_tokens)
+            self._turn += 1
+            reply = self._ask()
+            text = reply.text.strip()
+            if reply.tool_calls:
+                ending = self._execute_all(reply)
+                if ending is not None:
+                    return Episode(text, ending, self._turn, self._usage)
+            elif text:
+                return Episode(text, "answer", self._turn, self._usage)
+            else:
+                self._say({"role": "user", "content": prompts.NUDGE})
+                self._count_unusable("an empty reply")
+        raise RolloutFailure(FailureClass.MAX_TURNS, f"no answer after {limits.max_turns} turns")
+
+    def _check_tokens(self, most: int | None) -> None:
+        used = self._usage.total_tokens
+        if most is not None and used >= most:
+            raise RolloutFailure(
+                FailureClass.MAX_TURNS, f"no answer after {self._turn} turns and {used} tokens of {most}"
+            )
+
+    def _ask(self) -> Reply:
+        reply = self._model.complete(self._history, self._offered)
+        self._usage += reply.usage
+        self._say(reply.message, reply)
+        return reply
+
+    def _execute_all(self, reply: Reply) -> Literal["done", "fail"] | None:
+        """Executes the turn's calls in order and answers every one; says how the episode ended, if it did."""
+        cut_off = reply.finish_reason == "length"
+        ending: Literal["done", "fail"] | None = None
+        problems: list[str] = []
+        shown: list[tuple[str, ToolResult]] = []
+        for raw in reply.tool_calls:
+            if ending is not None:
+                self._answer(raw, ToolResult("failed", prompts.NOT_EXECUTED))
+                continue
+            try:
+                call = self._calls.read(raw, cut_off=cut_off)
+            except UnusableCallError as error:
+                problems.append(str(error))
+                self._answer(raw, ToolResult("failed", str(error)))
+                continue
+            result = self._execute(call)
+            ending = result.ends_episode
+            self._answer(raw, result)
+            shown.append((call.name, result))
+        if self._images_in == "user" and (content := prompts.pictures_content(shown)):
+            self._say({"role": "user", "content": content})
+        if shown:
+            self._unusable_turns = 0
+        else:
+            self._count_unusable(problems[-1])
+        return ending
+
+    def _execute(self, call: ToolCall) -> ToolResult:
+        started = time.monotonic()
+        result = self._environment.execute(call)
+        self._trajectory.step(turn=self._turn, call=call, result=result, seconds=time.monotonic() - started)
+        return result
+
+    def _answer(self, raw: RawToolCall, result: ToolResult) -> None:
+        content = prompts.result_content(result, with_pictures=self._images_in == "tool")
+        self._say({"role": "tool", "tool_call_id": raw.id, "content": content})
+
+    def _say(self, message: Message, reply: Reply | None = None) -> None:
+        self._history.append(message)
+        self._trajectory.message(message, turn=self._turn or None, reply=reply)
+
+    def _count_unusable(self, problem: str) -> None:
+        self._unusable_turns += 1
+        if self._unusable_turns >= MAX_UNUSABLE_TURNS:
+            sentence = (
+                f"{self._unusable_turns} turns in a row without a usable call or a final text, the last: {problem}"
+            )
+            raise RolloutFailure(FailureClass.PARSE, sentence)

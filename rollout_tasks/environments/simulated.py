@@ -1,0 +1,109 @@
+"""A world that only takes time, and fails as told: for planning how many VMs and workers are needed, and for tests.
+
+It touches no VM: whoever calls it checks the lease. What it takes is drawn from seed, item and index, the same in every
+attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig, SimulatedConfig
+from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
+from rollout_tasks.errors import FailureClass, RolloutFailure
+
+WORK = Tool(
+    name="work",
+    description="Does a share of the work; the last share ends the episode.",
+    parameters={"type": "object", "properties": {}, "additionalProperties": False},
+)
+
+_PLAIN_ERRORS = {
+    FailureClass.ENV_SETUP: "reset",
+    FailureClass.ENV_STEP: "execute",
+    FailureClass.ENV_EVALUATE: "evaluate",
+}
+"""Where the classes that a border gives are raised as plain errors; the others are raised as such, in `execute`."""
+
+
+class SimulatedEnvironment(Environment):
+    """Steps of drawn length."""
+
+    needs_vm: ClassVar[bool] = True
+    queue: ClassVar[str] = "rollout.simulated"
+    default_agent: ClassVar[str] = "simulated"
+
+    def __init__(self, context: EnvironmentContext) -> None:
+        """Draws nothing yet: what an episode takes is the item's."""
+        self._context = context
+        self._options = context.config.simulated
+        self._draw = random.Random()  # noqa: S311
+        self._step_seconds = 0.0
+        self._steps_done = 0
+
+    @classmethod
+    def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:
+        """As the run's options and the item say."""
+        return simulated_options(config.simulated, item.env_config).needs_vm
+
+    def instructions(self, item: Item) -> str:  # noqa: ARG002
+        """See `Environment`."""
+        return "Call work until the episode ends."
+
+    def tools(self) -> list[Tool]:
+        """One, which takes time."""
+        return [WORK]
+
+    def reset(self, item: Item) -> Observation:
+        """Draws the episode's length."""
+        self._options = simulated_options(self._context.config.simulated, item.env_config)
+        self._draw.seed(f"{self._options.seed}/{item.id}/{self._context.index}")
+        self._step_seconds = self._draw.uniform(*self._options.seconds) / self._options.steps
+        self._fail_at("reset")
+        return Observation(f"{self._options.steps} steps to do")
+
+    def execute(self, call: ToolCall) -> ToolResult:  # noqa: ARG002
+        """Sleeps for one step's time."""
+        if self._steps_done == self._options.steps // 2:
+            self._fail_at("execute")
+        time.sleep(self._step_seconds)
+        self._steps_done += 1
+        left = self._options.steps - self._steps_done
+        return ToolResult("success", f"{left} steps left", ends_episode="done" if left <= 0 else None)
+
+    def evaluate(self) -> float | None:
+        """1 for the drawn share of episodes, else 0."""
+        self._fail_at("evaluate")
+        return 1.0 if self._draw.random() < self._options.success_rate else 0.0
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _fail_at(self, stage: str) -> None:
+        if self._options.fail is None or self._context.attempt > self._options.fail_times:
+            return
+        failure = FailureClass(self._options.fail)
+        if _PLAIN_ERRORS.get(failure, "execute") != stage:
+            return
+        sentence = f"simulated {failure.value} in attempt {self._context.attempt}"
+        if failure is FailureClass.WORKER_LOST:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if failure in _PLAIN_ERRORS:
+            raise RuntimeError(sentence)
+        raise RolloutFailure(failure, sentence)
+
+
+def simulated_options(run: SimulatedConfig, item: Mapping[str, Any]) -> SimulatedConfig:
+    """The run's options with those that an item's `env_config` overrides.
+
+    Raises:
+        pydantic.ValidationError: An item's value is none that the option may have.
+    """
+    overridden = {name: value for name, value in item.items() if name in SimulatedConfig.model_fields}
+    return SimulatedConfig.model_validate({**run.model_dump(), **overridden}) if overridden else run
