@@ -18,12 +18,13 @@ from starlette.routing import Route
 
 from benchmark.items import Item
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.client import SESSION_HEADER
 from rollout_tasks.models.scripted.failing import error_response, faulty_response
 from rollout_tasks.models.scripted.faults import FaultRule, Faults, parse_faults
 from rollout_tasks.models.scripted.policies import verdict
 from rollout_tasks.models.scripted.replies import MODEL_NAME, as_response, assistant_message, completion
-from rollout_tasks.models.scripted.scripts import Scripts, Turn
-from rollout_tasks.models.scripted.sessions import HEADER, Session, Sessions, turn_of
+from rollout_tasks.models.scripted.scripts import Scripts
+from rollout_tasks.models.scripted.sessions import Session, Sessions, turn_of
 
 MARK = ("X-Scripted-Model", "1")
 """The header that every response carries; the server adds it."""
@@ -91,7 +92,7 @@ class ScriptedModel:
         if request is None:
             return error_response(400, "invalid_request", "The body must be a JSON object with a list of messages.")
         messages = request["messages"]
-        session = self._sessions.identify(http_request.headers.get(HEADER), messages)
+        session = self._sessions.identify(http_request.headers.get(SESSION_HEADER), messages)
         message = _verdict(messages) if session.role == "judge" else self._next_turn(session, messages)
         if isinstance(message, str):
             return error_response(422, "no_script", message)
@@ -107,8 +108,8 @@ class ScriptedModel:
     def _next_turn(self, session: Session, messages: list[dict[str, Any]]) -> dict[str, Any] | str:
         """The assistant message, or a sentence why there is none."""
         if session.item_id is None:
-            return f"The scripted model cannot tell the item: no {HEADER} header, and no known question."
-        turns: tuple[Turn, ...] | None = self._scripts.find(session.item_id, session.index, session.attempt)
+            return f"The scripted model cannot tell the item: no {SESSION_HEADER} header, and no known question."
+        turns = self._scripts.find(session.item_id, session.index, session.attempt)
         if turns is None:
             return f"The scripted model has no script for item {session.item_id!r}."
         number = turn_of(messages)

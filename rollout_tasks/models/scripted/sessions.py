@@ -10,8 +10,6 @@ from urllib.parse import unquote
 from benchmark.items import Item
 from rollout_tasks.models.scripted.policies import is_judge_request, text_of
 
-HEADER = "X-Session-Id"
-"""``<run id>/<item id>/<index>/<attempt>`` from rollouts, ``judge/<item id>`` from judges; parts percent-encoded."""
 FAULTY_CALL_PREFIX = "call_fault_"
 """Ids of tool calls made up by a fault: their message is no turn of the script."""
 
@@ -27,7 +25,11 @@ class Session:
 
 
 class Sessions:
-    """Recognises sessions by header, else by the question in the first user message."""
+    """Recognises sessions by header, else by the question in the first user message.
+
+    The header is ``<run id>/<item id>/<index>/<attempt>`` from rollouts and ``judge/<item id>`` from judges, their parts
+    percent-encoded.
+    """
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._by_question = {item.question.strip(): item.id for item in items}

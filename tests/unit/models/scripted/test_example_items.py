@@ -3,16 +3,16 @@
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
 
 from benchmark.items import load_items
 from benchmark.metrics import metric
 from rollout_tasks.environments.arithmetic import ArithmeticRefused, calculate
 from rollout_tasks.models.scripted.scripts import load_scripts, uncovered
 
-ITEMS = {item.id: item for item in load_items(REPOSITORY / "examples" / "items.jsonl")}
+ITEMS = {item.id: item for item in load_items(Path(__file__).resolve().parents[4] / "examples" / "items.jsonl")}
 SCRIPTS = load_scripts(ITEMS.values())
 RECOVERING = {"sailing-crew", "median-temperature"}
 """Their first call fails, and the next one makes up for it."""

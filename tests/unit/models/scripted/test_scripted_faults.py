@@ -100,5 +100,5 @@ def test_an_unreadable_file_is_named(tmp_path, content):
     if content is not None:
         file.write_text(content)
 
-    with pytest.raises(UserError, match="^faults file .*faults.json: "):
+    with pytest.raises(UserError, match=r"^faults file .*faults\.json: "):
         read_faults(file)

@@ -87,7 +87,7 @@ def test_a_wrong_script_file_is_named(tmp_path, content, problem):
     if content is not None:
         file.write_text(content)
 
-    with pytest.raises(UserError, match="^script file .*scripts.json") as caught:
+    with pytest.raises(UserError, match=r"^script file .*scripts\.json") as caught:
         load_scripts([item()], file)
 
     assert problem in str(caught.value)
