@@ -5,7 +5,8 @@ from rollout_tasks.settings import settings
 _settings = settings()
 
 broker_url = _settings.redis_address
-result_backend = _settings.redis_address
+# The chord's counts are kept there; nobody waits for single results (rollout_tasks/results.py).
+result_backend = f"rollout_tasks.results.UnwatchedRedisBackend+{_settings.redis_address}"
 
 # Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.
 task_serializer = result_serializer = "json"

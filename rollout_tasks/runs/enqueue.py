@@ -57,4 +57,4 @@ def _signatures(
         name = environment_name(items[item_id], config)
         if name not in queues:
             queues[name] = environment(name).queue
-        yield rollout.si(run_id, rollout_id).set(queue=queues[name])
+        yield rollout.si(run_id, rollout_id).set(queue=queues[name], ignore_result=True)

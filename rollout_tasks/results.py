@@ -1,0 +1,26 @@
+"""Celery's Redis result backend, without anybody waiting for results.
+
+Celery subscribes to the result of every task of a chord as it is sent, in case somebody waits for it. Here nobody does: the run
+store has the results. Without the subscriptions a run is submitted faster, and a submitting process can outlive its Redis.
+"""
+
+from __future__ import annotations
+
+from celery.backends.redis import RedisBackend
+from celery.backends.redis import ResultConsumer as RedisResultConsumer
+
+
+class NoSubscriptions(RedisResultConsumer):  # type: ignore[misc]
+    """Listens to nothing."""
+
+    def consume_from(self, task_id: str) -> None:
+        """Does not subscribe."""
+
+    def cancel_for(self, task_id: str) -> None:
+        """There is nothing to cancel."""
+
+
+class UnwatchedRedisBackend(RedisBackend):  # type: ignore[misc]
+    """Keeps chords' counts; delivers results to nobody."""
+
+    ResultConsumer = NoSubscriptions
