@@ -196,10 +196,12 @@ def test_an_endpoint_that_says_nothing_is_given_up(endpoint: Endpoint) -> None:
 
 
 def test_the_deadline_of_an_answer_bounds_its_tries(endpoint: Endpoint) -> None:
-    endpoint.answer = always(completion("Maybe"))
+    endpoint.answer = always(OVERLOADED)
 
-    with judge(endpoint, tries=1_000_000, answer_seconds=0.3) as graded, pytest.raises(JudgeFailure, match="neither"):
+    with judge(endpoint, tries=1_000_000, answer_seconds=0.3) as graded, pytest.raises(JudgeFailure) as caught:
         graded("Rome", "Paris", ITEM)
+
+    assert caught.value.failure_class == "model_overload"
 
 
 def test_nobody_listening() -> None:
