@@ -72,7 +72,7 @@ class VMPool:
             AcquireStopped: `should_stop` said so.
             PoolRefused: Redis answers with an error, as for a wrong password.
         """
-        who = Request(holder, priority, timeout, ttl, max_age, should_stop, *([token] if token else []))
+        who = Request(holder, priority, timeout, ttl, max_age, should_stop, token)
         try:
             grant = self._drive(acquisition(who, self.name))
         except AcquireTimeout as error:

@@ -12,14 +12,24 @@ from vm_pool.states import VM, Event, PoolStatus, VMState, Waiter
 def parse_status(name: str, reply: Sequence[Any]) -> PoolStatus:
     """A pool from status.lua's reply."""
     now, vms, waiters, counters, _hosts = reply
-    totals = {key: int(value) for key, value in _pairs(counters) if key != "last_ticket"}
+    rows = {row[0]: (row, dict(_pairs(row[2:]))) for row in vms}
     return PoolStatus(
         name=name,
         at=now / 1_000_000,
-        vms=tuple(sorted((_vm(row) for row in vms), key=_natural)),
+        vms=tuple(sorted((_vm(*row) for row in rows.values()), key=_natural)),
         waiters=tuple(_waiter(place, *pair) for place, pair in enumerate(_pairs(waiters), start=1)),
-        counters=totals,
+        counters=_totals(counters, [fields for _row, fields in rows.values()]),
     )
+
+
+def _totals(counters: Sequence[str], vms: Sequence[dict[str, str]]) -> dict[str, int]:
+    """Counters with those that scripts need not count: grants are on the VMs, and a lease that did not end otherwise,
+    and has ended, was released."""
+    totals = {key: int(value) for key, value in _pairs(counters) if key != "last_ticket"}
+    granted = totals.get("granted", 0) + sum(int(vm.get("grants", 0)) for vm in vms)
+    leased = sum(vm["state"] == VMState.LEASED for vm in vms)
+    otherwise = sum(totals.get(event, 0) for event in ("expired", "revoked", "returned"))
+    return {**totals, "granted": granted, "released": granted - leased - otherwise}
 
 
 def parse_events(reply: Sequence[tuple[str, Sequence[str]]]) -> list[Event]:
@@ -28,12 +38,12 @@ def parse_events(reply: Sequence[tuple[str, Sequence[str]]]) -> list[Event]:
 
 
 def _event(event_id: str, fields: dict[str, str]) -> Event:
-    return Event(event_id, fields["event"], fields["vm"], int(fields["fence"]), fields["holder"])
+    event, vm_id, fence, holder = fields["e"].split(" ", 3)
+    return Event(event_id, event, vm_id, int(fence), holder)
 
 
-def _vm(row: Sequence[Any]) -> VM:
-    vm_id, deadline, heard, *pairs = row
-    fields: dict[str, str] = dict(_pairs(pairs))
+def _vm(row: Sequence[Any], fields: dict[str, str]) -> VM:
+    vm_id, heard = row[:2]
     state = VMState(fields["state"])
     leased = state is VMState.LEASED
     return VM(
@@ -46,12 +56,13 @@ def _vm(row: Sequence[Any]) -> VM:
         fence=int(fields["fence"]),
         since=int(fields["since"]) / 1_000_000,
         drained="drained" in fields,
+        grants=int(fields.get("grants", 0)),
         resets=int(fields.get("resets", 0)),
         failures=int(fields.get("failures", 0)),
         error=fields.get("error", ""),
         retry_at=int(fields["retry_at"]) / 1_000_000 if "retry_at" in fields else None,
         holder=fields["holder"] if leased else "",
-        deadline=float(deadline) / 1_000_000 if leased else None,
+        deadline=int(fields["deadline"]) / 1_000_000 if leased else None,
     )
 
 

@@ -65,6 +65,7 @@ class VM:
     """When it entered its state."""
     drained: bool
     """No more grants; stopped once nobody uses it."""
+    grants: int
     resets: int
     failures: int
     """Boots and resets that failed in a row."""

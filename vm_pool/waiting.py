@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from vm_pool.errors import AcquireStopped, AcquireTimeout, PoolEmpty, PoolError, PoolUnreachable
@@ -27,31 +27,38 @@ PRIORITY_SECONDS = 24 * 3600.0
 PRIORITIES = range(-100, 101)
 
 
-@dataclass(frozen=True, slots=True)
 class Request:
-    """Who wants a VM, and on what terms."""
+    """Who wants a VM, and on what terms; see `VMPool.acquire` for the arguments."""
 
-    holder: str
-    priority: int
-    timeout: float
-    """Seconds to wait at most."""
-    ttl: float
-    """Seconds the lease lives without renewal."""
-    max_age: float
-    """Seconds the lease lives at most."""
-    should_stop: Callable[[], bool] | None = None
-    token: str = field(default_factory=lambda: os.urandom(12).hex())
-    """The request's identity: asked again with the same token, it finds its own grant."""
+    __slots__ = ("asked_before", "holder", "max_age", "priority", "should_stop", "timeout", "token", "ttl")
 
-    def __post_init__(self) -> None:
-        if self.priority not in PRIORITIES:
-            raise ValueError(f"priority {self.priority} is not between {PRIORITIES[0]} and {PRIORITIES[-1]}")
-        if not 0 < len(self.holder) <= 256:
+    def __init__(
+        self,
+        holder: str,
+        priority: int,
+        timeout: float,
+        ttl: float,
+        max_age: float,
+        should_stop: Callable[[], bool] | None = None,
+        token: str | None = None,
+    ) -> None:
+        if priority not in PRIORITIES:
+            raise ValueError(f"priority {priority} is not between {PRIORITIES[0]} and {PRIORITIES[-1]}")
+        if not 0 < len(holder) <= 256:
             raise ValueError("holder must say who wants the VM, in at most 256 characters")
-        if not (self.ttl > 0 and self.max_age > 0 and self.timeout >= 0):
+        if not (ttl > 0 and max_age > 0 and timeout >= 0):
             raise ValueError("ttl and max_age must be above 0 seconds, timeout at least 0")
+        self.holder = holder
+        self.priority = priority
+        self.timeout = timeout
+        self.ttl = ttl
+        self.max_age = max_age
+        self.should_stop = should_stop
+        self.asked_before = token is not None
+        """Whether the token may already have a VM."""
+        self.token = token if token is not None else os.urandom(12).hex()
 
-    def words(self, ticket: int) -> tuple[str | int, ...]:
+    def words(self, ticket: int, again: bool) -> tuple[str | int, ...]:
         """The arguments of acquire.lua."""
         return (
             self.token,
@@ -62,6 +69,7 @@ class Request:
             ticket,
             self.priority,
             self.holder,
+            int(again),
         )
 
 
@@ -133,6 +141,7 @@ class _Acquisition:
         self.end = self.started + request.timeout
         self.left = self.started
         self.ticket = 0
+        self.again = request.asked_before
         self.vms: int | None = None
         self.pause = 0.05
         self.trouble: PoolUnreachable | None = None
@@ -156,9 +165,9 @@ class _Acquisition:
             raise
 
     def _ask_and_wait(self) -> Generator[Step, Any, Grant | None]:
-        asked = self.clock()
+        asked, again, self.again = self.clock(), self.again, True
         try:
-            reply = yield Ask(self.request.words(self.ticket))
+            reply = yield Ask(self.request.words(self.ticket, again))
         except PoolUnreachable as error:
             self.trouble = error
             self._may_go_on()

@@ -10,6 +10,7 @@ import os
 from collections import deque
 from typing import Any
 
+import hiredis
 import redis
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, AuthorizationError, NoScriptError, RedisError
@@ -66,7 +67,7 @@ class Wire:
 
     def _exchange(self, connection: Any, command: tuple[str | int, ...], seconds: float) -> Any:
         try:
-            connection.send_command(*command, check_health=False)
+            connection.send_packed_command((hiredis.pack_command(command),), check_health=False)
             if seconds == REPLY_SECONDS:
                 reply = connection.read_response()
             else:

@@ -4,24 +4,38 @@
 -- ARGV[3]  ttl, ARGV[4]  max age, ARGV[5]  head start of its priority, ARGV[6]  how long it counts as alive (microseconds)
 -- ARGV[7]  ticket from an earlier reply, else 0: a waiter that Redis forgot comes back to its place
 -- ARGV[8]  priority, ARGV[9]  holder (for people to read)
+-- ARGV[10] '1' when the token may have been granted a VM before, '0' the first time it is seen
 --
 -- Returns {1, vm, fence, deadline, now, endpoint} or {0, ticket, now, number of VMs in the pool}.
 
-reap()
-
 local token = ARGV[2]
-local held = held_under(token)
-if held then return held end
+local queued = false
+if ARGV[10] == '1' then
+  reap()
+  queued = call('ZSCORE', P .. ':queue', token)
+  local held = not queued and leased_under(token)
+  if held then return grant_again(held, token) end
+end
 
-local vm = call('ZPOPMIN', P .. ':free')[1]
-if vm then return lease_out(vm, token, ARGV[9], tonumber(ARGV[3]), tonumber(ARGV[4])) end
+local function grant_free()
+  local vm = call('ZPOPMIN', P .. ':free')[1]
+  return vm and lease_out(vm, token, ARGV[9], tonumber(ARGV[3]), tonumber(ARGV[4]))
+end
+
+local grant = grant_free()
+if not grant then
+  reap() -- which also takes the VMs of silent hosts off the free ones
+  grant = grant_free()
+end
+if grant then return grant end
 
 local ticket = tonumber(ARGV[7])
 if ticket == 0 then
   ticket = math.max(now, (call('HGET', P .. ':counters', 'last_ticket') or 0) + 1)
   call('HSET', P .. ':counters', 'last_ticket', ticket)
 end
-if call('ZADD', P .. ':queue', ticket - ARGV[5], token) == 1 then
+if not queued then
+  call('ZADD', P .. ':queue', ticket - ARGV[5], token)
   local request = string.format('%s %s %s %.0f %s', ARGV[3], ARGV[4], ARGV[8], ticket, ARGV[9])
   call('HSET', P .. ':waiters', token, request)
 end

@@ -2,19 +2,19 @@
 --
 -- Returns how many keys that were.
 
-local keys = { ':vms', ':free', ':queue', ':waiters', ':grants', ':timers', ':hosts', ':counters', ':events' }
+local keys = { ':vms', ':free', ':queue', ':waiters', ':timers', ':hosts', ':counters', ':events' }
 local function all(group, prefix, members)
   for _, member in ipairs(call(members, P .. group)) do keys[#keys + 1] = prefix .. member end
 end
 all(':vms', ':vm:', 'SMEMBERS')
-all(':grants', ':inbox:', 'HKEYS')
 all(':waiters', ':inbox:', 'HKEYS')
 all(':hosts', ':host:', 'HKEYS')
 all(':hosts', ':work:', 'HKEYS')
 for _, vm in ipairs(call('SMEMBERS', P .. ':vms')) do
-  local host = call('HGET', P .. ':vm:' .. vm, 'host')
-  keys[#keys + 1] = ':host:' .. host
-  keys[#keys + 1] = ':work:' .. host
+  local is = call('HMGET', P .. ':vm:' .. vm, 'host', 'token')
+  keys[#keys + 1] = ':host:' .. is[1]
+  keys[#keys + 1] = ':work:' .. is[1]
+  keys[#keys + 1] = ':inbox:' .. is[2]
 end
 local deleted = 0
 for _, key in ipairs(keys) do deleted = deleted + call('DEL', P .. key) end

@@ -12,5 +12,6 @@ if is[2] ~= ARGV[3] or (is[1] ~= 'initializing' and is[1] ~= 'resetting') then r
 local failures = call('HINCRBY', key, 'failures', 1)
 local delay = math.min(ARGV[5] * 2 ^ math.min(failures - 1, 30), tonumber(ARGV[6]))
 call('HSET', key, 'state', 'error', 'error', ARGV[4], 'since', now, 'retry_at', now + delay)
+count('quarantined')
 note('quarantined', vm, is[2], is[3])
 return failures

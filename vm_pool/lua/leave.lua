@@ -8,14 +8,14 @@
 reap()
 
 local token = ARGV[2]
-local held = held_under(token)
-if held then
-  if ARGV[3] == '0' then return held end
-  take_back(held[2], 'returned')
-end
 local rank = call('ZRANK', P .. ':queue', token)
-call('ZREM', P .. ':queue', token)
-forget_waiter(token)
-if not rank then return { 0, 0, now } end
-call('HINCRBY', P .. ':counters', 'gave_up', 1)
-return { 0, rank + 1, now }
+if rank then
+  call('ZREM', P .. ':queue', token)
+  forget_waiter(token)
+  count('gave_up')
+  return { 0, rank + 1, now }
+end
+local held = leased_under(token)
+if held and ARGV[3] == '0' then return grant_again(held, token) end
+if held then take_back(held, lease_of(held), 'returned') end
+return { 0, 0, now }

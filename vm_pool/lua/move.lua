@@ -14,12 +14,7 @@ if not is[1] then return { 0, '' } end
 if not string.find(ARGV[3], ' ' .. is[1] .. ' ', 1, true) or (ARGV[5] ~= '' and ARGV[5] ~= is[2]) then
   return { 0, is[1] }
 end
-if is[1] == 'leased' then
-  local needs_reset = call('HGET', key, 'needs_reset')
-  call('HSET', key, 'needs_reset', '1') -- must not go to a waiter on its way
-  take_back(vm, 'revoked')
-  call('HSET', key, 'needs_reset', needs_reset)
-end
+if is[1] == 'leased' then revoke(vm, lease_of(vm)) end
 call('ZREM', P .. ':free', vm)
 local fence = is[2] + 2
 call('HSET', key, 'state', ARGV[4], 'fence', fence, 'since', now)

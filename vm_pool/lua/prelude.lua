@@ -6,17 +6,18 @@
 -- Times are microseconds of the server's clock; so are fences, which therefore grow even across a loss of data.
 --
 --   :vms          set     every VM's id
---   :vm:<id>      hash    state host endpoint needs_reset fence since error drained resets failures retry_at
---                         holder token ttl ends (the last four only mean something while leased)
+--   :vm:<id>      hash    state host endpoint needs_reset fence since grants error drained resets failures retry_at
+--                         timer, and while leased: holder token ttl deadline ends
 --   :free         zset    VMs that can be granted, by the time they became free
 --   :queue        zset    waiters' tokens, by ticket (time of arrival less the priority's head start)
 --   :waiters      hash    token -> "<ttl> <max age> <priority> <arrival> <holder>"
---   :grants       hash    token -> the VM leased under it
 --   :inbox:<tok>  list    the grant handed to a waiter
---   :timers       zset    lease:<vm>, waiter:<token>, host:<host>, by the time each ends unless renewed
+--   :timers       zset    waiter:<token>, host:<host> by the time each ends unless renewed; lease:<vm> no later than
+--                         that: it is looked at again then, so that short leases cost no timer (its time is in `timer`)
 --   :hosts        hash    host -> the instance that speaks for it
 --   :host:<h>     set     its VMs        :work:<h>  list  VMs it should look at
---   :counters     hash    totals         :events    stream
+--   :counters     hash    totals, but for grants of VMs still here (their `grants`) and releases (what remains)
+--   :events       stream  e = "<event> <vm or -> <fence> <holder or host>"
 --
 -- Kept at all times: while :free holds a VM, no live waiter is queued.
 
@@ -28,35 +29,57 @@ local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
 local function note(event, vm, fence, holder)
-  call('HINCRBY', P .. ':counters', event, 1)
-  call('XADD', P .. ':events', 'MAXLEN', '~', ARGV[1], '*', 'event', event, 'vm', vm, 'fence', fence, 'holder', holder)
+  local entry = string.format('%s %s %.0f %s', event, vm, fence, holder)
+  call('XADD', P .. ':events', 'MAXLEN', '~', ARGV[1], '*', 'e', entry)
+end
+
+local function count(what)
+  call('HINCRBY', P .. ':counters', what, 1)
 end
 
 local function tell_host(host, vm)
   if host ~= '' then call('RPUSH', P .. ':work:' .. host, vm) end
 end
 
+local function heard(host)
+  local until_then = host ~= '' and call('ZSCORE', P .. ':timers', 'host:' .. host)
+  return host == '' or (until_then and tonumber(until_then) > now)
+end
+
+local function set_timer(vm, at)
+  call('ZADD', P .. ':timers', at, 'lease:' .. vm)
+  call('HSET', P .. ':vm:' .. vm, 'timer', at)
+end
+
+-- Leases a VM out and returns the grant; nil when its host is silent.
 local function lease_out(vm, token, holder, ttl, max_age)
   local key = P .. ':vm:' .. vm
-  local was = call('HMGET', key, 'fence', 'endpoint')
+  local was = call('HMGET', key, 'fence', 'endpoint', 'grants', 'timer', 'host')
+  if not heard(was[5]) then return nil end
   local fence = math.max(was[1] + 1, now)
   local ends = now + max_age
   local deadline = math.min(now + ttl, ends)
   call('HSET', key, 'state', 'leased', 'fence', fence, 'since', now, 'holder', holder, 'token', token, 'ttl', ttl,
-    'ends', ends)
-  call('ZADD', P .. ':timers', deadline, 'lease:' .. vm)
-  call('HSET', P .. ':grants', token, vm)
+    'deadline', deadline, 'ends', ends, 'grants', (was[3] or 0) + 1)
+  if not was[4] or tonumber(was[4]) > deadline then set_timer(vm, deadline) end
   note('granted', vm, fence, holder)
   return { 1, vm, fence, deadline, now, was[2] }
 end
 
--- The grant a token already has, its time beginning anew since its owner only hears of it now; nil without one.
-local function held_under(token)
-  local vm = call('HGET', P .. ':grants', token)
-  if not vm then return nil end
+-- The VM leased under a token, or nil. Looks at every VM: only for a waiter that is not in the queue where it should be.
+local function leased_under(token)
+  for _, vm in ipairs(call('SMEMBERS', P .. ':vms')) do
+    local is = call('HMGET', P .. ':vm:' .. vm, 'token', 'state')
+    if is[1] == token and is[2] == 'leased' then return vm end
+  end
+  return nil
+end
+
+-- A grant whose owner only hears of it now: its time begins anew.
+local function grant_again(vm, token)
   local is = call('HMGET', P .. ':vm:' .. vm, 'fence', 'endpoint', 'ttl', 'ends')
   local deadline = math.min(now + is[3], tonumber(is[4]))
-  call('ZADD', P .. ':timers', deadline, 'lease:' .. vm)
+  call('HSET', P .. ':vm:' .. vm, 'deadline', deadline)
   call('DEL', P .. ':inbox:' .. token)
   return { 1, vm, tonumber(is[1]), deadline, now, is[2] }
 end
@@ -85,13 +108,8 @@ local function hand_on(vm)
       call('PEXPIRE', inbox, math.ceil(ttl / 1000))
       return
     end
-    call('HINCRBY', P .. ':counters', 'waiters_lost', 1)
+    count('waiters_lost')
   end
-end
-
-local function heard(host)
-  local until_then = host ~= '' and call('ZSCORE', P .. ':timers', 'host:' .. host)
-  return host == '' or (until_then and tonumber(until_then) > now)
 end
 
 -- A clean VM whose host is silent stays out until the host is heard again.
@@ -99,18 +117,30 @@ local function offer(vm, host)
   if heard(host) then hand_on(vm) end
 end
 
--- Ends a VM's lease, whatever the reason, and sends the VM where it goes next.
-local function take_back(vm, event)
-  local key = P .. ':vm:' .. vm
-  local is = call('HMGET', key, 'fence', 'token', 'holder', 'needs_reset', 'host', 'drained')
+local STATE, FENCE, TOKEN, HOLDER, NEEDS_RESET, HOST, DRAINED, DEADLINE = 1, 2, 3, 4, 5, 6, 7, 8
+
+local function lease_of(vm)
+  return call('HMGET', P .. ':vm:' .. vm, 'state', 'fence', 'token', 'holder', 'needs_reset', 'host', 'drained',
+    'deadline')
+end
+
+-- Ends a lease, whatever the reason, and sends the VM where it goes next. Only the holder itself leaves no inbox.
+local function take_back(vm, lease, event)
   local after = 'free'
-  if is[4] == '1' then after = 'resetting' elseif is[6] then after = 'stopped' end
-  call('HDEL', P .. ':grants', is[2])
-  call('ZREM', P .. ':timers', 'lease:' .. vm)
-  if event ~= 'released' then call('DEL', P .. ':inbox:' .. is[2]) end
-  call('HSET', key, 'state', after, 'fence', is[1] + 1, 'since', now)
-  note(event, vm, is[1], is[3])
-  if after == 'free' then offer(vm, is[5]) else tell_host(is[5], vm) end
+  if lease[NEEDS_RESET] == '1' then after = 'resetting' elseif lease[DRAINED] then after = 'stopped' end
+  if event ~= 'released' then
+    call('DEL', P .. ':inbox:' .. lease[TOKEN])
+    count(event)
+  end
+  call('HSET', P .. ':vm:' .. vm, 'state', after, 'fence', lease[FENCE] + 1, 'since', now)
+  note(event, vm, lease[FENCE], lease[HOLDER])
+  if after == 'free' then offer(vm, lease[HOST]) else tell_host(lease[HOST], vm) end
+end
+
+-- Ends the lease of a VM that must not go to a waiter now, even if it needs no reset.
+local function revoke(vm, lease)
+  lease[NEEDS_RESET] = '1'
+  take_back(vm, lease, 'revoked')
 end
 
 -- Ends everything whose time has come: leases, waiters that stopped asking, hosts that fell silent.
@@ -120,13 +150,19 @@ local function reap()
     call('ZREM', P .. ':timers', timer)
     local kind, id = string.match(timer, '^(%a+):(.*)$')
     if kind == 'lease' then
-      take_back(id, 'expired')
+      local lease = lease_of(id)
+      call('HDEL', P .. ':vm:' .. id, 'timer')
+      if lease[STATE] == 'leased' then
+        local deadline = tonumber(lease[DEADLINE])
+        if deadline > now then set_timer(id, deadline) else take_back(id, lease, 'expired') end
+      end
     elseif kind == 'waiter' then
       call('ZREM', P .. ':queue', id)
-      if call('HDEL', P .. ':waiters', id) == 1 then call('HINCRBY', P .. ':counters', 'waiters_lost', 1) end
+      if call('HDEL', P .. ':waiters', id) == 1 then count('waiters_lost') end
     else
       for _, vm in ipairs(call('SMEMBERS', P .. ':host:' .. id)) do call('ZREM', P .. ':free', vm) end
-      note('host_silent', '', 0, id)
+      count('host_silent')
+      note('host_silent', '-', 0, id)
     end
   end
   return #due

@@ -13,6 +13,7 @@ call('HSET', key, 'endpoint', ARGV[4], 'since', now)
 call('HDEL', key, 'error', 'failures', 'retry_at')
 if is[1] == 'resetting' then
   call('HINCRBY', key, 'resets', 1)
+  count('reset_done')
   note('reset_done', vm, is[2], is[3])
 else
   note('booted', vm, is[2], is[3])

@@ -14,10 +14,7 @@ if was[1] then
     if was[3] ~= '' and heard(was[3]) then return was[3] end
     call('SREM', P .. ':host:' .. was[3], vm)
   end
-  if was[1] == 'leased' then
-    call('HSET', key, 'needs_reset', '1') -- whoever holds it, this VM is not clean
-    take_back(vm, 'revoked')
-  end
+  if was[1] == 'leased' then revoke(vm, lease_of(vm)) end
   call('ZREM', P .. ':free', vm)
 end
 local fence = math.max((was[2] or 0) + 2, ARGV[7] + 1, now)

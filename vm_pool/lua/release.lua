@@ -5,12 +5,12 @@
 --
 -- Returns 1 when the lease was held until now, else 0.
 
-local is = call('HMGET', P .. ':vm:' .. ARGV[2], 'state', 'fence')
-if is[1] ~= 'leased' then return 0 end
+local lease = lease_of(ARGV[2])
+if lease[STATE] ~= 'leased' then return 0 end
 if ARGV[3] == '' then
-  take_back(ARGV[2], 'revoked')
-elseif is[2] == ARGV[3] then
-  take_back(ARGV[2], 'released')
+  take_back(ARGV[2], lease, 'revoked')
+elseif lease[FENCE] == ARGV[3] then
+  take_back(ARGV[2], lease, 'released')
 else
   return 0
 end

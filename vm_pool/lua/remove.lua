@@ -8,15 +8,14 @@ local removed = 0
 for i = 2, #ARGV do
   local vm = ARGV[i]
   local key = P .. ':vm:' .. vm
-  local is = call('HMGET', key, 'state', 'fence', 'host')
+  local is = call('HMGET', key, 'state', 'fence', 'host', 'grants')
   if is[1] then
-    if is[1] == 'leased' then
-      call('HSET', key, 'needs_reset', '1') -- must not go to a waiter on its way
-      take_back(vm, 'revoked')
-    end
+    if is[1] == 'leased' then revoke(vm, lease_of(vm)) end
+    call('HINCRBY', P .. ':counters', 'granted', is[4] or 0)
     call('ZREM', P .. ':free', vm)
     call('SREM', P .. ':vms', vm)
     call('SREM', P .. ':host:' .. is[3], vm)
+    call('ZREM', P .. ':timers', 'lease:' .. vm)
     call('DEL', key)
     note('removed', vm, is[2], is[3])
     removed = removed + 1

@@ -7,14 +7,12 @@
 local reply = { now }
 for i = 2, #ARGV, 2 do
   local vm = ARGV[i]
-  local is = call('HMGET', P .. ':vm:' .. vm, 'state', 'fence', 'ttl', 'ends')
+  local key = P .. ':vm:' .. vm
+  local is = call('HMGET', key, 'state', 'fence', 'deadline', 'ttl', 'ends')
   local deadline = 0
-  if is[1] == 'leased' and is[2] == ARGV[i + 1] then
-    local until_now = call('ZSCORE', P .. ':timers', 'lease:' .. vm)
-    if until_now and tonumber(until_now) > now then
-      deadline = math.min(now + is[3], tonumber(is[4]))
-      call('ZADD', P .. ':timers', deadline, 'lease:' .. vm)
-    end
+  if is[1] == 'leased' and is[2] == ARGV[i + 1] and tonumber(is[3]) > now then
+    deadline = math.min(now + is[4], tonumber(is[5]))
+    call('HSET', key, 'deadline', deadline)
   end
   reply[#reply + 1] = deadline
 end

