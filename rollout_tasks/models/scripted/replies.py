@@ -62,7 +62,8 @@ def as_response(body: dict[str, Any], request: Mapping[str, Any]) -> Response:
     """A whole reply as HTTP, streamed when asked for."""
     if not request.get("stream"):
         return JSONResponse(body)
-    events = _events(body, with_usage=bool((request.get("stream_options") or {}).get("include_usage")))
+    options = request.get("stream_options")
+    events = _events(body, with_usage=isinstance(options, dict) and bool(options.get("include_usage")))
     text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
     return Response(text, media_type="text/event-stream")
 

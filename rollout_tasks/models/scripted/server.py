@@ -90,7 +90,9 @@ class ScriptedModel:
             return _wrong_key()
         request = _chat_request(await http_request.body())
         if request is None:
-            return error_response(400, "invalid_request", "The body must be a JSON object with a list of messages.")
+            return error_response(
+                400, "invalid_request", "The body must be a JSON object whose messages are a list of objects."
+            )
         messages = request["messages"]
         session = self._sessions.identify(http_request.headers.get(SESSION_HEADER), messages)
         message = _verdict(messages) if session.role == "judge" else self._next_turn(session, messages)
@@ -169,9 +171,14 @@ def _chat_request(body: bytes) -> dict[str, Any] | None:
     if not isinstance(request, dict):
         return None
     messages = request.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
-        return None
-    return request
+    return request if messages and isinstance(messages, list) and all(map(_is_message, messages)) else None
+
+
+def _is_message(message: Any) -> bool:
+    if not isinstance(message, dict):
+        return False
+    calls = message.get("tool_calls") or []
+    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
 
 
 def _verdict(messages: list[dict[str, Any]]) -> dict[str, Any] | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from rollout_tasks.models.scripted.policies import is_judge_request, text_of
 
 FAULTY_CALL_PREFIX = "call_fault_"
 """Ids of tool calls made up by a fault: their message is no turn of the script."""
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,13 @@ def turn_of(messages: Sequence[Mapping[str, Any]]) -> int:
 
 def _made_up(message: Mapping[str, Any]) -> bool:
     calls = message.get("tool_calls") or ()
-    return any(str(call.get("id", "")).startswith(FAULTY_CALL_PREFIX) for call in calls if isinstance(call, dict))
+    return any(str(call.get("id")).startswith(FAULTY_CALL_PREFIX) for call in calls)
 
 
 def _from_header(header: str) -> Session | None:
     parts = [unquote(part) for part in header.split("/")]
     if len(parts) == 2 and parts[0] == "judge":
         return Session("judge", parts[1])
-    if len(parts) == 4 and parts[2].isdecimal() and parts[3].isdecimal():
+    if len(parts) == 4 and all(_COUNT.fullmatch(part) for part in parts[2:]):
         return Session("rollout", parts[1], int(parts[2]), int(parts[3]))
     return None

@@ -2,9 +2,9 @@
 
 import httpx
 import pytest
-from scripted_clients import EXAMPLES
 
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
+from tests.integration.models.scripted.clients import EXAMPLES
 
 
 @pytest.fixture(scope="module")

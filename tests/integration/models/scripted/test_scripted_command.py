@@ -11,10 +11,10 @@ import time
 import httpx
 import psutil
 import pytest
-from scripted_clients import EXAMPLES, REPOSITORY
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
+from tests.integration.models.scripted.clients import EXAMPLES, REPOSITORY
 
 COMMAND = [sys.executable, str(REPOSITORY / "scripts" / "scripted_model.py")]
 
@@ -25,12 +25,21 @@ def run(*options, **environment):
     )
 
 
-def started(*options):
-    """A running command and the line it printed."""
-    process = subprocess.Popen(
-        [*COMMAND, "--data-path", str(EXAMPLES), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    return process, process.stdout.readline()
+@pytest.fixture
+def started():
+    """Starts the command and gives it with the line it printed; kills what a test left running."""
+    processes = []
+
+    def started(*options):
+        command = [*COMMAND, "--data-path", str(EXAMPLES), *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process, process.stdout.readline()
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.communicate()
 
 
 def gone(pid):
@@ -48,7 +57,7 @@ def wait_until(condition, what):
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_is_serves_and_stops_quietly(stop):
+def test_it_says_where_it_is_serves_and_stops_quietly(started, stop):
     process, line = started("--json")
     told = json.loads(line)
 
@@ -60,7 +69,7 @@ def test_it_says_where_it_is_serves_and_stops_quietly(stop):
     assert complaints == ""
 
 
-def test_it_stops_though_a_client_is_waiting(tmp_path):
+def test_it_stops_though_a_client_is_waiting(started, tmp_path):
     faults = tmp_path / "faults.json"
     faults.write_text('[{"kind": "hang"}]')
     process, line = started("--json", "--faults", str(faults))
@@ -77,7 +86,7 @@ def test_it_stops_though_a_client_is_waiting(tmp_path):
     assert complaints == ""
 
 
-def test_for_people_it_says_how_many_items_have_a_script():
+def test_for_people_it_says_how_many_items_have_a_script(started):
     process, line = started()
     process.terminate()
     process.communicate(timeout=10)
@@ -128,6 +137,11 @@ def test_a_programs_server_is_gone_after_its_block():
     server.stop()
 
 
+def test_ctrl_c_in_the_terminal_does_not_reach_a_programs_server():
+    with ScriptedModelProcess(EXAMPLES) as server:
+        assert os.getpgid(server.pid) != os.getpgid(0)
+
+
 def test_a_programs_server_does_not_outlive_a_killed_program():
     program = (
         "import sys, time; from pathlib import Path\n"
@@ -141,4 +155,8 @@ def test_a_programs_server_does_not_outlive_a_killed_program():
     parent.kill()
     parent.communicate()
 
-    wait_until(lambda: gone(server_pid), "the server to end")
+    try:
+        wait_until(lambda: gone(server_pid), "the server to end")
+    finally:
+        if not gone(server_pid):
+            os.kill(server_pid, signal.SIGKILL)

@@ -5,11 +5,11 @@ import json
 import httpx
 import openai
 import pytest
-from scripted_clients import EXAMPLES, Conversation
 
 from benchmark.items import Item, load_items
 from benchmark.judge import Judge, JudgeConfig
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
+from tests.integration.models.scripted.clients import EXAMPLES, Conversation
 
 ITEM = "sailing-crew"
 
@@ -65,7 +65,18 @@ def test_without_a_session_the_question_tells_the_item(examples):
     assert "cannot tell the item" in unknown.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"messages": []}', b'{"messages": ["hi"]}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"messages": []}',
+        b'{"messages": ["hi"]}',
+        b'{"messages": [{"tool_calls": [1]}]}',
+        b"[" * 100_000,
+    ],
+)
 def test_what_is_no_chat_request_is_refused(examples, body):
     reply = httpx.post(f"{examples.url}/chat/completions", content=body)
 

@@ -5,7 +5,8 @@ import json
 import httpx
 import openai
 import pytest
-from scripted_clients import Conversation
+
+from tests.integration.models.scripted.clients import Conversation
 
 ITEM = "lock-codes"
 

@@ -24,7 +24,9 @@ def test_the_header_names_the_rollout(header, expected):
     assert SESSIONS.identify(header, ASKED) == expected
 
 
-@pytest.mark.parametrize("header", [None, "", "something-else", "a/b/c", "run/short/x/1", "run/short/0"])
+@pytest.mark.parametrize(
+    "header", [None, "", "something-else", "a/b/c", "run/short/x/1", f"run/short/{'9' * 5000}/1", "run/short/0"]
+)
 def test_without_a_telling_header_the_question_does(header):
     assert SESSIONS.identify(header, ASKED) == Session("rollout", "ü/1#2")
 
