@@ -3,3 +3,6 @@
 It answers rollouts from a script per item, grades answers as a judge, and fails on demand. Everything it serves is
 marked (`X-Scripted-Model: 1`, ``owned_by: scripted``), so that no report made with it passes for a model's.
 """
+
+API_KEY_VARIABLE = "SCRIPTED_MODEL_API_KEY"
+"""The environment variable with the key that clients must send; unset for none."""

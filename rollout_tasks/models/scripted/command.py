@@ -18,11 +18,10 @@ import uvicorn
 from benchmark.errors import BenchmarkError
 from benchmark.items import load_items
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.scripted import API_KEY_VARIABLE
 from rollout_tasks.models.scripted.faults import read_faults
 from rollout_tasks.models.scripted.scripts import load_scripts
 from rollout_tasks.models.scripted.server import MARK, ScriptedModel
-
-API_KEY_VARIABLE = "SCRIPTED_MODEL_API_KEY"
 
 _command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, Self
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.scripted import API_KEY_VARIABLE
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
-_API_KEY_VARIABLE = "SCRIPTED_MODEL_API_KEY"
 
 
 class ScriptedModelProcess:
@@ -79,9 +79,9 @@ class ScriptedModelProcess:
             UserError: It refused its files, or did not listen within 60 s.
         """
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
-        environment = {name: value for name, value in os.environ.items() if name != _API_KEY_VARIABLE}
+        environment = {name: value for name, value in os.environ.items() if name != API_KEY_VARIABLE}
         if self._api_key:
-            environment[_API_KEY_VARIABLE] = self._api_key
+            environment[API_KEY_VARIABLE] = self._api_key
         self._process = subprocess.Popen(  # noqa: S603 - this program, with options of this program
             self._command,
             stdin=subprocess.DEVNULL,
