@@ -1,0 +1,87 @@
+"""The walls: the command that starts a program in namespaces of its own, and whether this machine can build them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from rollout_tasks.environments.sandbox import seccomp
+
+NOBODY = "65534"
+SCRATCH = "/tmp"  # noqa: S108  the sandbox's own, in memory
+"""The one folder that can be written; it goes with the sandbox."""
+GUEST = "/guest.py"
+_LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
+
+
+class SandboxUnavailable(RuntimeError):
+    """This machine cannot isolate: one sentence saying what to install or enable."""
+
+
+def command(guest: Path, arguments: list[str], *, scratch_bytes: int, seccomp_descriptor: int) -> list[str]:
+    """The command line that runs a Python program inside the walls.
+
+    Nothing of the host can be seen but the interpreter, its standard library and the system's libraries, all read-only.
+    There is no network, no /proc, no device and no capability; it dies with the thread that started it. Its user id maps
+    to the caller's, root's where that is who calls: whatever descriptor or writable mount of the host it were given,
+    it could change as the owner, so it is given none.
+
+    Args:
+        guest: The program; it needs nothing but the standard library.
+        arguments: Its arguments.
+        scratch_bytes: Room in `SCRATCH`.
+        seccomp_descriptor: A readable descriptor that holds the system call filter.
+
+    Raises:
+        SandboxUnavailable: bubblewrap is not installed, or the machine is none it knows.
+    """
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SandboxUnavailable("running Python safely needs bubblewrap: install it (apt-get install bubblewrap)")
+    if sys.platform != "linux" or not seccomp.supported():
+        raise SandboxUnavailable("running Python safely needs Linux on x86_64 or aarch64")
+    python = Path(sys.executable).resolve()
+    line = [bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    line += ["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--seccomp", str(seccomp_descriptor)]
+    line += ["--clearenv", "--setenv", "HOME", SCRATCH, "--setenv", "LANG", "C.UTF-8"]
+    for folder in _LIBRARIES:
+        line += _library(Path(folder))
+    line += [*_read_only(python), *_read_only(Path(sys.base_prefix).resolve() / "lib")]
+    line += ["--ro-bind-try", "/usr/share/zoneinfo", "/usr/share/zoneinfo"]
+    line += ["--ro-bind", str(guest), GUEST]
+    line += ["--size", str(scratch_bytes), "--tmpfs", SCRATCH, "--chdir", SCRATCH, "--remount-ro", "/"]
+    return [*line, "--", str(python), "-I", "-S", "-B", "-X", "utf8", GUEST, *arguments]
+
+
+def _read_only(path: Path) -> list[str]:
+    return ["--ro-bind", str(path), str(path)]
+
+
+def _library(folder: Path) -> list[str]:
+    if folder.is_symlink():
+        return ["--symlink", str(folder.readlink()), str(folder)]
+    return _read_only(folder) if folder.is_dir() else []
+
+
+def filter_descriptor() -> int:
+    """A descriptor from which the system call filter can be read once; the caller closes it."""
+    readable, writable = os.pipe()
+    try:
+        os.write(writable, seccomp.program())
+    finally:
+        os.close(writable)
+    return readable
+
+
+def reason_of(complaint: str) -> str:
+    """What to do about bubblewrap's own error message."""
+    said = " ".join(complaint.split())[:300] or "no reason given"
+    if "Unknown option" in complaint:
+        return f"running Python safely needs bubblewrap 0.7 or newer: {said}"
+    return (
+        f"bubblewrap cannot isolate here ({said}): allow unprivileged user namespaces (sysctl "
+        "user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt "
+        "seccomp=unconfined --security-opt apparmor=unconfined)"
+    )

@@ -1,0 +1,208 @@
+"""A Python interpreter behind walls, for one episode: code in, output out, stopped when it breaks a limit.
+
+Whatever comes out of it is taken for what untrusted code wrote: bounded, parsed with care, never believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollout_tasks.environments.sandbox import bubblewrap
+from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
+
+_GUEST = Path(__file__).with_name("guest.py")
+_READY = b"ready\n"
+_MAX_REQUEST = 60_000
+"""Bytes: less than a socket holds, so that sending a request never waits."""
+_MAX_ANSWER = 2_000_000
+"""Bytes; an honest guest stays below six for each character of output."""
+_START_SECONDS = 20.0
+_LOOK_SECONDS = 0.25
+"""How often the files of running code are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLimits:
+    """What the code of one episode may use."""
+
+    seconds: float = 10.0
+    """Wall time of one call."""
+    cpu_seconds: int = 120
+    """CPU time of the whole episode: what stops the code when nobody is left to."""
+    memory_bytes: int = 512 * 2**20
+    """Address space."""
+    scratch_bytes: int = 16 * 2**20
+    """Files, all together."""
+    scratch_files: int = 1_000
+    output_characters: int = 20_000
+    """Of one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What came of a call's code."""
+
+    ok: bool
+    """Nothing raised."""
+    text: str
+    not_run: int = 0
+    """Expressions after the one that raised."""
+
+
+class InterpreterStopped(Exception):
+    """The interpreter is gone, its variables with it; the message says why."""
+
+
+class RequestRefused(ValueError):
+    """The code is not even sent; the interpreter lives on."""
+
+
+class Interpreter:
+    """One process behind walls. Started at once; `stop` in every case."""
+
+    def __init__(self, limits: SandboxLimits | None = None) -> None:
+        """Starts it and waits until it is ready.
+
+        Raises:
+            SandboxUnavailable: It does not start.
+        """
+        self._limits = limits or SandboxLimits()
+        self._scratch = -1
+        self._channel, theirs = socket.socketpair()
+        self._channel.setblocking(False)
+        with theirs:
+            self._process = self._start(theirs)
+        try:
+            self._welcome()
+        except BaseException:
+            self.stop()
+            raise
+
+    def run(self, expressions: list[str]) -> Output:
+        """Runs code in the episode's namespace, in order, up to the first that raises.
+
+        Raises:
+            RequestRefused: There is too much of it.
+            InterpreterStopped: It took too long, died, or answered nonsense.
+        """
+        request = json.dumps(expressions).encode() + b"\n"
+        if len(request) > _MAX_REQUEST:
+            raise RequestRefused(f"{len(request)} bytes of code are more than the {_MAX_REQUEST} allowed")
+        try:
+            self._send(request)
+            return self._output(self._read_line(self._limits.seconds))
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kills it with everything inside; harmless when repeated."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        self._channel.close()
+        if self._scratch >= 0:
+            os.close(self._scratch)
+            self._scratch = -1
+
+    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        limits = self._limits
+        sizes = (limits.memory_bytes, limits.cpu_seconds, limits.scratch_bytes, limits.output_characters)
+        program = bubblewrap.filter_descriptor()
+        try:
+            command = bubblewrap.command(
+                _GUEST,
+                [str(size) for size in sizes],
+                scratch_bytes=limits.scratch_bytes,
+                seccomp_descriptor=program,
+            )
+            return subprocess.Popen(  # noqa: S603
+                command,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.PIPE,
+                env={},
+                cwd="/",
+                pass_fds=(program,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(program)
+
+    def _welcome(self) -> None:
+        """Takes the greeting, and with it the scratch directory, before any code that nobody vouches for."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        greeting = b""
+        if poll.poll(_START_SECONDS * 1000):
+            greeting, descriptors, _, _ = socket.recv_fds(self._channel, len(_READY), 1)
+            self._scratch = descriptors[0] if descriptors else -1
+        if greeting != _READY or self._scratch < 0:
+            self._process.kill()
+            _, complaint = self._process.communicate()
+            raise SandboxUnavailable(bubblewrap.reason_of(complaint.decode(errors="replace")))
+
+    def _send(self, request: bytes) -> None:
+        try:
+            sent = self._channel.send(request)
+        except BlockingIOError:
+            sent = 0
+        except ConnectionError as error:
+            raise InterpreterStopped(self._death()) from error
+        if sent != len(request):
+            raise InterpreterStopped("it does not read what it is sent")
+
+    def _read_line(self, seconds: float) -> bytes:
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        received = bytearray()
+        while not received.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise InterpreterStopped(f"no result within {seconds:g} s")
+            if poll.poll(min(left, _LOOK_SECONDS) * 1000):
+                received += self._receive()
+            self._check_files()
+            if len(received) > _MAX_ANSWER:
+                raise InterpreterStopped("it wrote more than an answer may have")
+        return bytes(received)
+
+    def _receive(self) -> bytes:
+        try:
+            piece = self._channel.recv(65_536)
+        except ConnectionError:
+            piece = b""
+        if not piece:
+            raise InterpreterStopped(self._death())
+        return piece
+
+    def _check_files(self) -> None:
+        scratch = os.fstatvfs(self._scratch)
+        if scratch.f_files - scratch.f_ffree > self._limits.scratch_files:
+            raise InterpreterStopped(f"it made more than {self._limits.scratch_files} files")
+
+    def _output(self, line: bytes) -> Output:
+        try:
+            match json.loads(line):
+                case {"ok": bool(ok), "output": str(text), "not_run": int(not_run)}:
+                    return Output(ok, text[: self._limits.output_characters + 100], not_run)
+        except (ValueError, RecursionError):
+            pass
+        raise InterpreterStopped("its answer cannot be read")
+
+    def _death(self) -> str:
+        """Why it is gone, as far as its exit status says."""
+        try:
+            status = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return "it closed its output"
+        return f"it ended with exit status {status}" if status < 128 else f"it was killed by signal {status - 128}"
