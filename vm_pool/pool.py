@@ -13,7 +13,7 @@ from typing import Any
 import redis
 
 from vm_pool import scripts
-from vm_pool.errors import AcquireTimeout, LeaseLost, PoolError, TransitionRefused, UnknownVM
+from vm_pool.errors import AcquireTimeout, PoolError, TransitionRefused, UnknownVM
 from vm_pool.heartbeat import Heartbeat
 from vm_pool.lease import Lease, endpoint_to_json
 from vm_pool.scripts import EVENTS_KEPT, PoolKeys, checked_vm_id
@@ -258,7 +258,7 @@ class VMPool:
             while True:
                 try:
                     outcome = self._perform(step)
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001 (the steps decide what an error means)
                     step = steps.throw(error)
                 else:
                     step = steps.send(outcome)

@@ -119,7 +119,9 @@ class Leave:
 Step = Ask | Pop | Sleep | Leave
 
 
-def acquisition(request: Request, pool: str, clock: Callable[[], float] = time.monotonic) -> Generator[Step, Any, Grant]:
+def acquisition(
+    request: Request, pool: str, clock: Callable[[], float] = time.monotonic
+) -> Generator[Step, Any, Grant]:
     """The steps of one acquisition; returns the grant.
 
     Args:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import hiredis
 import redis
@@ -22,6 +23,9 @@ from vm_pool.errors import PoolRefused, PoolUnreachable
 
 REPLY_SECONDS = 5.0
 """How long a connection, or a reply, may take unless the caller says otherwise."""
+
+
+_pack = cast("Callable[[tuple[str | int, ...]], bytes]", hiredis.pack_command)  # its stub knows tuples of one word
 
 
 class Wire:
@@ -67,11 +71,8 @@ class Wire:
 
     def _exchange(self, connection: Any, command: tuple[str | int, ...], seconds: float) -> Any:
         try:
-            connection.send_packed_command((hiredis.pack_command(command),), check_health=False)
-            if seconds == REPLY_SECONDS:
-                reply = connection.read_response()
-            else:
-                reply = connection.read_response(timeout=seconds)
+            connection.send_packed_command((_pack(command),), check_health=False)
+            reply = connection.read_response(**({} if seconds == REPLY_SECONDS else {"timeout": seconds}))
         except (AuthenticationError, AuthorizationError) as error:
             connection.disconnect()
             raise PoolRefused(f"Redis at {self.where} refuses access: {error}") from error

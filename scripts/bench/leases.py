@@ -190,7 +190,11 @@ def _raw_blpop(client: redis.Redis, _resources: int, _index: int) -> Pair:
     return lambda: client.blpop(["raw"], 30), lambda _held: client.lpush("raw", "token")
 
 
-RAW = Candidate("raw BLPOP", _raw_blpop, lambda client, _resources: client.lpush("raw", "token") and None)
+def _prepare_raw(client: redis.Redis, _resources: int) -> None:
+    client.lpush("raw", "token")
+
+
+RAW = Candidate("raw BLPOP", _raw_blpop, _prepare_raw)
 
 
 def _waiter(url: str, candidate: Candidate, to: Connection) -> None:

@@ -4,8 +4,8 @@
 -- ARGV[5]  '1' to speak for the host from now on, whoever did before. A predecessor's free VMs are not granted any
 --          more: the caller registers them anew.
 --
--- Returns {0} when another instance speaks for the host, else {1, now, when the next timer ends or 0,
--- {vm, state, fence, drained '1' or '0', retry_at or 0, error}, ...}.
+-- Returns {0} when another instance speaks for the host, else {1, now, when the next timer ends,
+-- {vm, state, fence, drained '1' or '0', retry_at or 0}, ...}.
 
 local host = ARGV[2]
 local instance = call('HGET', P .. ':hosts', host)
@@ -20,14 +20,14 @@ reap()
 local reply = { 1, now, 0 }
 for _, vm in ipairs(call('SMEMBERS', P .. ':host:' .. host)) do
   local key = P .. ':vm:' .. vm
-  local is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at', 'error')
+  local is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at')
   if takes_over then
     call('ZREM', P .. ':free', vm)
   elseif was_silent and is[1] == 'free' and not call('ZSCORE', P .. ':free', vm) then
     hand_on(vm)
-    is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at', 'error')
+    is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at')
   end
-  reply[#reply + 1] = { vm, is[1], tonumber(is[2]), is[3] or '0', tonumber(is[4] or 0), is[5] or '' }
+  reply[#reply + 1] = { vm, is[1], tonumber(is[2]), is[3] or '0', tonumber(is[4] or 0) }
 end
 reply[3] = tonumber(call('ZRANGE', P .. ':timers', 0, 0, 'WITHSCORES')[2])
 return reply

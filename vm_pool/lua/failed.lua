@@ -14,4 +14,5 @@ local delay = math.min(ARGV[5] * 2 ^ math.min(failures - 1, 30), tonumber(ARGV[6
 call('HSET', key, 'state', 'error', 'error', ARGV[4], 'since', now, 'retry_at', now + delay)
 count('quarantined')
 note('quarantined', vm, is[2], is[3])
+tell_host(is[3], vm)
 return failures

@@ -1,0 +1,300 @@
+"""The VMs of one machine: boots them, resets what was released, checks what is free, stops everything at the end.
+
+The pool says what each VM is in; this acts on it. Nothing is polled: the host sleeps on its work list until something
+changes, a timer ends, or the next sign of life is due. It outlives Redis: when Redis is away it waits, when Redis
+lost its data it registers its VMs anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from vm_pool.errors import HostSuperseded, PoolError, PoolUnreachable, TransitionRefused, UnknownVM
+from vm_pool.hosting import HostedVM, HostSide
+from vm_pool.pool import VMPool
+from vm_pool.providers.base import Provider
+from vm_pool.states import Endpoint, VMState
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS = 1.0
+"""How long the host sleeps at most before it looks whether to stop."""
+RECONNECT_SECONDS = (0.1, 5.0)
+"""Pause before the next try when Redis is away: at first, and at most."""
+
+
+@dataclass(slots=True)
+class _Machine:
+    """What the host itself knows of one VM."""
+
+    vm_id: str
+    fence: int = 0
+    job: Future[None] | None = None
+    booted: bool = False
+    checked_at: float = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return self.job is not None and not self.job.done()
+
+
+class VMHost:
+    """Looks after `num_vms` VMs of one provider in one pool.
+
+    Args:
+        pool: Where they are lent out.
+        provider: Where they come from.
+        num_vms: How many.
+        host_id: The host's name; default: the machine's. A new host of the same name takes over.
+        silent_after: Seconds without a sign of life after which the pool stops granting this host's free VMs.
+        check_every: Seconds between checks of a free VM.
+        retry_after: Seconds before a quarantined VM is tried again: the first time, and at most.
+    """
+
+    def __init__(
+        self,
+        pool: VMPool,
+        provider: Provider,
+        *,
+        num_vms: int,
+        host_id: str | None = None,
+        silent_after: float = 15.0,
+        check_every: float = 30.0,
+        retry_after: tuple[float, float] = (1.0, 300.0),
+    ) -> None:
+        if num_vms < 1:
+            raise ValueError(f"num_vms is {num_vms}: a host has at least one VM")
+        self.host_id = host_id or socket.gethostname()
+        self.pool = pool
+        self._provider = provider
+        self._side = HostSide(pool, self.host_id, silent_after=silent_after)
+        self._machines = {vm_id: _Machine(vm_id) for vm_id in (f"{self.host_id}-{n}" for n in range(num_vms))}
+        self._check_every = check_every
+        self._retry_after = retry_after
+        self._jobs = ThreadPoolExecutor(num_vms, thread_name_prefix=f"vm of {self.host_id}")
+        self._joined = False
+        self._server = ""
+        self._stop = threading.Event()
+
+    def run(self, stop: threading.Event | None = None) -> None:
+        """Serves until told to stop, then stops every VM.
+
+        Args:
+            stop: Ends the serving, as `stop()` does.
+
+        Raises:
+            HostSuperseded: Another process took the host over; its VMs are left to that one.
+            PoolRefused: Redis answers with an error, as for a wrong password.
+        """
+        self._stop = stop or self._stop
+        leftovers = self._provider.reap_leftovers(self.host_id)
+        if leftovers:
+            log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
+        superseded = False
+        try:
+            self._serve_until_stopped()
+        except HostSuperseded:
+            superseded = True
+            raise
+        finally:
+            self._stop.set()
+            self._shut_down(superseded)
+
+    def stop(self) -> None:
+        """Makes `run` end; returns at once."""
+        self._stop.set()
+
+    def _serve_until_stopped(self) -> None:
+        pause, longest = RECONNECT_SECONDS
+        away = False
+        while not self._stop.is_set():
+            try:
+                sleep = self._serve_once()
+                if away:
+                    log.warning("host %s: Redis answers again", self.host_id)
+                away, pause = False, RECONNECT_SECONDS[0]
+                self._sleep(sleep)
+            except PoolUnreachable as error:
+                if not away:
+                    log.warning("host %s: waiting for Redis: %s", self.host_id, error)
+                away = True
+                self._stop.wait(pause)
+                pause = min(pause * 2, longest)
+
+    def _serve_once(self) -> float:
+        """One look at every VM; returns how many seconds nothing will be due."""
+        self._join()
+        beat = self._side.beat()
+        self._register_missing({vm.vm_id for vm in beat.vms})
+        waits = [self._side.silent_after / 3, max(beat.next_timer_in, 0.01)]
+        for vm in beat.vms:
+            machine = self._machines.get(vm.vm_id)
+            if machine is None or machine.busy:
+                continue
+            machine.fence = max(machine.fence, vm.fence)
+            waits.append(self._attend(machine, vm))
+        return min(waits)
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
+            if self._side.wait_for_work(min(left, SLICE_SECONDS)):
+                return
+
+    def _join(self) -> None:
+        """Becomes the one that speaks for the host, and after a restart of Redis distrusts what it says is free.
+
+        What Redis had not written down when it was killed may have been a grant.
+        """
+        server = _run_id(self.pool)
+        if not self._joined:
+            for vm in self._side.beat(take_over=True).vms:
+                if vm.vm_id not in self._machines:
+                    self.pool.remove([vm.vm_id])
+            for machine in self._machines.values():
+                self._register(machine, VMState.INITIALIZING)
+            self._joined = True
+        elif server != self._server:
+            for vm in self._side.beat().vms:
+                if vm.state is VMState.FREE:
+                    self._try_move(vm.vm_id, {VMState.FREE}, VMState.RESETTING, vm.fence)
+        self._server = server
+
+    def _register_missing(self, known: set[str]) -> None:
+        for vm_id, machine in self._machines.items():
+            if vm_id not in known:
+                log.warning("host %s: the pool has lost %s; registering it anew", self.host_id, vm_id)
+                self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
+
+    def _register(self, machine: _Machine, state: VMState) -> None:
+        needs_reset = self._provider.needs_reset
+        known = machine.fence
+        machine.fence = self._side.register(machine.vm_id, state, needs_reset=needs_reset, known_fence=known)
+
+    def _attend(self, machine: _Machine, vm: HostedVM) -> float:
+        """Starts what the VM's state asks for; returns in how many seconds to look again."""
+        if vm.state in (VMState.INITIALIZING, VMState.RESETTING):
+            if vm.drained:
+                self._try_move(vm.vm_id, {vm.state}, VMState.STOPPED, vm.fence)
+            elif vm.state is VMState.RESETTING and machine.booted:
+                self._start(machine, lambda: self._reset(machine, vm.fence))
+            else:
+                self._start(machine, lambda: self._boot(machine, vm.fence))
+        elif vm.state is VMState.STOPPED and machine.booted:
+            self._start(machine, lambda: self._end(machine))
+        elif vm.state is VMState.ERROR and vm.retry_in is not None:
+            if vm.retry_in > 0:
+                return vm.retry_in
+            self._try_move(vm.vm_id, {VMState.ERROR}, VMState.INITIALIZING, vm.fence)
+        elif vm.state is VMState.FREE:
+            due_in = machine.checked_at + self._check_every - time.monotonic()
+            if due_in > 0:
+                return due_in
+            self._start(machine, lambda: self._check(machine, vm.fence))
+        return self._check_every
+
+    def _start(self, machine: _Machine, work: Callable[[], None]) -> None:
+        machine.job = self._jobs.submit(work)
+        machine.job.add_done_callback(lambda _job: self._look_again())
+
+    def _look_again(self) -> None:
+        """What the pool said of the VM while it was busy was not acted on."""
+        if not self._stop.is_set():
+            with suppress(PoolError):
+                self._side.nudge()
+
+    def _boot(self, machine: _Machine, fence: int) -> None:
+        def boot() -> Endpoint:
+            self._provider.stop(machine.vm_id)  # what a failed boot or reset left
+            machine.booted = False
+            endpoint = self._provider.boot(machine.vm_id)
+            machine.booted = True
+            return endpoint
+
+        self._prepare(machine, fence, boot)
+
+    def _reset(self, machine: _Machine, fence: int) -> None:
+        self._prepare(machine, fence, lambda: self._provider.reset(machine.vm_id))
+
+    def _prepare(self, machine: _Machine, fence: int, work: Callable[[], Endpoint]) -> None:
+        """Boots or resets, makes sure that the VM is ready, and reports how it went."""
+        vm_id = machine.vm_id
+        try:
+            endpoint = work()
+            self._provider.check(vm_id)
+        except Exception as error:  # noqa: BLE001 (the border to providers: a broken VM is quarantined)
+            why = f"{type(error).__name__}: {error}"
+            if not self._stop.is_set():
+                log.warning("host %s: %s is quarantined: %s", self.host_id, vm_id, why)
+            first, longest = self._retry_after
+            self._report(
+                lambda: self._side.failed(vm_id, fence, why, first_delay=first, longest_delay=longest),
+            )
+            return
+        machine.checked_at = time.monotonic()
+        self._report(lambda: self._side.ready(vm_id, fence, endpoint))
+
+    def _check(self, machine: _Machine, fence: int) -> None:
+        """A free VM that does not answer is reset, unless somebody leased it in the meantime."""
+        machine.checked_at = time.monotonic()
+        try:
+            self._provider.check(machine.vm_id)
+        except Exception as error:  # noqa: BLE001 (the border to providers)
+            log.warning("host %s: %s failed its check and is reset: %s", self.host_id, machine.vm_id, error)
+            self._report(lambda: self._try_move(machine.vm_id, {VMState.FREE}, VMState.RESETTING, fence))
+
+    def _end(self, machine: _Machine) -> None:
+        try:
+            self._provider.stop(machine.vm_id)
+        except Exception:  # the border to providers: the others must still be stopped
+            log.exception("host %s: %s could not be stopped", self.host_id, machine.vm_id)
+        machine.booted = False
+
+    def _report(self, say: Callable[[], object]) -> None:
+        """Tells the pool, as often as it takes while Redis is away: fences make sure that old news change nothing."""
+        while not self._stop.is_set():
+            try:
+                say()
+                return
+            except PoolUnreachable:
+                self._stop.wait(RECONNECT_SECONDS[0])
+
+    def _try_move(self, vm_id: str, allowed: set[VMState], to: VMState, fence: int) -> None:
+        try:
+            self.pool.move(vm_id, allowed, to, fence=fence)
+        except (TransitionRefused, UnknownVM):
+            log.info("host %s: %s moved on by itself", self.host_id, vm_id)
+
+    def _shut_down(self, superseded: bool) -> None:
+        """No more grants, then no more VMs, then no more host."""
+        ours = self._joined and not superseded
+        if ours:
+            self._tell_at_the_end(lambda: self.pool.remove(list(self._machines)))
+        if not superseded:  # else the VMs of these ids are the other process's
+            ends = [threading.Thread(target=self._end, args=(machine,)) for machine in self._machines.values()]
+            for end in ends:
+                end.start()
+            for end in ends:
+                end.join()
+        self._jobs.shutdown(wait=True)
+        if ours:
+            self._tell_at_the_end(self._side.retire)
+
+    def _tell_at_the_end(self, say: Callable[[], object]) -> None:
+        try:
+            say()
+        except PoolError as error:
+            log.warning("host %s: left its entries in the pool: %s", self.host_id, error)
+
+
+def _run_id(pool: VMPool) -> str:
+    """Which process of Redis answers; another one after each restart."""
+    info: str = pool.wire.call("INFO", "server")
+    return next(line for line in info.splitlines() if line.startswith("run_id:"))

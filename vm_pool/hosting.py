@@ -1,0 +1,138 @@
+"""What a host tells its pool about its VMs, and hears from it. Boots nothing itself: that is `host`."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from vm_pool import scripts
+from vm_pool.errors import HostSuperseded, TransitionRefused
+from vm_pool.lease import endpoint_to_json
+from vm_pool.pool import POP_GRACE_SECONDS, VMPool
+from vm_pool.scripts import checked_vm_id, microseconds
+from vm_pool.states import Endpoint, VMState
+
+_HOST_ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class HostedVM:
+    """One of the host's VMs as the pool sees it."""
+
+    vm_id: str
+    state: VMState
+    fence: int
+    drained: bool
+    retry_in: float | None
+    """Seconds until a quarantined VM may be tried again; None when only an operator can say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The pool's answer to a sign of life."""
+
+    vms: tuple[HostedVM, ...]
+    next_timer_in: float
+    """Seconds until something in the pool may end."""
+
+
+class HostSide:
+    """The pool as one host sees it.
+
+    Args:
+        pool: The pool.
+        host_id: The host's name; who takes it over later supersedes this object.
+        silent_after: Seconds without a beat after which the host's free VMs are not granted any more.
+    """
+
+    def __init__(self, pool: VMPool, host_id: str, *, silent_after: float) -> None:
+        if not _HOST_ID.fullmatch(host_id):
+            raise ValueError(f"{host_id!r} is not a host's id: use 1 to 100 letters, digits, '_', '.' and '-'")
+        self.pool = pool
+        self.host_id = host_id
+        self.silent_after = silent_after
+        self._instance = secrets.token_hex(8)
+
+    def beat(self, *, take_over: bool = False) -> Beat:
+        """Gives a sign of life; also ends whatever is due in the pool.
+
+        Args:
+            take_over: Speak for the host from now on, whoever did before.
+
+        Raises:
+            HostSuperseded: Another process took the host over.
+        """
+        words = (self.host_id, self._instance, microseconds(self.silent_after), int(take_over))
+        accepted, *rest = self._run("beat", *words)
+        if not accepted:
+            raise HostSuperseded(f"another process speaks for host {self.host_id} of pool {self.pool.name!r} now")
+        now, next_timer, *rows = rest
+        vms = tuple(self._row(row, now) for row in rows)
+        return Beat(vms, (next_timer - now) / 1_000_000)
+
+    def wait_for_work(self, seconds: float) -> bool:
+        """Blocks until the pool has something for the host to do, at most so long; whether it has."""
+        work = self.pool.keys.work(self.host_id)
+        call = self.pool.wire.call
+        if call("BLPOP", work, f"{max(seconds, 0.001):.3f}", seconds=seconds + POP_GRACE_SECONDS) is None:
+            return False
+        call("DEL", work)  # the next beat tells everything there is to do
+        return True
+
+    def nudge(self) -> None:
+        """Ends a `wait_for_work`, from another thread."""
+        self.pool.wire.call("RPUSH", self.pool.keys.work(self.host_id), "")
+
+    def register(self, vm_id: str, state: VMState, *, needs_reset: bool, known_fence: int) -> int:
+        """Puts a VM into the pool, or takes over the entry that is there; a lease of it is lost.
+
+        Args:
+            vm_id: The VM.
+            state: initializing or resetting.
+            needs_reset: Whether it must be reset between leases.
+            known_fence: The highest fence the host remembers, else 0.
+
+        Returns:
+            Its fence.
+
+        Raises:
+            TransitionRefused: Another live host has a VM of this id.
+        """
+        endpoint = endpoint_to_json(Endpoint(""))
+        words = (checked_vm_id(vm_id), self.host_id, endpoint, int(needs_reset), state.value, known_fence)
+        fence = self._run("register", *words)
+        if not isinstance(fence, int):
+            raise TransitionRefused(f"{vm_id} of pool {self.pool.name!r} belongs to host {fence}")
+        return fence
+
+    def ready(self, vm_id: str, fence: int, endpoint: Endpoint) -> bool:
+        """Reports a VM clean, checked and reachable at this endpoint from now on.
+
+        Args:
+            vm_id: The VM.
+            fence: The fence under which the boot or reset began.
+            endpoint: What the next holder gets; need not be the VM's own.
+
+        Returns:
+            False when the VM left that state in the meantime.
+        """
+        return bool(self._run("ready", vm_id, fence, endpoint_to_json(endpoint)))
+
+    def failed(self, vm_id: str, fence: int, why: str, *, first_delay: float, longest_delay: float) -> None:
+        """Reports that a boot or reset failed: the VM is quarantined, ever longer when it goes on."""
+        self._run("failed", vm_id, fence, why[:500], microseconds(first_delay), microseconds(longest_delay))
+
+    def retire(self) -> None:
+        """The host is gone; nothing happens when another process speaks for it."""
+        self._run("retire", self.host_id, self._instance)
+
+    def _run(self, script: str, *args: str | int) -> Any:
+        return scripts.run(self.pool.wire, self.pool.keys, script, *args)
+
+    @staticmethod
+    def _row(row: list[Any], now: int) -> HostedVM:
+        vm_id, state, fence, drained, retry_at = row
+        retry_in = (retry_at - now) / 1_000_000 if retry_at else None
+        return HostedVM(vm_id, VMState(state), fence, drained == "1", retry_in)

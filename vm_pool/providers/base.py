@@ -1,0 +1,80 @@
+"""The contract of a provider, and how one is found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol, cast
+
+from vm_pool.errors import ProviderError
+from vm_pool.states import Endpoint
+
+GROUP = "vm_pool.providers"
+
+
+class Provider(Protocol):
+    """Boots, reverts and stops VMs of one kind. Constructed as ``Class(options)``; raises plain Python errors.
+
+    A VM's id is ``<host>-<number>``. Calls for different VMs come in parallel. Every call gives up by itself after a
+    time that suits the provider: nothing above it can end a call that hangs. Whatever a call starts is tagged with the
+    VM's id before it starts, so that `reap_leftovers` finds it even if this process is killed on the way.
+    """
+
+    needs_reset: bool
+    """Whether a VM must be reset between two holders."""
+
+    def boot(self, vm_id: str) -> Endpoint:
+        """Starts a VM from its clean state; returns where it will answer."""
+
+    def check(self, vm_id: str) -> None:
+        """Raises unless the VM is ready for use right now: a real probe, as a screenshot is. Changes nothing."""
+
+    def reset(self, vm_id: str) -> Endpoint:
+        """Brings a running VM back to its clean state; returns where it will answer."""
+
+    def stop(self, vm_id: str) -> None:
+        """Ends a VM and frees what it holds, in whatever state it is, or not running at all.
+
+        May come while `boot`, `check` or `reset` of the same VM is running, which then raises.
+        """
+
+    def reap_leftovers(self, host_id: str) -> Sequence[str]:
+        """Ends what a killed predecessor of this host left running; returns the ids of those VMs."""
+
+
+def provider_names() -> list[str]:
+    """The providers that are installed."""
+    return sorted(entry.name for entry in _installed())
+
+
+def load_provider(name: str, options: Mapping[str, Any]) -> Provider:
+    """Finds a provider and makes one.
+
+    Args:
+        name: Its name among the installed ones.
+        options: What it understands itself.
+
+    Raises:
+        ProviderError: There is none of this name, it cannot be imported, or it does not accept the options.
+    """
+    found = [entry for entry in _installed() if entry.name == name]
+    if not found:
+        raise ProviderError(f"no VM provider is called {name!r}; installed: {', '.join(provider_names()) or 'none'}")
+    try:
+        return cast(Provider, found[0].load()(options))
+    except ImportError as error:
+        raise ProviderError(f"VM provider {name!r} cannot be used here: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ProviderError(f"VM provider {name!r} does not accept its options: {_first_line(error)}") from error
+
+
+def _installed() -> list[EntryPoint]:
+    return list(entry_points(group=GROUP))
+
+
+def _first_line(error: Exception) -> str:
+    errors = getattr(error, "errors", None)
+    if callable(errors):  # pydantic says more than fits one sentence
+        first = errors()[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
