@@ -54,6 +54,7 @@ CASES = [
     ("numeric_match", "It costs $70,000.", "70000", 1),
     ("numeric_match", "1,234,567.5 in all", "1234567.50", 1),
     ("numeric_match", "lists 1,2 stay apart", "12", 0),
+    ("numeric_match", "not a separator: 4,1000", "41000", 0),
     ("numeric_match", "x = 0.1000009", "0.1", 1),
     ("numeric_match", "x = 0.100001", "0.1", 1),
     ("numeric_match", "x = 0.1000011", "0.1", 0),
