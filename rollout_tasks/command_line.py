@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import redis
 import typer
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from rich.console import Console
 
 from benchmark.errors import BenchmarkError
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
-from vm_pool.errors import PoolError
 
 WRONG_INPUT, INTERRUPTED = 2, 130
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
@@ -31,21 +27,37 @@ ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
 def run(application: typer.Typer) -> None:
     """Runs a command; what a user got wrong becomes one sentence on stderr and exit code 2."""
     try:
-        code: Any = application(standalone_mode=True)
-    except (UserError, BenchmarkError, PoolError) as error:
-        code = _complain(str(error))
-    except redis.RedisError as error:
-        code = _complain(f"Redis does not answer any more: {error}")
-    except KeyboardInterrupt:
+        code: Any = application(standalone_mode=False)
+    except typer.TyperException as error:
+        code = _complain(_usage(error))
+    except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
+    except (UserError, BenchmarkError) as error:
+        code = _complain(str(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
+    except _redis_errors() as error:
+        code = _complain(f"Redis: {error}")
     sys.exit(code)
 
 
+def _redis_errors() -> tuple[type[Exception], ...]:
+    """What Redis and the pool raise; looked up when something is raised, since importing them takes half a refusal's time."""
+    from redis import RedisError
+
+    from vm_pool.errors import PoolError
+
+    return PoolError, RedisError
+
+
+def _usage(error: typer.TyperException) -> str:
+    sentence = error.format_message().rstrip(".")
+    return sentence[:1].lower() + sentence[1:]
+
+
 def _complain(sentence: str) -> int:
-    Console(stderr=True, soft_wrap=True, highlight=False).print(f"error: {sentence}", markup=False)
+    sys.stderr.write(f"error: {' '.join(sentence.split())}\n")
     return WRONG_INPUT
 
 
@@ -138,18 +150,26 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
     Raises:
         UserError: The file cannot be read, or a value is wrong.
     """
-    values: dict[str, Any] = {}
+    values = {} if file is None else _read_yaml(file)
     if file is not None:
-        try:
-            loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"--config: {file} cannot be read: {error.strerror}") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"--config: {file} is not YAML: {' '.join(str(error).split())}") from error
-        if loaded is not None and not isinstance(loaded, dict):
-            raise UserError(f"--config: {file} holds no mapping of options")
-        values = loaded or {}
-    return parse_config(_merged(values, options), where=str(file) if file else "command line")
+        below = parse_config(values, where=f"--config: {file}")
+        if not options:
+            return below
+    return parse_config(_merged(values, options))
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"--config: {file} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"--config: {file} is not YAML: {error}") from error
+    if loaded is not None and not isinstance(loaded, dict):
+        raise UserError(f"--config: {file} holds no mapping of options")
+    return loaded or {}
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,4 +182,6 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 def as_yaml(config: RunConfig) -> str:
     """The configuration as a run.yaml that gives the same run again."""
+    import yaml
+
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

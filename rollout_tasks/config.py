@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.wording import clause, shown
 
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 
@@ -23,6 +24,31 @@ def _option(default: Any, help_text: str, *spellings: str, **constraints: Any) -
     return Field(default, description=help_text, json_schema_extra={"spellings": list(spellings)}, **constraints)
 
 
+def _name(longest: int) -> AfterValidator:
+    """Lets a text pass that is safe as a folder's and as a key's name."""
+
+    def check(name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{longest - 1}}}", name):
+            raise ValueError(
+                "may have letters, digits, '_', '.' and '-', the first a letter or digit,"
+                f" at most {longest} characters, got {shown(name)}"
+            )
+        return name
+
+    return AfterValidator(check)
+
+
+def _encodable(path: Path | None) -> Path | None:
+    """Refuses a path that the run's description could not hold, or that no file can have."""
+    name = str(path or "")
+    if "\0" in name or name.encode(errors="ignore").decode() != name:
+        raise ValueError(f"is no file name in UTF-8, got {shown(name)}")
+    return path
+
+
+_FilePath = Annotated[Path, AfterValidator(_encodable)]
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
@@ -30,7 +56,7 @@ class _Part(BaseModel):
 class DataConfig(_Part):
     """What is asked."""
 
-    path: Path | None = _option(
+    path: _FilePath | None = _option(
         None,
         "Benchmark file (JSON, JSONL) or OSWorld tree (its test_all.json).",
         "--data-path",
@@ -113,7 +139,7 @@ class VMConfig(_Part):
         "--use-resource-pool/--no-pool",
         "--use-vm-pool",
     )
-    pool: str = _option("default", "The pool's name.", "--pool", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    pool: Annotated[str, _name(64)] = _option("default", "The pool's name.", "--pool")
     num_vms: int = _option(
         3, "M, VMs in the pool of an embedded run; elsewhere each host says its own.", "--num-vms", ge=1
     )
@@ -204,45 +230,43 @@ class RunConfig(_Part):
         "Keep messages and trajectories; the results themselves are always kept.",
         "--save-results/--no-save-results",
     )
-    output_dir: Path = _option(Path("results"), "Where runs' folders go.", "--output-dir")
-    run_id: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = _option(
+    output_dir: _FilePath = _option(Path("results"), "Where runs' folders go.", "--output-dir")
+    run_id: Annotated[str | None, _name(100)] = _option(
         None, "The run's name; default: made from date, environment and chance.", "--run-id"
     )
 
 
-def parse_config(values: dict[str, Any], *, where: str) -> RunConfig:
+def parse_config(values: dict[str, Any], *, where: str | None = None) -> RunConfig:
     """Validates nested values.
 
     Args:
         values: As in a run.yaml.
-        where: What they came from, for the error.
+        where: The file they came from, for the error; None when they are command-line options, which are named by their
+            spelling.
 
     Raises:
         UserError: Names the first wrong field, what is wrong with it and `where`.
     """
-    from pydantic import ValidationError
-
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"]) or "configuration"
-        message = str(first["msg"]).removeprefix("Value error, ")
-        named = f"{path} ({spelling})" if (spelling := _spelling_of(first["loc"])) else path
-        shown = "" if isinstance(first["input"], dict) else f", got {first['input']!r}"
-        raise UserError(f"{where}: {named}: {message[0].lower() + message[1:]}{shown}") from error
+        spelling, siblings = _spelled(first["loc"])
+        path = ".".join(str(part) for part in first["loc"])
+        place = f"{where}: {path}" if where and path else where or spelling or path
+        raise UserError(f"{place}: {clause(first, siblings)}") from error
 
 
-def _spelling_of(location: tuple[int | str, ...]) -> str:
-    """The command-line spelling of the field at a path, empty when it has none."""
+def _spelled(location: tuple[int | str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The command-line spelling of the field at a path, empty when it has none, and the names beside it."""
     model: type[BaseModel] = RunConfig
     for part in location:
         field = model.model_fields.get(str(part))
         if field is None:
-            return ""
+            break
         extra = field.json_schema_extra
         if isinstance(extra, dict) and isinstance(spellings := extra.get("spellings"), list) and spellings:
-            return str(spellings[0]).split("/")[0]
+            return str(spellings[0]).split("/")[0], tuple(model.model_fields)
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             model = field.annotation
-    return ""
+    return "", tuple(model.model_fields)

@@ -1,0 +1,64 @@
+"""What pydantic finds wrong with a value, said in one natural clause: "must be at least 1, got 0". Checks nothing itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+_SHOWN_CHARACTERS = 80
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_OWN_WORDS = "value_error"
+"""The kind of errors raised by this project's validators, which say themselves what they got, or why they do not."""
+
+_Context = Mapping[str, Any]
+_BOUNDS: Mapping[str, Callable[[_Context], str]] = {
+    "greater_than_equal": lambda limits: f"must be at least {limits['ge']:g}",
+    "greater_than": lambda limits: f"must be more than {limits['gt']:g}",
+    "less_than_equal": lambda limits: f"must be at most {limits['le']:g}",
+    "less_than": lambda limits: f"must be less than {limits['lt']:g}",
+    "literal_error": lambda limits: f"must be {limits['expected'].replace(chr(39), '')}",
+    "string_pattern_mismatch": lambda limits: f"must match {limits['pattern']}",
+}
+_KINDS = {
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "string": "must be text",
+    "path": "must be a path",
+    "model": "must be a mapping of options",
+    "dict": "must be a mapping",
+    "tuple": "must be a list",
+    "finite": "must be a finite number",
+}
+"""By the first word of the error's type."""
+
+
+def clause(error: Mapping[str, Any], known: tuple[str, ...] = ()) -> str:
+    """Says what is wrong, to stand after the value's name and a colon.
+
+    Args:
+        error: One of `pydantic.ValidationError.errors()`.
+        known: For a key that does not exist: those that do.
+    """
+    kind = str(error["type"])
+    if kind == _OWN_WORDS:
+        return str(error["msg"]).removeprefix("Value error, ")
+    if kind == "extra_forbidden":
+        close = get_close_matches(str(error["loc"][-1]), known, n=1)
+        return "is no option" + (f"; did you mean {close[0]}?" if close else "")
+    if kind == "string_too_short":
+        return "must not be empty"
+    said = _BOUNDS[kind](error["ctx"]) if kind in _BOUNDS else _KINDS.get(kind.split("_")[0], _lower(str(error["msg"])))
+    return f"{said}, got {shown(error['input'])}"
+
+
+def shown(value: object) -> str:
+    """A value as a sentence may show it: short, numbers without the quotes that a command line's text would have."""
+    text = value if isinstance(value, str) and _NUMBER.fullmatch(value) else repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
