@@ -1,0 +1,248 @@
+"""Looks at a pool of VMs and operates it: who holds what, who waits, what is broken. Start with: pool.py --help"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import redis
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rollout_tasks import command_line
+from rollout_tasks.errors import UserError
+from rollout_tasks.settings import settings
+from vm_pool import Event, PoolError, PoolStatus, VMPool, VMState
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+
+PoolName = Annotated[str, typer.Option("--pool", help="The pool's name.")]
+RedisUrl = Annotated[str | None, typer.Option("--redis-url", help="Default: REDIS_URL, else this machine's Redis.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
+OneVM = Annotated[str, typer.Argument(metavar="VM", help="The VM's id.")]
+VMOrAll = Annotated[str, typer.Argument(metavar="VM", help="The VM's id, or 'all'.")]
+
+COLOURS = {
+    VMState.INITIALIZING: "cyan",
+    VMState.FREE: "green",
+    VMState.LEASED: "blue",
+    VMState.RESETTING: "yellow",
+    VMState.ERROR: "red",
+    VMState.STOPPED: "dim",
+}
+WAITERS_SHOWN = 20
+
+
+@application.command()
+def status(
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep the table up to date until Ctrl-C.")] = False,
+) -> None:
+    """Show every VM, who holds it since when, and who waits."""
+    opened = _open(pool, redis_url)
+    if as_json:
+        command_line.print_json(_status_as_dict(opened.status()))
+    elif watch:
+        _watch(opened)
+    else:
+        Console().print(_status_tables(opened.status()))
+
+
+@application.command()
+def drain(vm: VMOrAll, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """No more grants: a VM stops as soon as nobody uses it."""
+    opened = _open(pool, redis_url)
+    _each(opened, vm, as_json, lambda vm_id: f"is {opened.drain(vm_id).value} and drained")
+
+
+@application.command()
+def undrain(vm: VMOrAll, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Put a drained VM back into service."""
+    opened = _open(pool, redis_url)
+    _each(opened, vm, as_json, lambda vm_id: f"is {opened.undrain(vm_id).value}")
+
+
+@application.command()
+def release(vm: OneVM, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Take a VM from whoever holds it; it is reset before the next one gets it."""
+    opened = _open(pool, redis_url)
+
+    def take(vm_id: str) -> str:
+        opened.force_release(vm_id)
+        return "was taken from its holder"
+
+    _each(opened, vm, as_json, take)
+
+
+@application.command()
+def reset(vm: OneVM, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Have a free VM reset, or a quarantined one booted anew."""
+    opened = _open(pool, redis_url)
+    _each(opened, vm, as_json, lambda vm_id: f"is {opened.reset(vm_id).value}")
+
+
+@application.command()
+def quarantine(
+    vm: OneVM,
+    why: Annotated[str, typer.Option(help="Kept for whoever looks at the pool later.")] = "no reason given",
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a VM out of use, from its holder too, until it is reset."""
+    opened = _open(pool, redis_url)
+
+    def take(vm_id: str) -> str:
+        opened.quarantine(vm_id, why)
+        return "is quarantined until it is reset"
+
+    _each(opened, vm, as_json, take)
+
+
+@application.command()
+def remove(vm: OneVM, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Forget a VM whose host is gone for good. A live host registers it anew."""
+    opened = _open(pool, redis_url)
+
+    def take(vm_id: str) -> str:
+        if not opened.remove([vm_id]):
+            raise UserError(f"pool {pool!r} has no VM {vm_id}")
+        return "is forgotten"
+
+    _each(opened, vm, as_json, take)
+
+
+@application.command()
+def events(
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, help="The latest so many.")] = 50,
+) -> None:
+    """Show what happened last, oldest first."""
+    found = _open(pool, redis_url).latest_events(limit)
+    if as_json:
+        command_line.print_json([{**dataclasses.asdict(event), "at": event.at} for event in found])
+    else:
+        Console().print(_events_table(found))
+
+
+def _open(name: str, url: str | None) -> VMPool:
+    try:
+        return VMPool(redis.Redis.from_url(url or settings().redis_address), name)
+    except ValueError as error:
+        raise UserError(f"--pool or --redis-url: {error}") from error
+
+
+def _each(opened: VMPool, vm: str, as_json: bool, act: Callable[[str], str]) -> None:
+    """Acts on one VM or all, and says what came of it."""
+    vm_ids = [found.vm_id for found in opened.status().vms] if vm == "all" else [vm]
+    outcomes = []
+    for vm_id in vm_ids:
+        try:
+            outcomes.append({"vm_id": vm_id, "outcome": act(vm_id)})
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    if as_json:
+        command_line.print_json(outcomes)
+        return
+    for outcome in outcomes:
+        typer.echo(f"{outcome['vm_id']} {outcome['outcome']}")
+    if not outcomes:
+        typer.echo(f"pool {opened.name!r} has no VMs")
+
+
+def _watch(opened: VMPool) -> None:
+    with Live(console=Console(), auto_refresh=False) as live:
+        while True:
+            try:
+                live.update(_status_tables(opened.status()), refresh=True)
+            except PoolError as error:
+                live.update(Text(str(error), style="red"), refresh=True)
+            time.sleep(1)
+
+
+def _status_as_dict(status: PoolStatus) -> dict[str, Any]:
+    return {**dataclasses.asdict(status), "counts": {state.value: count for state, count in status.counts().items()}}
+
+
+def _status_tables(status: PoolStatus) -> Group:
+    vms = Table(title=f"pool {status.name}: {status.sentence()}", title_justify="left")
+    for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", ""):
+        vms.add_column(heading, justify="right" if heading in ("for", "lease left", "grants", "resets") else "left")
+    for vm in status.vms:
+        vms.add_row(
+            Text(vm.vm_id),
+            Text(vm.state.value, style=COLOURS[vm.state]),
+            _duration(status.at - vm.since),
+            Text(vm.holder),
+            _duration(vm.deadline - status.at) if vm.deadline is not None else "",
+            str(vm.grants),
+            str(vm.resets),
+            Text("; ".join(_remarks(vm, status.at))),
+        )
+    parts: list[Table | Text] = [vms]
+    if status.waiters:
+        parts.append(_waiters_table(status))
+    totals = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(status.counters.items()))
+    parts.append(Text(totals, style="dim"))
+    return Group(*parts)
+
+
+def _remarks(vm: Any, now: float) -> list[str]:
+    remarks = []
+    if not vm.host_heard:
+        remarks.append(f"no sign of life from {vm.host}")
+    if vm.drained:
+        remarks.append("drained")
+    if vm.state is VMState.ERROR:
+        retry = f"next try in {_duration(vm.retry_at - now)}" if vm.retry_at is not None else "until it is reset"
+        remarks.append(f"{vm.error} ({retry})")
+    return remarks
+
+
+def _waiters_table(status: PoolStatus) -> Table:
+    shown = status.waiters[:WAITERS_SHOWN]
+    more = len(status.waiters) - len(shown)
+    table = Table(
+        title=f"waiting: {len(status.waiters)}", title_justify="left", caption=f"and {more} more" if more else None
+    )
+    for heading in ("place", "who", "priority", "for"):
+        table.add_column(heading, justify="left" if heading == "who" else "right")
+    for waiter in shown:
+        cells = (str(waiter.place), Text(waiter.holder), str(waiter.priority), _duration(status.at - waiter.since))
+        table.add_row(*cells)
+    return table
+
+
+def _events_table(found: list[Event]) -> Table:
+    table = Table()
+    for heading in ("at (UTC)", "event", "VM", "fence", "who"):
+        table.add_column(heading)
+    for event in found:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.at))
+        millis = f".{int(event.at * 1000) % 1000:03d}"
+        table.add_row(at + millis, event.event, Text(event.vm_id), str(event.fence), Text(event.holder))
+    return table
+
+
+def _duration(seconds: float) -> str:
+    whole = max(round(seconds), 0)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+if __name__ == "__main__":
+    command_line.run(application)

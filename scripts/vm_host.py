@@ -1,0 +1,74 @@
+"""Looks after the VMs of this machine: boots them into a pool, resets and checks them, and stops them at the end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import redis
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rollout_tasks import command_line
+from rollout_tasks.errors import UserError
+from rollout_tasks.settings import settings
+from vm_pool import VMPool
+from vm_pool.host import VMHost
+from vm_pool.providers import load_provider, provider_names
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@application.command(epilog=f"Providers: {', '.join(provider_names())}.")
+def serve(
+    num_vms: Annotated[int, typer.Option("--num-vms", "-m", min=1, help="How many VMs this machine has.")] = 3,
+    provider: Annotated[str, typer.Option("--provider", help="Where they come from.")] = "simulated",
+    pool: Annotated[str, typer.Option("--pool", help="The pool they are lent out from.")] = "default",
+    host_id: Annotated[str | None, typer.Option("--host-id", help="Default: the machine's name.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-o", metavar="KEY=VALUE", help="For the provider; the value may be JSON. Repeatable."
+        ),
+    ] = None,
+    redis_url: Annotated[
+        str | None, typer.Option("--redis-url", help="Default: REDIS_URL, else this machine's Redis.")
+    ] = None,
+) -> None:
+    """Boot VMs into a pool and look after them until Ctrl-C or SIGTERM, which stops them."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        opened = VMPool(redis.Redis.from_url(redis_url or settings().redis_address), pool)
+        made = load_provider(provider, _parse_options(option or []))
+        host = VMHost(opened, made, num_vms=num_vms, host_id=host_id)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    logging.info("host %s: %d VMs of provider %s for pool %s", host.host_id, num_vms, provider, pool)
+    host.run(stop)
+
+
+def _parse_options(pairs: list[str]) -> dict[str, Any]:
+    """``key=value`` pairs; a value that is JSON is taken as such, any other as text."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"--option {pair}: must look like key=value")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
+if __name__ == "__main__":
+    command_line.run(application)
