@@ -6,6 +6,9 @@ import importlib
 
 from celery import Celery
 
+from rollout_tasks import transport
+
+transport.install()
 app = Celery("rollout_tasks", include=["rollout_tasks.tasks"])
 app.config_from_object(importlib.import_module("celeryconfig"))
 

@@ -16,7 +16,7 @@ from benchmark.items import Item
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, VMAccess
-from rollout_tasks.environments.guard import GuardedEnvironment
+from rollout_tasks.environments.guard import GuardedWorld
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
 from rollout_tasks.heartbeat import Pulse
 from rollout_tasks.lending import borrowed_vm
@@ -106,14 +106,14 @@ class Attempt:
         environment_class: type[Environment],
         vm: VMAccess | None,
         trajectory: TrajectoryWriter,
-        opened: list[Environment],
+        opened: list[GuardedWorld],
     ) -> Verdict:
         item_id, index = split_rollout_id(self.rollout_id)
         with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
             context = EnvironmentContext(
                 config=self.config, directory=self.directory, vm=vm, attempt=self.number, index=index
             )
-            environment = GuardedEnvironment(environment_class(context), vm)
+            environment = GuardedWorld(environment_class(context), vm)
             opened.append(environment)
         agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
         observation = environment.reset(self.item)
@@ -133,9 +133,9 @@ class Attempt:
         )
 
     @contextmanager
-    def _cleanup(self, pulse: Pulse) -> Iterator[list[Environment]]:
+    def _cleanup(self, pulse: Pulse) -> Iterator[list[GuardedWorld]]:
         """Closes what was opened, after the guard and under a deadline of its own."""
-        opened: list[Environment] = []
+        opened: list[GuardedWorld] = []
         try:
             yield opened
         finally:

@@ -6,6 +6,7 @@ For a first run and for tests. A `Janitor` cleans up even when this process is k
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -17,7 +18,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import redis
@@ -48,6 +51,16 @@ def valkey_binary() -> str:
         if found is None:
             raise UserError("no Redis server: install valkey-server or redis-server, or set REDIS_URL") from error
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class HostedVMs:
+    """The VMs that a worker hosts."""
+
+    number: int
+    provider: str
+    pool: str
+    options: Mapping[str, Any]
 
 
 class EmbeddedStack:
@@ -93,12 +106,13 @@ class EmbeddedStack:
         self._wait("valkey", lambda: _answers(client))
         client.close()
 
-    def start_worker(self, concurrency: int, *, num_vms: int = 0, provider: str = "", pool: str = "default") -> None:
+    def start_worker(self, concurrency: int, vms: HostedVMs | None) -> None:
         """Starts a worker, and its VMs where any are needed; does not wait for it."""
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
         command += ["--hostname=embedded@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
-        if num_vms:
-            command += [f"--num-vms={num_vms}", f"--provider={provider}", f"--vm-pool={pool}"]
+        if vms is not None:
+            command += [f"--num-vms={vms.number}", f"--provider={vms.provider}", f"--vm-pool={vms.pool}"]
+            command += [f"--provider-option={key}={json.dumps(value)}" for key, value in vms.options.items()]
         self._start("worker", command)
 
     def start_flower(self) -> None:

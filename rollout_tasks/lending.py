@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Protocol
 
@@ -57,13 +58,14 @@ def borrowed_vm(config: RunConfig, rollout_id: str, worker: str, pulse: Pulse) -
         EpisodeInterrupted: The rollout was told to stop while it waited.
     """
     if not config.vm.use_pool:
-        from vm_pool.host import own_vm
-
+        from vm_pool.own import own_vm
         from vm_pool.providers import load_provider
 
         with boundary(FailureClass.ENV_SETUP, "starting a VM"):
-            owned = own_vm(load_provider(config.vm.provider_name, config.vm.provider_options))
-        with owned as vm:
+            owned = ExitStack()
+            provider = load_provider(config.vm.provider_name, config.vm.provider_options)
+            vm = owned.enter_context(own_vm(provider, f"own-{uuid.uuid4().hex[:12]}"))
+        with owned:
             yield vm
         return
     pool = _pool_of(os.getpid(), config.vm.pool)

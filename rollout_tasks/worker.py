@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 _RECONCILE_TICK = "reconcile:tick"
 _VM_HOST_STOP_SECONDS = 60
+_VM_HOST_RESTART_SECONDS = 1.0
 
 
 def install(app: Celery) -> None:
@@ -53,7 +55,7 @@ class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
-    """With --num-vms, a VM host runs beside the worker, in a process of its own, and ends with it."""
+    """With --num-vms, a VM host runs beside the worker, in a process of its own: started again if it dies, ended with it."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -62,6 +64,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
         worker: Any,
         num_vms: int | None = None,
         provider: str | None = None,
+        provider_option: tuple[str, ...] = (),
         vm_pool: str | None = None,
         **options: Any,
     ) -> None:
@@ -73,9 +76,11 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
             f"--num-vms={num_vms}",
             f"--provider={provider or 'simulated'}",
             f"--pool={vm_pool or 'default'}",
-            "--exit-with-parent",
+            f"--exit-with-parent={os.getpid()}",
+            *(f"--option={option}" for option in provider_option),
         ]
         self.process: subprocess.Popen[bytes] | None = None
+        self.stopping = threading.Event()
 
     def include_if(self, _worker: Any) -> bool:
         """Only with --num-vms."""
@@ -83,17 +88,32 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def start(self, _worker: Any) -> None:
         """Starts the VM host."""
-        self.process = subprocess.Popen(self.command, start_new_session=True)  # noqa: S603
+        self._launch()
+        threading.Thread(target=self._keep_running, name="vm-host-keeper", daemon=True).start()
+
+    def _launch(self) -> None:
+        # A process group of its own: Ctrl-C at the worker's terminal must not stop VMs that running rollouts still use.
+        self.process = subprocess.Popen(self.command, process_group=0)  # noqa: S603
+
+    def _keep_running(self) -> None:
+        while self.process is not None:
+            code = self.process.wait()
+            if self.stopping.wait(_VM_HOST_RESTART_SECONDS):
+                return
+            logger.error("the VM host ended by itself (exit code %d); starting it again", code)
+            self._launch()
 
     def stop(self, _worker: Any) -> None:
         """Ends the VM host and waits for its VMs to be stopped."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(_VM_HOST_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                logger.error("the VM host did not stop its VMs within %d s; killing it", _VM_HOST_STOP_SECONDS)
-                self.process.kill()
+        self.stopping.set()
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(_VM_HOST_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            logger.error("the VM host did not stop its VMs within %d s; killing it", _VM_HOST_STOP_SECONDS)
+            self.process.kill()
 
     terminate = stop
 

@@ -16,6 +16,8 @@ class OwnVM:
 
     vm_id: str
     endpoint: Endpoint
+    fence: int = 0
+    """There is no lease, so there is nothing to count."""
 
     @property
     def address(self) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Protocol
 
 from benchmark.items import Item
 from rollout_tasks.config import Limits, RunConfig
-from rollout_tasks.environments.base import Environment, Observation
+from rollout_tasks.environments.base import Observation, World
 from rollout_tasks.models.base import Model, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -36,7 +36,7 @@ class Agent(Protocol):
     def run(
         self,
         item: Item,
-        environment: Environment,
+        environment: World,
         observation: Observation,
         model: Model,
         limits: Limits,

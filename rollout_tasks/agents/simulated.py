@@ -8,7 +8,7 @@ from typing import ClassVar
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.config import Limits, RunConfig
-from rollout_tasks.environments.base import Environment, Observation, ToolCall
+from rollout_tasks.environments.base import Observation, ToolCall, World
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Model, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
@@ -25,7 +25,7 @@ class SimulatedAgent(Agent):
     def run(
         self,
         item: Item,  # noqa: ARG002
-        environment: Environment,
+        environment: World,
         observation: Observation,  # noqa: ARG002
         model: Model,  # noqa: ARG002
         limits: Limits,

@@ -13,7 +13,7 @@ from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.calls import CallReader, UnusableCallError
 from rollout_tasks.config import Limits, RunConfig
-from rollout_tasks.environments.base import Environment, Observation, ToolCall, ToolResult
+from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
@@ -34,7 +34,7 @@ class ToolCallingAgent(Agent):
     def run(
         self,
         item: Item,
-        environment: Environment,
+        environment: World,
         observation: Observation,
         model: Model,
         limits: Limits,
@@ -50,7 +50,7 @@ class _Conversation:
     """One episode's history, and what moves it on."""
 
     def __init__(
-        self, environment: Environment, model: Model, trajectory: TrajectoryWriter, images_in: Literal["user", "tool"]
+        self, environment: World, model: Model, trajectory: TrajectoryWriter, images_in: Literal["user", "tool"]
     ) -> None:
         self._environment = environment
         self._model = model

@@ -89,28 +89,11 @@ class EnvironmentContext:
     """Which of the item's rollouts this is, from 0."""
 
 
-class Environment(Protocol):
-    """One episode's world. Constructed as ``Class(context)``; raises plain Python errors.
+class World(Protocol):
+    """What an agent acts in, once it is there. Raises plain Python errors.
 
-    Inherit from it for the defaults. Called in order: `reset` once, `execute` any number of times, `evaluate` at most
-    once, `close` always.
+    Called in order: `reset` once, `execute` any number of times, `evaluate` at most once, `close` always.
     """
-
-    needs_vm: ClassVar[bool]
-    """Whether its attempts lease a VM."""
-    queue: ClassVar[str]
-    """The Celery queue of its rollouts, as in ``rollout.light``."""
-    default_agent: ClassVar[str]
-    """The agent's registry name used when the run does not say."""
-
-    @classmethod
-    def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:  # noqa: ARG003
-        """Whether an attempt at this item leases a VM, for environments where that differs."""
-        return cls.needs_vm
-
-    @classmethod
-    def check_available(cls) -> None:
-        """Raises `RuntimeError` with one sentence when this machine cannot serve the environment."""
 
     def instructions(self, item: Item) -> str:
         """What the system prompt says about this environment and how to answer."""
@@ -129,3 +112,26 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Gives back what the episode holds, in every case; never stops a pooled VM."""
+
+
+class Environment(World, Protocol):
+    """A kind of world. Constructed as ``Class(context)``, one for each attempt; inherit from it for the defaults."""
+
+    needs_vm: ClassVar[bool]
+    """Whether its attempts lease a VM."""
+    queue: ClassVar[str]
+    """The Celery queue of its rollouts, as in ``rollout.light``."""
+    default_agent: ClassVar[str]
+    """The agent's registry name used when the run does not say."""
+
+    def __init__(self, context: EnvironmentContext) -> None:
+        """Made within the attempt's deadline; what takes long belongs into `reset`."""
+
+    @classmethod
+    def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:  # noqa: ARG003
+        """Whether an attempt at this item leases a VM, for environments where that differs."""
+        return cls.needs_vm
+
+    @classmethod
+    def check_available(cls) -> None:
+        """Raises `RuntimeError` with one sentence when this machine cannot serve the environment."""

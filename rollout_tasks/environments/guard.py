@@ -2,66 +2,55 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from benchmark.items import Item
-from rollout_tasks.environments.base import Environment, Observation, Tool, ToolCall, ToolResult, VMAccess
+from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, VMAccess, World
 from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
 from vm_pool.errors import LeaseLost
 
 
-class GuardedEnvironment(Environment):
+class GuardedWorld(World):
     """An environment whose errors are failures of a class, and which refuses once its lease is lost."""
 
-    needs_vm: ClassVar[bool] = False
-    queue: ClassVar[str] = ""
-    default_agent: ClassVar[str] = ""
-
-    def __init__(self, environment: Environment, vm: VMAccess | None) -> None:
-        self._environment = environment
+    def __init__(self, world: World, vm: VMAccess | None) -> None:
+        self._world = world
         self._vm = vm
-        self._name = type(environment).__name__
-
-    @classmethod
-    def check_available(cls) -> None:
-        """The environment behind it was checked by its own class."""
-        return
+        self._name = type(world).__name__
 
     def instructions(self, item: Item) -> str:
-        """See `Environment`."""
+        """See `World`."""
         with boundary(FailureClass.ENV_SETUP, self._name):
-            return self._environment.instructions(item)
+            return self._world.instructions(item)
 
     def tools(self) -> list[Tool]:
-        """See `Environment`."""
+        """See `World`."""
         with boundary(FailureClass.ENV_SETUP, self._name):
-            return self._environment.tools()
+            return self._world.tools()
 
     def reset(self, item: Item) -> Observation:
-        """See `Environment`."""
+        """See `World`."""
         self._check_lease()
         with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"):
-            return self._environment.reset(item)
+            return self._world.reset(item)
 
     def execute(self, call: ToolCall) -> ToolResult:
-        """See `Environment`."""
+        """See `World`."""
         self._check_lease()
         with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"):
-            return self._environment.execute(call)
+            return self._world.execute(call)
 
     def evaluate(self) -> float | None:
-        """See `Environment`. A score outside [0, 1] is no score."""
+        """See `World`. A score outside [0, 1] is no score."""
         self._check_lease()
         with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"):
-            score = self._environment.evaluate()
+            score = self._world.evaluate()
             if score is not None and not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be between 0 and 1, got {score!r}")
             return score
 
     def close(self) -> None:
-        """See `Environment`."""
+        """See `World`."""
         with boundary(FailureClass.ENV_STEP, f"{self._name}: close"):
-            self._environment.close()
+            self._world.close()
 
     def _check_lease(self) -> None:
         if self._vm is None:

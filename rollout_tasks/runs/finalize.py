@@ -21,6 +21,7 @@ from rollout_tasks.rollout import run_store
 from rollout_tasks.runs.folder import RunFolder, write_atomically
 from rollout_tasks.runs.store import rollout_ids
 from rollout_tasks.runs.verdict import Verdict
+from rollout_tasks.settings import settings
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,12 @@ def score(items: Sequence[Item], verdicts: Iterable[Verdict], config: RunConfig,
     """Scores verdicts with a metric; asks the judge's model only under ``llm_judgement``."""
     judge = None
     if metric == "llm_judgement":
-        judge = Judge(JudgeConfig(model=config.judge_model or config.model.name, base_url=config.model.base_url))
+        key = settings().openai_api_key
+        chosen = JudgeConfig(
+            model=config.judge_model or config.model.name,
+            base_url=config.model.base_url or settings().openai_base_url,
+        )
+        judge = Judge(chosen, api_key=key.get_secret_value() if key else None)
     return evaluate(
         items,
         (verdict.as_result() for verdict in verdicts),

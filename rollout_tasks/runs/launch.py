@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
-from rollout_tasks.embedded import EmbeddedStack
+from rollout_tasks.embedded import EmbeddedStack, HostedVMs
 from rollout_tasks.errors import UserError
 from rollout_tasks.interrupts import Interrupts, StopRequested
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
@@ -94,8 +94,8 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
     config = work.config
     with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
     stack.start_valkey()
-    num_vms = config.vm.num_vms if with_vms else 0
-    stack.start_worker(config.num_rollouts, num_vms=num_vms, provider=config.vm.provider_name, pool=config.vm.pool)
+    vms = HostedVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, config.vm.provider_options)
+    stack.start_worker(config.num_rollouts, vms if with_vms else None)
     stack.start_flower()
     console.print(f"Flower: {stack.flower_url} (login {stack.flower_login})", highlight=False, soft_wrap=True)
     store = RunStore(checked_client())
