@@ -138,6 +138,20 @@ def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def spellings_of(options: Mapping[str, Any]) -> set[str]:
+    """How the options in a nested dictionary are spelled on the command line."""
+
+    def given(path: tuple[str, ...]) -> bool:
+        values: Any = options
+        for part in path:
+            if part not in values:
+                return False
+            values = values[part]
+        return True
+
+    return {option.spellings[0].split("/")[0] for option in config_options() if given(option.path)}
+
+
 def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for part in path[:-1]:
         values = values.setdefault(part, {})

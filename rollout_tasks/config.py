@@ -49,6 +49,24 @@ def _encodable(path: Path | None) -> Path | None:
 _FilePath = Annotated[Path, AfterValidator(_encodable)]
 
 
+def check_url(url: str) -> str:
+    """An endpoint's address in its plain form.
+
+    Raises:
+        ValueError: It is none, or carries a secret; says so without repeating it.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and url.isprintable()
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ValueError("must look like http://host:port/v1")
+    if parts.username or parts.password or parts.query:
+        raise ValueError("must not carry a user, password or query: secrets come from the environment (OPENAI_API_KEY)")
+    return url.strip().rstrip("/")
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
@@ -108,16 +126,7 @@ class ModelConfig(_Part):
     @field_validator("base_url")
     @classmethod
     def _plain_http(cls, url: str | None) -> str | None:
-        if url is None:
-            return None
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("must look like http://host:port/v1")
-        if parts.username or parts.password or parts.query:
-            raise ValueError(
-                "must not carry a user, password or query: secrets come from the environment (OPENAI_API_KEY)"
-            )
-        return url.rstrip("/")
+        return None if url is None else check_url(url)
 
 
 class Limits(_Part):

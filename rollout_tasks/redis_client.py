@@ -18,6 +18,9 @@ from rollout_tasks.settings import settings
 PATIENT_TRIES = 120
 """With at most 2 s between tries: about four minutes, longer than a Redis server's restart."""
 
+_COMMAND_SECONDS = 5.0
+_LOGIN_REFUSED = ("NOAUTH", "WRONGPASS")
+
 
 def connect(*, tries: int, socket_timeout: float = 30.0, url: str | None = None) -> redis.Redis:
     """A client for this process's Redis.
@@ -55,24 +58,22 @@ def checked_client() -> redis.Redis:
     Raises:
         UserError: Redis cannot be reached, or refuses the password; names the address without its password.
     """
-    client = connect(tries=1, socket_timeout=10)
     place = address_without_secret(settings().redis_address)
     try:
+        client = connect(tries=1, socket_timeout=_COMMAND_SECONDS)
         client.ping()
-    except redis.AuthenticationError as error:
-        raise UserError(f"Redis at {place} refuses the login: set the password in REDIS_URL ({error})") from error
     except redis.RedisError as error:
-        if "NOAUTH" in str(error) or "WRONGPASS" in str(error):
+        if isinstance(error, redis.AuthenticationError) or any(word in str(error) for word in _LOGIN_REFUSED):
             raise UserError(f"Redis at {place} refuses the login: set the password in REDIS_URL ({error})") from error
         raise UserError(f"Redis at {place} cannot be reached: {error}") from error
     except ValueError as error:
-        raise UserError(f"REDIS_URL is not an address like redis://:password@host:6379/0: {error}") from error
+        raise UserError(f"REDIS_URL: must look like redis://:password@host:6379/0, got {place}") from error
     return client
 
 
 def address_without_secret(url: str) -> str:
     """host:port/db of a Redis URL, for messages."""
-    return url.rsplit("@", 1)[-1].removeprefix("redis://").removeprefix("rediss://").removeprefix("unix://")
+    return url.split("?", 1)[0].rsplit("@", 1)[-1].rsplit("://", 1)[-1]
 
 
 class Scripts:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rollout_tasks.errors import UserError
+from rollout_tasks.wording import clause
 
 LOCAL_REDIS = "redis://127.0.0.1:6379/0"
 
@@ -52,5 +55,13 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """This process's settings."""
-    return Settings()
+    """This process's settings.
+
+    Raises:
+        UserError: A variable's value is none; names the variable.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{first['loc'][0]}: {clause(first)} (an environment variable)") from error

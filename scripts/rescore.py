@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rollout_tasks import command_line
-from rollout_tasks.runs.finalize import score_run, write_reports
+from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import find_run
+from rollout_tasks.runs.preflight import check_metric
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -27,17 +28,27 @@ def rescore(
 ) -> None:
     """Score a finished run with another metric, as in:  [bold]rescore.py RUN --metric f1_score[/bold]"""
     folder = find_run(run, output_dir)
+    check_metric(metric)
+    from rollout_tasks.runs.finalize import score_run, write_reports
+    from rollout_tasks.runs.following import DONE, LOST, lost_scores
+
     evaluation = score_run(folder, metric)
-    written = write_reports(folder, folder.config(), evaluation, suffix=f"-{metric}")
+    try:
+        written = write_reports(folder, folder.config(), evaluation, suffix=f"-{metric}")
+    except OSError as error:
+        raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
     summary = evaluation.summary
     if as_json:
         command_line.print_json(
             {"metric": metric, "average_score": summary.average_score, "files": list(map(str, written))}
         )
-        return
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(f"{metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}")
-    console.print(f"Report: {written[1]}", markup=False)
+    else:
+        sys.stdout.write(f"{metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}\n")
+        sys.stdout.write(f"Report: {written[1]}\n")
+    losses = lost_scores(asdict(summary), folder)
+    for sentence in losses:
+        sys.stderr.write(sentence + "\n")
+    raise typer.Exit(LOST if losses else DONE)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -56,13 +55,15 @@ def submit(
 
     On your workers (REDIS_URL set):  [bold]submit.py --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
     """
+    from rich.console import Console
+
     console = Console(stderr=as_json)
     if sum(action is not None for action in (resume, status, cancel)) > 1:
         raise UserError("--resume, --status and --cancel exclude each other")
     if status is not None:
         return commands.status(status, options, console, follow=watch, as_json=as_json)
     if cancel is not None:
-        return commands.cancel(cancel, console, as_json=as_json)
+        return commands.cancel(cancel, options, console, as_json=as_json)
     if resume is not None:
         if config is not None:
             raise UserError("--resume: the run's own configuration holds; leave --config away")

@@ -22,6 +22,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
+from rollout_tasks.wording import shown
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 _RUN_FILES = frozenset({"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md"})
@@ -117,8 +118,12 @@ class RunFolder:
             }
             write_atomically(self.path / "run.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
-            shutil.rmtree(self.path, ignore_errors=True)
+            self.discard()
             raise UserError(f"--output-dir: {self.path.parent} cannot be written: {error.strerror}") from error
+
+    def discard(self) -> None:
+        """Removes the folder of a run that nobody ever began."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def _prove_space(self) -> None:
         probe = self.path / ".space"
@@ -222,7 +227,8 @@ def find_run(run: str, output_dir: Path) -> RunFolder:
     Raises:
         UserError: There is no such run.
     """
-    for path in (Path(run), output_dir / run):
-        if (path / "run.json").is_file():
+    places = (Path(run), output_dir / run)
+    for path in places:
+        if os.path.isfile(path / "run.json"):  # noqa: PTH113 - unlike Path's, false for names that no file can have
             return RunFolder(path.resolve())
-    raise UserError(f"no run {run!r}: neither {Path(run)} nor {output_dir / run} has a run.json")
+    raise UserError(f"no run {shown(run)}: neither {shown(str(places[0]))} nor {shown(str(places[1]))} has a run.json")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import httpx
-import redis
-
+from benchmark.errors import BenchmarkError
 from benchmark.items import Item
-from benchmark.metrics import metric
+from benchmark.metrics import JUDGE_METRIC, metric
 from rollout_tasks import registry
-from rollout_tasks.attempt import environment_name
-from rollout_tasks.config import RunConfig
+from rollout_tasks.config import RunConfig, check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.settings import settings
-from vm_pool.pool import VMPool
-from vm_pool.states import VMState
+
+if TYPE_CHECKING:
+    import httpx
+    import redis
 
 _TRIES = 3
 _ANSWER_SECONDS = 10.0
+_REFUSED_KEY = frozenset({401, 403})
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 
@@ -31,14 +33,55 @@ def check_names(config: RunConfig, items: Iterable[Item]) -> set[str]:
         The environments that the items run in.
 
     Raises:
-        UserError: Unknown environment, agent or metric, or an answer is missing that the metric needs.
+        UserError: Unknown environment, agent or metric; names the option or the item.
     """
-    metric(config.metric)
-    names = {environment_name(item, config) for item in items}
-    for name in sorted(names):
-        agent = config.agent or registry.environment(name).default_agent
-        registry.agent(agent)
+    check_metric(config.metric)
+    if config.agent is not None:
+        _look_up("--agent", registry.agent, config.agent)
+    if config.env_mode != RunConfig.model_fields["env_mode"].default:
+        _look_up("--env-mode", registry.environment, config.env_mode)
+    names: set[str] = set()
+    for item in items:
+        name = item.env_config.get("env_mode", config.env_mode)
+        if not isinstance(name, str):
+            raise UserError(f"item {item.id!r}: env_config.env_mode must be text, got {name!r}")
+        if name not in names:
+            place = f"item {item.id!r}: env_config.env_mode" if "env_mode" in item.env_config else "--env-mode"
+            _look_up(place, registry.environment, name)
+            names.add(name)
     return names
+
+
+def check_metric(name: str) -> None:
+    """Checks that there is such a metric.
+
+    Raises:
+        UserError: There is none, or it cannot be imported.
+    """
+    try:
+        metric(name)
+    except BenchmarkError as error:
+        raise UserError(f"--metric: {error}") from error
+
+
+def _look_up(place: str, find: Any, name: str) -> None:
+    try:
+        find(name)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from error
+
+
+def check_available(environments: Iterable[str]) -> None:
+    """Checks that this machine can serve the environments.
+
+    Raises:
+        UserError: It cannot; says why.
+    """
+    for name in sorted(environments):
+        try:
+            registry.environment(name).check_available()
+        except RuntimeError as error:
+            raise UserError(f"--env-mode {name}: {error}") from error
 
 
 def needs_model(config: RunConfig, environments: Iterable[str]) -> bool:
@@ -49,14 +92,24 @@ def needs_model(config: RunConfig, environments: Iterable[str]) -> bool:
 
 def needs_vm(config: RunConfig, items: Iterable[Item]) -> bool:
     """Whether any rollout of the run needs a VM."""
+    from rollout_tasks.attempt import environment_name
+
     return any(registry.environment(environment_name(item, config)).needs_vm_for(config, item) for item in items)
 
 
 def model_address(config: RunConfig) -> str | None:
-    """The endpoint that rollouts will ask; None when neither a key nor an address is configured."""
-    configured = config.model.base_url or settings().openai_base_url
-    if configured:
-        return configured.rstrip("/")
+    """The endpoint that rollouts will ask; None when neither a key nor an address is configured.
+
+    Raises:
+        UserError: The environment's address is none, or carries a secret, which run.json would then hold.
+    """
+    if config.model.base_url:
+        return config.model.base_url
+    if (configured := settings().openai_base_url) is not None:
+        try:
+            return check_url(configured)
+        except ValueError as error:
+            raise UserError(f"OPENAI_BASE_URL: {error}") from error
     return OPENAI_BASE_URL if settings().openai_api_key else None
 
 
@@ -83,36 +136,57 @@ def check_model(config: RunConfig) -> RunConfig:
     if any(model.get("owned_by") == "scripted" for model in served):
         return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     names = [str(model.get("id")) for model in served]
-    for wanted in {config.model.name, config.judge_model or config.model.name}:
-        if names and wanted not in names:
+    wanted = {"--model": config.model.name}
+    if config.metric == JUDGE_METRIC and config.judge_model:
+        wanted["--judge-model"] = config.judge_model
+    for option, name in wanted.items():
+        if names and name not in names:
             shown = ", ".join(sorted(names)[:8]) + (", ..." if len(names) > 8 else "")
-            raise UserError(f"--model: {address} does not serve {wanted!r}; it serves {shown}")
+            raise UserError(f"{option}: {address} does not serve {name!r}; it serves {shown}")
     return config
 
 
+def check_scripts(items: Sequence[Item]) -> None:
+    """Checks that the scripted model can stand in where no model is configured.
+
+    Raises:
+        UserError: An item has no script.
+    """
+    from rollout_tasks.models.scripted.scripts import uncovered
+
+    if missing := uncovered(items):
+        raise UserError(
+            f"no model is configured, and the scripted model has no script for {len(missing)} of {len(items)} items"
+            f" (the first is {missing[0]!r}): set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url)"
+        )
+
+
 def _ask(address: str) -> httpx.Response:
-    """GET /models, three tries at what may pass."""
+    """GET /models; tried again where that may help soon, but a silent endpoint is asked once."""
+    import httpx
+
     problem = ""
     for attempt in range(_TRIES):
         if attempt:
-            time.sleep(2.0 ** (attempt - 1))
+            time.sleep(2.0 ** (attempt - 2))
         try:
             answer = httpx.get(f"{address}/models", headers=_login(), timeout=_ANSWER_SECONDS)
-        except httpx.TimeoutException:
-            problem = f"gave no answer within {_ANSWER_SECONDS:g} s"
-            continue
+        except httpx.TimeoutException as error:
+            raise UserError(f"the model endpoint {address} gave no answer within {_ANSWER_SECONDS:g} s") from error
         except httpx.HTTPError as error:
             problem = f"cannot be reached: {error}"
             continue
-        if answer.status_code in {401, 403}:
-            raise UserError(
-                f"the model endpoint {address} refuses the key (HTTP {answer.status_code}): check OPENAI_API_KEY"
-            )
+        if answer.status_code in _REFUSED_KEY:
+            raise UserError(_key_refused(address, answer.status_code))
         if answer.status_code == 429 or answer.status_code >= 500:
             problem = f"answers HTTP {answer.status_code}"
             continue
         return answer
     raise UserError(f"the model endpoint {address} {problem} ({_TRIES} tries)")
+
+
+def _key_refused(address: str, status: int) -> str:
+    return f"the model endpoint {address} refuses the key (HTTP {status}): check OPENAI_API_KEY"
 
 
 def _served_models(answer: httpx.Response, address: str) -> list[dict[str, Any]]:
@@ -127,11 +201,15 @@ def _served_models(answer: httpx.Response, address: str) -> list[dict[str, Any]]
 
 def _try_completion(config: RunConfig, address: str) -> RunConfig:
     """For endpoints without /models: one token settles it."""
+    import httpx
+
     body = {"model": config.model.name, "messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 16}
     try:
         answer = httpx.post(f"{address}/chat/completions", json=body, headers=_login(), timeout=config.model.timeout)
     except httpx.HTTPError as error:
         raise UserError(f"the model endpoint {address} cannot be reached: {error}") from error
+    if answer.status_code in _REFUSED_KEY:
+        raise UserError(_key_refused(address, answer.status_code))
     if answer.status_code >= 400:
         raise UserError(
             f"the model endpoint {address} answers HTTP 404 at /models and HTTP {answer.status_code} at /chat/completions:"
@@ -141,8 +219,12 @@ def _try_completion(config: RunConfig, address: str) -> RunConfig:
 
 
 def _login() -> dict[str, str]:
-    key = settings().openai_api_key
-    return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    if (secret := settings().openai_api_key) is None:
+        return {}
+    key = secret.get_secret_value().strip()
+    if not key.isascii() or not key.isprintable():
+        raise UserError("OPENAI_API_KEY: holds characters that no key has, such as a line break or a curly quote")
+    return {"Authorization": f"Bearer {key}"}
 
 
 def check_pool(config: RunConfig, client: redis.Redis) -> None:
@@ -151,6 +233,9 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
     Raises:
         UserError: The pool has none.
     """
+    from vm_pool.pool import VMPool
+    from vm_pool.states import VMState
+
     if not config.vm.use_pool:
         return
     if not any(vm.state != VMState.STOPPED for vm in VMPool(client, config.vm.pool).status().vms):
@@ -158,3 +243,18 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
             f"--pool: the pool {config.vm.pool!r} has no VMs; start some with"
             f" `celery -A rollout_tasks worker --num-vms 3 --provider {config.vm.provider_name}` or `scripts/vm_host.py`"
         )
+
+
+def check_output_dir(folder: Path) -> None:
+    """Checks that a run's folder could be made, without making it.
+
+    Raises:
+        UserError: It exists, or what it would be made in is no folder or cannot be written to.
+    """
+    if folder.exists():
+        raise UserError(f"--run-id: {folder} exists already; take another name, or --resume it")
+    above = next(path for path in folder.parents if os.path.lexists(path))
+    if not above.is_dir():
+        raise UserError(f"--output-dir: {above} is not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise UserError(f"--output-dir: {above} cannot be written to")

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmark.items import Benchmark, Item, load_items
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.enqueue import send_chord
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.store import RunStore, rollout_ids
 from rollout_tasks.runs.verdict import Verdict
+
+if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent: a refusal need not wait for them.
+    from rollout_tasks.runs.store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ def new_run_id(config: RunConfig) -> str:
 
 def new_work(config: RunConfig, benchmark: Benchmark) -> Work:
     """The work of a new run; reserves nothing yet."""
+    from rollout_tasks.runs.store import rollout_ids
+
     run_id = config.run_id or new_run_id(config)
     config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
     folder = RunFolder(Path(config.output_dir) / run_id)
@@ -67,6 +71,8 @@ def resumed_work(folder: RunFolder) -> Work:
     Raises:
         UserError: The folder is not a run's, or its files are broken.
     """
+    from rollout_tasks.runs.store import rollout_ids
+
     config = folder.config()
     items = folder.items()
     every = rollout_ids(items, config.rollouts_per_item)
@@ -114,14 +120,27 @@ def enqueue(work: Work, store: RunStore) -> None:
     """Puts the run into the run store and sends its chord.
 
     Raises:
-        UserError: Somebody else submitted the same run meanwhile.
+        UserError: Somebody else submitted the same run meanwhile, or Redis did not take it; what had been written is
+            taken back then.
     """
-    from rollout_tasks.tasks import finalize_run
+    from kombu.exceptions import OperationalError
+    from redis import RedisError
 
     if work.resumed:
         store.forget(work.run_id)
-    if not store.create(work.run_id, work.config, str(work.folder.path), len(work.kept) + len(work.todo)):
-        raise UserError(f"--run-id: run {work.run_id!r} was submitted by somebody else just now")
+    try:
+        if not store.create(work.run_id, work.config, str(work.folder.path), len(work.kept) + len(work.todo)):
+            raise UserError(f"--run-id: run {work.run_id!r} was submitted by somebody else just now")
+        _send(work, store)
+    except (RedisError, OperationalError) as error:
+        _take_back(work, store, error)
+        raise UserError(f"Redis did not take the run, so nothing was enqueued: {error}") from error
+
+
+def _send(work: Work, store: RunStore) -> None:
+    from rollout_tasks.runs.enqueue import send_chord
+    from rollout_tasks.tasks import finalize_run
+
     store.add_results(work.run_id, work.kept)
     store.add_items(work.run_id, work.items, work.todo)
     store.submitter_lives(work.run_id)
@@ -130,3 +149,18 @@ def enqueue(work: Work, store: RunStore) -> None:
     store.mark_submitted(work.run_id)
     if not work.todo:
         finalize_run.apply_async((work.run_id,))
+
+
+def _take_back(work: Work, store: RunStore, reason: Exception) -> None:
+    """Makes a run that Redis did not take unknown again: messages of an unknown run do nothing."""
+    from redis import RedisError
+
+    try:
+        store.forget(work.run_id)
+    except RedisError as error:
+        raise UserError(
+            f"Redis was lost while run {work.run_id} was being enqueued ({reason});"
+            f" once it is back, see --status {work.run_id}, or --resume {work.folder.path}"
+        ) from error
+    if not work.resumed:
+        work.folder.discard()

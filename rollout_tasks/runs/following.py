@@ -1,0 +1,133 @@
+"""What `scripts/submit.py` does with a run that is known to Redis: follow it, say how far it is, report its end, cancel it.
+
+Each returns the exit code. 0: over, nothing lost. 1: over, but rollouts or scores were lost to the infrastructure.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmark.report import read_report
+from rollout_tasks.command_line import INTERRUPTED, print_json
+from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.redis_client import checked_client
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.show import show_run
+from rollout_tasks.runs.store import Progress, RunStore
+from rollout_tasks.runs.watch import OVER, Rate, describe, line, pool_state, progress_of, watch
+
+DONE, LOST = 0, 1
+
+
+def follow(
+    run_id: str, store: RunStore, console: Console, folder: RunFolder, *, pool: str | None, as_json: bool
+) -> int:
+    """Shows a run until it is over, then reports it; Ctrl-C leaves it going."""
+    try:
+        progress = watch(store, run_id, console, pool=pool)
+    except KeyboardInterrupt:
+        console.print(f"The run goes on. Come back with: {come_back(run_id)}", highlight=False, soft_wrap=True)
+        return INTERRUPTED
+    return report(progress, folder, console, as_json=as_json)
+
+
+def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: bool) -> int:
+    """Shows a run that is over, and on stderr what it lost and how to get it back."""
+    evaluation = read_report(folder.evaluation) if folder.evaluation.exists() else None
+    if as_json:
+        values = describe(progress) | {"folder": str(folder.path)}
+        if evaluation is not None:
+            values["summary"] = evaluation["summary"]
+        print_json(values)
+    elif evaluation is not None:
+        show_run(folder, console)
+    losses = [*_lost_rollouts(progress, folder)]
+    if evaluation is not None:
+        losses += lost_scores(evaluation["summary"], folder)
+    for sentence in losses:
+        sys.stderr.write(sentence + "\n")
+    return LOST if losses else DONE
+
+
+def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
+    lost = {name: n for name, n in progress.failures.items() if FailureClass(name).counted_as == "infrastructure"}
+    if not lost:
+        return []
+    what = ", ".join(f"{name} {count}" for name, count in lost.items())
+    return [
+        f"{sum(lost.values())} of {progress.total} rollouts were lost to the infrastructure ({what});"
+        f" try them again with: python scripts/submit.py --resume {folder.path}"
+    ]
+
+
+def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
+    """A sentence about answers that the metric or the judge gave no score, if there are any.
+
+    Args:
+        summary: A report's ``summary``.
+        folder: The run's folder.
+    """
+    unscored: Mapping[str, Mapping[str, Any]] = summary["unscored"]
+    if not unscored:
+        return []
+    count = sum(int(losses["count"]) for losses in unscored.values())
+    example = next(iter(unscored.values()))["example"]
+    return [
+        f"{count} of {summary['total_rollouts']} answers got no score from {summary['metric']}, such as {example};"
+        f" score them again with: python scripts/rescore.py {folder.path} --metric {summary['metric']}"
+    ]
+
+
+def status(run: str, output_dir: Path, console: Console, *, keep_on: bool, as_json: bool) -> int:
+    """How far a run is; with `keep_on`, until it is over."""
+    store = RunStore(checked_client())
+    run_id = Path(run).name
+    progress = progress_of(store, run_id)
+    config, path = store.config(run_id)
+    folder = RunFolder(Path(path) if Path(path).is_dir() else output_dir / run_id)
+    if progress.state in OVER:
+        return report(progress, folder, console, as_json=as_json)
+    if keep_on:
+        return follow(run_id, store, console, folder, pool=config.vm.pool, as_json=as_json)
+    vms = pool_state(store.client, config.vm.pool)
+    if as_json:
+        print_json(describe(progress, vms=vms))
+    else:
+        console.print(f"Run {run_id}: {line(progress, Rate(), vms)}", highlight=False, soft_wrap=True)
+    return DONE
+
+
+def cancel(run: str, console: Console, *, as_json: bool) -> int:
+    """Stops a run; what is committed stays.
+
+    Raises:
+        UserError: Redis does not know the run, or it is over already.
+    """
+    store = RunStore(checked_client())
+    run_id = Path(run).name
+    found, cancelled, left = store.cancel(run_id)
+    if found == "unknown":
+        raise UserError(f"--cancel: Redis does not know run {run_id!r}")
+    if found in OVER or found == "finalizing":
+        raise UserError(f"--cancel: run {run_id} is {found} already")
+    if left == 0:
+        from rollout_tasks.tasks import finalize_run
+
+        finalize_run.apply_async((run_id,))
+    if as_json:
+        print_json({"run_id": run_id, "cancelled": cancelled, "being_stopped": left})
+    else:
+        console.print(
+            f"Run {run_id}: {cancelled} rollouts cancelled, {left} running ones are being stopped", highlight=False
+        )
+    return DONE
+
+
+def come_back(run_id: str) -> str:
+    """The command that follows a run."""
+    return f"python scripts/submit.py --status {run_id} --watch"
