@@ -33,6 +33,9 @@ def install(app: Celery) -> None:
         click.Option(["--provider"], default=None, help="Where the VMs come from, with --num-vms.")
     )
     app.user_options["worker"].add(
+        click.Option(["--provider-option"], multiple=True, metavar="KEY=VALUE", help="For the provider; repeatable.")
+    )
+    app.user_options["worker"].add(
         click.Option(["--vm-pool"], default="default", help="The VMs' pool, with --num-vms.")
     )
     app.steps["worker"].add(ServedQueues)

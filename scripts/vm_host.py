@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -22,6 +23,8 @@ from vm_pool import VMPool
 from vm_pool.host import VMHost
 from vm_pool.providers import load_provider, provider_names
 
+PARENT_LOOK_SECONDS = 0.5
+
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -36,6 +39,10 @@ def serve(
         typer.Option(
             "--option", "-o", metavar="KEY=VALUE", help="For the provider; the value may be JSON. Repeatable."
         ),
+    ] = None,
+    exit_with_parent: Annotated[
+        int | None,
+        typer.Option("--exit-with-parent", metavar="PID", help="Stop when this process, the parent, has ended."),
     ] = None,
     redis_url: Annotated[
         str | None, typer.Option("--redis-url", help="Default: REDIS_URL, else this machine's Redis.")
@@ -52,8 +59,17 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
+    if exit_with_parent is not None:
+        threading.Thread(target=_stop_with_parent, args=(exit_with_parent, stop), daemon=True).start()
     logging.info("host %s: %d VMs of provider %s for pool %s", host.host_id, num_vms, provider, pool)
     host.run(stop)
+
+
+def _stop_with_parent(parent: int, stop: threading.Event) -> None:
+    while not stop.wait(PARENT_LOOK_SECONDS):
+        if os.getppid() != parent:
+            logging.info("the process that started this host has ended; stopping")
+            stop.set()
 
 
 def _parse_options(pairs: list[str]) -> dict[str, Any]:

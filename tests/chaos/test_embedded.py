@@ -1,0 +1,172 @@
+"""An embedded run that is interrupted or killed at each of its stages leaves nothing behind, loses nothing and can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmark.report import read_report
+from rollout_tasks.runs.folder import RunFolder
+from tests.conftest import REPOSITORY
+
+ITEMS = 12
+INTERRUPTED = 130
+
+
+class EmbeddedRun:
+    """`submit.py --embedded` in a process of its own, with a mark by which everything it starts can be found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.results = folder / "results"
+        self.mark = f"ROLLOUT_TEST_MARK={uuid.uuid4().hex}"
+        data = folder / "items.jsonl"
+        data.write_text("".join(json.dumps({"id": f"item-{n}", "question": "work"}) + "\n" for n in range(ITEMS)))
+        self.config = folder / "run.json"
+        settings = {
+            "data": {"path": str(data)},
+            "env_mode": "simulated",
+            "output_dir": str(self.results),
+            "run_id": "run",
+            "num_rollouts": 3,
+            "vm": {"num_vms": 2, "provider_options": {"boot_seconds": 0.05, "reset_seconds": 0.05}},
+            "simulated": {"seconds": [0.4, 0.8]},
+        }
+        self.config.write_text(json.dumps(settings))
+
+    def command(self, *options: str) -> subprocess.Popen[str]:
+        name, _, value = self.mark.partition("=")
+        environment = {key: text for key, text in os.environ.items() if "REDIS_URL" not in key and "OPENAI" not in key}
+        return subprocess.Popen(
+            [sys.executable, "scripts/submit.py", "--embedded", *options],
+            cwd=REPOSITORY,
+            env={**environment, name: value, "TMPDIR": str(self.temporary)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def start(self) -> subprocess.Popen[str]:
+        return self.command("--config", str(self.config))
+
+    def resume(self) -> str:
+        process = self.command("--resume", str(self.results / "run"))
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        return output
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.results / "run")
+
+    def committed(self) -> int:
+        return len(list(self.run.path.glob("*/0/attempt-*/result.json")))
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that carries the mark in its environment."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if self.mark.encode() in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                    found.append(process)
+            except (OSError, psutil.Error):
+                continue
+        return found
+
+    def check_nothing_left(self, *, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self.processes() and not any(self.temporary.iterdir()):
+                return
+            time.sleep(0.1)
+        left = [" ".join(process.cmdline())[:120] for process in self.processes()]
+        raise AssertionError(f"left behind: {left}, {list(self.temporary.iterdir())}")
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedRun]:
+    run = EmbeddedRun(tmp_path)
+    yield run
+    for process in run.processes():
+        process.kill()
+
+
+def valkey_starts(run: EmbeddedRun) -> bool:
+    return (run.run.path / "logs" / "valkey.log").exists()
+
+
+def worker_starts(run: EmbeddedRun) -> bool:
+    return (run.run.path / "logs" / "worker.log").exists()
+
+
+def rollouts_run(run: EmbeddedRun) -> bool:
+    return run.committed() >= 2
+
+
+def last_rollouts_run(run: EmbeddedRun) -> bool:
+    return run.committed() >= ITEMS - 1
+
+
+STAGES = [valkey_starts, worker_starts, rollouts_run, last_rollouts_run]
+
+
+def wait_for(stage: Callable[[EmbeddedRun], bool], run: EmbeddedRun, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not stage(run):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, f"{stage.__name__} did not come"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c(embedded: EmbeddedRun, stage: Callable[[EmbeddedRun], bool], presses: int) -> None:
+    process = embedded.start()
+    wait_for(stage, embedded, process)
+
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    output, _ = process.communicate(timeout=60)
+
+    embedded.check_nothing_left(seconds=3)
+    assert "Traceback" not in output
+    done = embedded.run.evaluation.exists()
+    assert process.returncode == (0 if done else INTERRUPTED), output
+    if not done:
+        assert "--resume" in output
+        committed = embedded.committed()
+        assert f"Stopped: {committed} of {ITEMS}" in output
+        if presses == 1 and stage is rollouts_run:
+            assert 2 < committed < ITEMS, "the rollouts that ran were not finished, or new ones were admitted"
+        embedded.resume()
+        embedded.check_nothing_left(seconds=3)
+    assert embedded.committed() == ITEMS
+    assert read_report(embedded.run.evaluation)["summary"]["average_score"] == 1.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_killed(embedded: EmbeddedRun, number: signal.Signals) -> None:
+    process = embedded.start()
+    wait_for(rollouts_run, embedded, process)
+
+    process.send_signal(number)
+    process.wait(timeout=60)
+
+    embedded.check_nothing_left(seconds=20)
+    embedded.resume()
+    embedded.check_nothing_left(seconds=3)
+    assert embedded.committed() == ITEMS
