@@ -181,7 +181,7 @@ class EmbeddedStack:
                 stdin=subprocess.PIPE if configuration is not None else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+                env={**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})},
                 start_new_session=True,
             )
             self._services[name] = process
