@@ -49,7 +49,8 @@ def command(guest: Path, arguments: list[str], *, scratch_bytes: int, seccomp_de
     for folder in _LIBRARIES:
         line += _library(Path(folder))
     line += [*_read_only(python), *_read_only(Path(sys.base_prefix).resolve() / "lib")]
-    line += ["--ro-bind-try", "/usr/share/zoneinfo", "/usr/share/zoneinfo"]
+    for extra in ("/etc/ld.so.cache", "/usr/share/zoneinfo"):
+        line += ["--ro-bind-try", extra, extra]
     line += ["--ro-bind", str(guest), GUEST]
     line += ["--size", str(scratch_bytes), "--tmpfs", SCRATCH, "--chdir", SCRATCH, "--remount-ro", "/"]
     return [*line, "--", str(python), "-I", "-S", "-B", "-X", "utf8", GUEST, *arguments]

@@ -206,9 +206,10 @@ def test_out_of_reach(environment: PyEnvironment, code: str) -> None:
 
 def test_what_is_there_is_the_interpreter_and_libraries(environment: PyEnvironment) -> None:
     walk = "import os\nsorted(os.listdir('/'))"
+    assert run(environment, "import os\nos.listdir('/etc')").response == "['ld.so.cache']"
     home = f"[os.path.join(folder, name) for folder, _, names in os.walk({str(Path.home())!r}) for name in names]"
 
-    top = {Path(folder).parts[1] for folder in (sys.base_prefix, "/tmp", "/usr", "/lib", "/lib64", "/guest.py")}  # noqa: S108
+    top = {Path(folder).parts[1] for folder in (sys.base_prefix, "/tmp", "/etc", "/usr", "/lib", "/lib64", "/guest.py")}  # noqa: S108
     assert set(ast.literal_eval(run(environment, walk).response)) <= top
     assert run(environment, f"[p for p in {home} if not p.startswith({sys.base_prefix!r})]").response == "[]"
 
