@@ -11,6 +11,8 @@ from vm_pool.errors import (
     PoolError,
     PoolRefused,
     PoolUnreachable,
+    TransitionRefused,
+    UnknownVM,
 )
 from vm_pool.lease import Lease
 from vm_pool.pool import VMPool
@@ -29,6 +31,8 @@ __all__ = [
     "PoolRefused",
     "PoolStatus",
     "PoolUnreachable",
+    "TransitionRefused",
+    "UnknownVM",
     "VMPool",
     "VMState",
     "Waiter",

@@ -205,8 +205,7 @@ class _Acquisition:
         if now >= self.end:
             timeout = PoolEmpty if self.vms == 0 else AcquireTimeout
             trouble = f"; {self.trouble}" if self.trouble else ""
-            waited = f"{now - self.started:.1f} s"
-            raise timeout(f"{request.holder} got no VM of pool {self.pool!r} within {waited}{trouble}")
+            raise timeout(f"{request.holder} got no VM of pool {self.pool!r} within {request.timeout:g} s{trouble}")
 
     def _handed_over(self, message: str, asked: float, server_then: int) -> Grant | None:
         """The grant, unless it was lying about for half its time: then asking again begins its time anew."""

@@ -39,7 +39,7 @@ class Wire:
         self.where = str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
 
     def call(self, *command: str | int, seconds: float = REPLY_SECONDS) -> Any:
-        """Sends one command that is safe to repeat, and returns its reply.
+        """Sends one command and returns its reply; never sends it twice.
 
         Args:
             command: The command's words.
@@ -55,14 +55,12 @@ class Wire:
         try:
             connection = self._idle.pop()
         except IndexError:
-            return self._exchange(self._connect(seconds), command, seconds)
+            connection = self._connect(seconds)
         try:
             return self._exchange(connection, command, seconds)
-        except PoolUnreachable as error:
-            self.close()
-            if isinstance(error.__cause__, RedisTimeoutError):
-                raise
-            return self._exchange(self._connect(seconds), command, seconds)  # the idle connection was a dead one
+        except PoolUnreachable:
+            self.close()  # the other idle connections are no better
+            raise
 
     def close(self) -> None:
         """Closes the idle connections; a later call opens new ones."""

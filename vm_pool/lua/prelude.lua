@@ -143,27 +143,40 @@ local function revoke(vm, lease)
   take_back(vm, lease, 'revoked')
 end
 
+-- The timer of a VM's lease went off: the lease is over, or was renewed, or is long replaced by another.
+local function look_at_lease(vm)
+  local lease = lease_of(vm)
+  call('HDEL', P .. ':vm:' .. vm, 'timer')
+  if lease[STATE] ~= 'leased' then return 0 end
+  local deadline = tonumber(lease[DEADLINE])
+  if deadline > now then
+    set_timer(vm, deadline)
+    return 0
+  end
+  take_back(vm, lease, 'expired')
+  return 1
+end
+
 -- Ends everything whose time has come: leases, waiters that stopped asking, hosts that fell silent.
 local function reap()
-  local due = call('ZRANGEBYSCORE', P .. ':timers', '-inf', now)
-  for _, timer in ipairs(due) do
+  local ended = 0
+  for _, timer in ipairs(call('ZRANGEBYSCORE', P .. ':timers', '-inf', now)) do
     call('ZREM', P .. ':timers', timer)
     local kind, id = string.match(timer, '^(%a+):(.*)$')
     if kind == 'lease' then
-      local lease = lease_of(id)
-      call('HDEL', P .. ':vm:' .. id, 'timer')
-      if lease[STATE] == 'leased' then
-        local deadline = tonumber(lease[DEADLINE])
-        if deadline > now then set_timer(id, deadline) else take_back(id, lease, 'expired') end
-      end
+      ended = ended + look_at_lease(id)
     elseif kind == 'waiter' then
       call('ZREM', P .. ':queue', id)
-      if call('HDEL', P .. ':waiters', id) == 1 then count('waiters_lost') end
+      if call('HDEL', P .. ':waiters', id) == 1 then
+        count('waiters_lost')
+        ended = ended + 1
+      end
     else
       for _, vm in ipairs(call('SMEMBERS', P .. ':host:' .. id)) do call('ZREM', P .. ':free', vm) end
       count('host_silent')
       note('host_silent', '-', 0, id)
+      ended = ended + 1
     end
   end
-  return #due
+  return ended
 end
