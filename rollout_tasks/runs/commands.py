@@ -149,8 +149,8 @@ def _embedded(work: Work, source: Source, console: Console, as_json: bool) -> in
     progress = end.progress
     if progress is not None and progress.state in OVER:
         return following.report(progress, work.folder, console, as_json=as_json)
-    committed = progress.committed if progress else len(work.kept)
-    total = progress.total if progress else len(work.kept) + len(work.todo)
+    committed = len(work.kept) + sum(1 for _ in work.folder.verdicts(work.todo))
+    total = len(work.kept) + len(work.todo)
     console.print(
         f"Stopped: {committed} of {total} rollouts are committed. Go on with: python scripts/submit.py --resume {work.folder.path}",
         markup=False,
