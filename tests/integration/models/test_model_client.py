@@ -48,6 +48,7 @@ class Endpoint(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[Answer] = []
         self.requests: list[tuple[dict[str, str], dict[str, Any]]] = []
+        self.connections: list[int] = []
         self.stopping = threading.Event()
 
     @property
@@ -65,6 +66,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         assert self.path == "/v1/chat/completions"
+        self.server.connections.append(self.client_address[1])
         self.server.requests.append(({name.lower(): value for name, value in self.headers.items()}, json.loads(body)))
         answer = self.server.answers.pop(0) if self.server.answers else Answer()
         if answer.hang:
@@ -243,6 +245,8 @@ def test_a_forked_child_does_not_share_its_parents_connection(
 
     assert os.waitpid(child, 0)[1] == 0
     assert model.complete(MESSAGES, []).usage.requests == 1
+    before, childs, after = endpoint.connections
+    assert before == after != childs
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk-\u201cquoted\u201d"])
