@@ -37,13 +37,14 @@ class Interrupts:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Routes the signals here."""
+        """Routes the signals here. Once one came, the program is about to end, and further ones have nothing to ask for."""
         before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if self.count == 0:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def ignore(self) -> None:
         """From here on nothing interrupts: cleaning up has deadlines of its own."""
