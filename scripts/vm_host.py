@@ -61,7 +61,6 @@ def serve(
         signal.signal(number, lambda _number, _frame: stop.set())
     if exit_with_parent is not None:
         threading.Thread(target=_stop_with_parent, args=(exit_with_parent, stop), daemon=True).start()
-    logging.info("host %s: %d VMs of provider %s for pool %s", host.host_id, num_vms, provider, pool)
     host.run(stop)
 
 

@@ -47,6 +47,7 @@ class Heartbeat:
         self._changed = threading.Condition()
         self._wakes_at = 0.0
         self._running = False
+        self._away = False
 
     def watch(self, lease: Renewable) -> None:
         """Renews the lease every third of its TTL until `unwatch`."""
@@ -90,9 +91,14 @@ class Heartbeat:
         try:
             deadlines = self._renew([(lease.vm_id, lease.fence) for lease in leases], min(5.0, interval))
         except PoolError as error:
-            log.warning("pool %s: could not renew %d leases, trying again: %s", self._pool, len(leases), error)
+            if not self._away:
+                log.warning("pool %s: leases cannot be renewed, trying on: %s", self._pool, error)
+            self._away = True
             self._after_failure(leases, min(RETRY_SECONDS, interval / 2))
             return
+        if self._away:
+            log.warning("pool %s: leases are renewed again", self._pool)
+        self._away = False
         now = time.monotonic()
         with self._changed:
             for lease, deadline in zip(leases, deadlines, strict=True):

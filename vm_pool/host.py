@@ -161,6 +161,7 @@ class VMHost:
             for machine in self._machines.values():
                 self._register(machine, VMState.INITIALIZING)
             self._joined = True
+            log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         elif server != self._server:
             for vm in self._side.beat().vms:
                 if vm.state is VMState.FREE:

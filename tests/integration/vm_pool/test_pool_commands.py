@@ -1,0 +1,143 @@
+"""scripts/pool.py and scripts/vm_host.py as their users run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from vm_pool import VMPool, VMState
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(script: str, *args: str, url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / script), *args],
+        env={**os.environ, "REDIS_URL": url, "COLUMNS": "140"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def served(redis_url: str) -> Iterator[tuple[VMPool, subprocess.Popen[bytes]]]:
+    """A pool with the two VMs of a vm_host.py."""
+    options = ["--option", "boot_seconds=0.02", "--option", 'reset_seconds={"shortest": 0, "longest": 0.02}']
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            str(ROOT / "scripts" / "vm_host.py"),
+            "-m",
+            "2",
+            "--pool",
+            "test",
+            "--host-id",
+            "box",
+            *options,
+        ],
+        env={**os.environ, "REDIS_URL": redis_url},
+        stderr=subprocess.DEVNULL,
+    )
+    pool = VMPool(redis.Redis.from_url(redis_url), "test")
+    try:
+        until(lambda: [vm.state for vm in pool.status().vms] == [VMState.FREE] * 2)
+        yield pool, process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_status_shows_holders_and_waiters(served: tuple[VMPool, object], redis_url: str) -> None:
+    pool, _process = served
+    lease = pool.acquire("rollout [b]7#0", timeout=5)
+    shown = command("pool.py", "status", "--pool", "test", url=redis_url)
+    assert shown.returncode == 0
+    assert "pool test: 1 free, 1 leased" in shown.stdout
+    assert "rollout [b]7#0" in shown.stdout
+
+    told = json.loads(command("pool.py", "status", "--pool", "test", "--json", url=redis_url).stdout)
+    by_id = {vm["vm_id"]: vm for vm in told["vms"]}
+    assert by_id[lease.vm_id]["holder"] == "rollout [b]7#0"
+    assert told["counts"] == {"free": 1, "leased": 1}
+    assert told["waiters"] == []
+
+
+def test_an_operators_day(served: tuple[VMPool, object], redis_url: str) -> None:
+    pool, _process = served
+
+    def operate(*args: str) -> list[dict[str, str]]:
+        result = command("pool.py", *args, "--pool", "test", "--json", url=redis_url)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    lease = pool.acquire("me", timeout=5, ttl=60, heartbeat=False)
+    assert operate("release", lease.vm_id) == [{"vm_id": lease.vm_id, "outcome": "was taken from its holder"}]
+    assert lease.release() is False
+    until(lambda: [vm.state for vm in pool.status().vms] == [VMState.FREE] * 2)
+    operate("quarantine", "box-0", "--why", "noise")
+    assert "noise" in pool.status().vms[0].error
+    operate("reset", "box-0")
+    until(lambda: [vm.state for vm in pool.status().vms] == [VMState.FREE] * 2)
+    assert [outcome["vm_id"] for outcome in operate("drain", "all")] == ["box-0", "box-1"]
+    assert [vm.state for vm in pool.status().vms] == [VMState.STOPPED] * 2
+    operate("undrain", "all")
+    until(lambda: [vm.state for vm in pool.status().vms] == [VMState.FREE] * 2)
+    latest = operate("events", "--limit", "2")
+    assert [event["event"] for event in latest] == ["booted", "booted"]
+
+
+def test_sigterm_stops_the_vms_and_the_host(served: tuple[VMPool, subprocess.Popen[bytes]], redis_url: str) -> None:
+    pool, process = served
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert pool.status().vms == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["pool.py", "status", "--pool", "a b"], "'a b' is not a pool's name"),
+        (["pool.py", "status", "--redis-url", "http://127.0.0.1"], "Redis URL must specify"),
+        (["pool.py", "status", "--redis-url", "redis://127.0.0.1:1/0"], "Redis at 127.0.0.1:1 does not answer"),
+        (["pool.py", "drain", "nobody"], "pool 'default' has no VM nobody"),
+        (["pool.py", "release", "nobody"], "pool 'default' has no VM nobody"),
+        (["pool.py", "reset", "nobody"], "pool 'default' has no VM nobody"),
+        (["pool.py", "quarantine", "../x"], "'../x' is not a VM's id"),
+        (["pool.py", "remove", "nobody"], "pool 'default' has no VM nobody"),
+        (["vm_host.py", "--num-vms", "0"], "num-vms"),
+        (["vm_host.py", "--provider", "nothing"], "no VM provider is called 'nothing'; installed: simulated"),
+        (["vm_host.py", "--option", "boot"], "--option boot: must look like key=value"),
+        (["vm_host.py", "--option", "boot_secs=1"], "does not accept its options: boot_secs"),
+        (["vm_host.py", "--option", "reset_failure=2"], "does not accept its options: reset_failure"),
+        (["vm_host.py", "--host-id", "a b"], "'a b' is not a host's id"),
+        (["pool.py", "status", "--redis-url", "redis://:wrong-word@HERE"], "refuses access"),
+        (["vm_host.py", "--redis-url", "redis://:wrong-word@HERE"], "refuses access"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_a_user_got_wrong_is_one_sentence(args: list[str], says: str, redis_url: str) -> None:
+    here = redis_url.split("@")[1]
+    result = command(*[arg.replace("HERE", here) for arg in args], url=redis_url)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "wrong-word" not in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,328 @@
+"""A machine's VMs from boot to stop: resets, quarantine, health, drains, take-over, silence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import redis
+
+from vm_pool import AcquireTimeout, Endpoint, PoolError, TransitionRefused, VMPool, VMState
+from vm_pool.errors import HostSuperseded
+from vm_pool.host import VMHost
+from vm_pool.hosting import HostSide
+from vm_pool.own import own_vm
+from vm_pool.providers.simulated import SimulatedProvider
+
+ACTORS = Path(__file__).with_name("actors.py")
+QUICK = {"boot_seconds": 0.02, "reset_seconds": 0.02}
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.005)
+
+
+class RecordingProvider(SimulatedProvider):
+    """The simulated provider, telling what was asked of it; single VMs can be broken."""
+
+    def __init__(self, options: dict[str, object]) -> None:
+        super().__init__(options)
+        self.calls: list[tuple[str, str]] = []
+        self.broken: set[str] = set()
+        self.leftovers: tuple[str, ...] = ()
+
+    def boot(self, vm_id: str) -> Endpoint:
+        self.calls.append(("boot", vm_id))
+        return super().boot(vm_id)
+
+    def check(self, vm_id: str) -> None:
+        self.calls.append(("check", vm_id))
+        if vm_id in self.broken:
+            raise RuntimeError(f"no screenshot from {vm_id}")
+        super().check(vm_id)
+
+    def reset(self, vm_id: str) -> Endpoint:
+        self.calls.append(("reset", vm_id))
+        return super().reset(vm_id)
+
+    def stop(self, vm_id: str) -> None:
+        self.calls.append(("stop", vm_id))
+        super().stop(vm_id)
+
+    def reap_leftovers(self, host_id: str) -> tuple[str, ...]:
+        self.calls.append(("reap_leftovers", host_id))
+        return self.leftovers
+
+
+class RunningHost:
+    def __init__(self, host: VMHost) -> None:
+        self.host = host
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.host.run()
+        except PoolError as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.host.stop()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def start(redis_url: str) -> Iterator[Callable[..., RunningHost]]:
+    with ExitStack() as ends:
+
+        def start(provider: SimulatedProvider, num_vms: int, host_id: str = "box", **options: object) -> RunningHost:
+            settings = {"retry_after": (0.05, 0.2), **options}
+            pool = VMPool(redis.Redis.from_url(redis_url), "test")
+            running = RunningHost(VMHost(pool, provider, num_vms=num_vms, host_id=host_id, **settings))
+            ends.callback(running.end)
+            return running
+
+        yield start
+
+
+def states(pool: VMPool) -> list[VMState]:
+    return [vm.state for vm in pool.status().vms]
+
+
+def all_free(pool: VMPool, number: int) -> Callable[[], bool]:
+    return lambda: states(pool) == [VMState.FREE] * number
+
+
+def test_vms_are_booted_in_parallel_checked_and_offered(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    both_boot = threading.Barrier(2, timeout=20)
+
+    class MeetingProvider(RecordingProvider):
+        def boot(self, vm_id: str) -> Endpoint:
+            both_boot.wait()
+            return super().boot(vm_id)
+
+    provider = MeetingProvider(QUICK)
+    start(provider, 2)
+    until(all_free(pool, 2))
+    assert provider.calls[0] == ("reap_leftovers", "box")
+    for vm_id in ("box-0", "box-1"):
+        own = [call for call, target in provider.calls if target == vm_id]
+        assert own == ["stop", "boot", "check"]
+    assert [vm.endpoint.address for vm in pool.status().vms] == ["127.0.0.1"] * 2
+
+
+def test_a_released_vm_is_reset_and_checked_before_the_next_grant(
+    pool: VMPool, start: Callable[..., RunningHost]
+) -> None:
+    provider = RecordingProvider(QUICK)
+    start(provider, 1)
+    for _ in range(20):
+        with pool.acquire("me", timeout=30):
+            provider.calls.append(("use", "box-0"))
+    calls = [call for call, target in provider.calls if target == "box-0"]
+    assert calls[:4] == ["stop", "boot", "check", "use"]
+    assert calls[4:61] == ["reset", "check", "use"] * 19
+    assert pool.status().counters["granted"] == 20
+
+
+def test_failing_resets_quarantine_until_they_succeed_again(
+    pool: VMPool, start: Callable[..., RunningHost], tmp_path: Path
+) -> None:
+    trouble = tmp_path / "resets-fail"
+    provider = RecordingProvider({**QUICK, "fail_resets_while": str(trouble)})
+    start(provider, 1)
+    until(all_free(pool, 1))
+    trouble.touch()
+    pool.acquire("me", timeout=5).release()
+
+    until(lambda: any(event.event == "quarantined" for event in pool.events()))
+    until(all_free(pool, 1))  # from quarantine a VM is booted anew
+
+    events = [event.event for event in pool.events()]
+    assert events[events.index("quarantined") :] == ["quarantined", "boot_begun", "booted"]
+    trouble.unlink()
+    pool.acquire("me", timeout=5).release()
+    until(lambda: pool.status().counters.get("reset_done") == 1)
+    assert pool.status().vms[0].failures == 0
+
+
+def test_a_vm_that_does_not_boot_is_tried_ever_more_rarely(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    provider = RecordingProvider({**QUICK, "boot_failure": 1.0})
+    start(provider, 1, retry_after=(0.02, 60.0))
+    until(lambda: bool(pool.status().vms) and pool.status().vms[0].failures >= 4)
+    vm = pool.status().vms[0]
+    assert "boot of box-0 failed by chance" in vm.error
+    assert vm.retry_at is not None
+    quarantined = [event for event in pool.events() if event.event == "quarantined"]
+    begun = [event for event in pool.events() if event.event == "boot_begun"]
+    delays = [after.at - before.at for before, after in zip(quarantined, begun, strict=False)]
+    assert all(delay >= 0.019 * 2**number for number, delay in enumerate(delays))
+    with pytest.raises(AcquireTimeout, match=r"the pool has 1 (error|initializing)"):
+        pool.acquire("me", timeout=0)
+
+
+def test_a_free_vm_that_stops_answering_is_reset(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    provider = RecordingProvider(QUICK)
+    start(provider, 2, check_every=0.1)
+    until(all_free(pool, 2))
+    provider.broken.add("box-1")
+    until(lambda: pool.status().vms[1].state is VMState.ERROR)
+    assert "no screenshot from box-1" in pool.status().vms[1].error
+    provider.broken.clear()
+    until(all_free(pool, 2))
+    assert pool.acquire("me", timeout=5).vm_id in ("box-0", "box-1")
+
+
+def test_stopping_ends_every_vm_and_leaves_no_entry(
+    pool: VMPool, client: redis.Redis, start: Callable[..., RunningHost]
+) -> None:
+    provider = RecordingProvider(QUICK)
+    running = start(provider, 3)
+    until(all_free(pool, 3))
+    held = pool.acquire("me", timeout=5, ttl=0.3)
+    running.end()
+    assert {target for call, target in provider.calls[-3:] if call == "stop"} == {"box-0", "box-1", "box-2"}
+    assert held.lost.wait(10)
+    assert sorted(client.keys("*")) == ["{pool:test}:counters", "{pool:test}:events"]
+
+
+def test_stopping_in_the_middle_of_a_boot_does_not_wait_for_it(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    running = start(RecordingProvider({"boot_seconds": 3600}), 2)
+    until(lambda: states(pool) == [VMState.INITIALIZING] * 2)
+    running.end()
+    assert pool.status().vms == ()
+
+
+def test_a_drained_vm_is_stopped_after_its_use_and_comes_back(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    provider = RecordingProvider(QUICK)
+    start(provider, 2)
+    until(all_free(pool, 2))
+    lease = pool.acquire("me", timeout=5)
+    assert pool.drain(lease.vm_id) is VMState.LEASED
+    other = ({"box-0", "box-1"} - {lease.vm_id}).pop()
+    assert pool.drain(other) is VMState.STOPPED
+    lease.check()
+    with pytest.raises(AcquireTimeout):
+        pool.acquire("you", timeout=0)
+
+    lease.release()
+
+    until(lambda: states(pool) == [VMState.STOPPED] * 2)
+    for vm_id in ("box-0", "box-1"):
+        until(lambda vm_id=vm_id: provider.calls.count(("stop", vm_id)) == 2)
+    for vm_id in ("box-0", "box-1"):
+        pool.undrain(vm_id)
+    until(all_free(pool, 2))
+
+
+def test_an_operators_quarantine_lasts_until_a_reset(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    start(RecordingProvider(QUICK), 1, silent_after=0.3)
+    until(all_free(pool, 1))
+    lease = pool.acquire("me", timeout=5, heartbeat=False)
+    pool.quarantine("box-0", "smells of smoke")
+    time.sleep(0.5)  # several beats of the host
+    vm = pool.status().vms[0]
+    assert (vm.state, vm.retry_at) == (VMState.ERROR, None)
+    assert "smells of smoke" in vm.error
+    assert lease.release() is False
+    assert pool.reset("box-0") is VMState.INITIALIZING
+    until(all_free(pool, 1))
+    assert pool.status().vms[0].error == ""
+    with pytest.raises(TransitionRefused, match="box-0 of pool 'test' is free"):
+        pool.force_release("box-0")
+
+
+def test_a_successor_takes_over_and_the_predecessor_gives_up(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    old = start(RecordingProvider(QUICK), 3, silent_after=0.6)
+    until(all_free(pool, 3))
+    lease = pool.acquire("me", timeout=5, ttl=0.5)
+    fences = {vm.vm_id: vm.fence for vm in pool.status().vms}
+
+    start(RecordingProvider(QUICK), 2)
+
+    old.thread.join(20)
+    assert isinstance(old.error, HostSuperseded)
+    assert lease.lost.wait(10)
+    until(all_free(pool, 2))
+    assert all(vm.fence > fences[vm.vm_id] for vm in pool.status().vms)
+
+
+def test_a_killed_hosts_vms_are_not_granted_and_its_successor_brings_them_back(
+    pool: VMPool, redis_url: str, start: Callable[..., RunningHost]
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(ACTORS), "host", redis_url, "2", "box"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(all_free(pool, 2))
+        lease = pool.acquire("me", timeout=5, ttl=20)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        until(lambda: not any(vm.host_heard for vm in pool.status().vms))
+        with pytest.raises(AcquireTimeout, match=r"1 free, 1 leased \(no sign of life from box\)"):
+            pool.acquire("you", timeout=0)
+        lease.check()
+
+        start(RecordingProvider(QUICK), 2)
+
+        until(all_free(pool, 2))
+        with pytest.raises(PoolError):
+            lease.renew()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_silent_hosts_vms_are_granted_again_once_it_is_heard(pool: VMPool, client: redis.Redis) -> None:
+    side = HostSide(pool, "slow", silent_after=0.1)
+    side.beat(take_over=True)
+    fence = side.register("slow-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    side.ready("slow-0", fence, Endpoint("127.0.0.1"))
+    time.sleep(0.12)
+    with pytest.raises(AcquireTimeout):
+        pool.acquire("me", timeout=0)
+    assert pool.status().vms[0].state is VMState.FREE
+    side.beat()
+    assert pool.acquire("me", timeout=0).vm_id == "slow-0"
+
+
+def test_two_hosts_serve_one_pool_and_cannot_have_the_same_vm(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+    start(RecordingProvider(QUICK), 1, host_id="east")
+    start(RecordingProvider(QUICK), 1, host_id="west")
+    until(all_free(pool, 2))
+    intruder = HostSide(pool, "north", silent_after=60)
+    intruder.beat(take_over=True)
+    with pytest.raises(TransitionRefused, match="east-0 of pool 'test' belongs to host east"):
+        intruder.register("east-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+
+
+def test_a_vm_of_ones_own_is_stopped_whatever_happened() -> None:
+    provider = RecordingProvider(QUICK)
+    with own_vm(provider, "mine-0") as vm:
+        vm.check()
+        assert (vm.vm_id, vm.address) == ("mine-0", "127.0.0.1")
+    with pytest.raises(ZeroDivisionError), own_vm(provider, "mine-1"):
+        _ = 1 / 0
+    assert [call for call, _target in provider.calls] == ["boot", "check", "stop"] * 2
+
+
+def test_a_vm_of_ones_own_that_does_not_come_up_is_stopped_too() -> None:
+    provider = RecordingProvider({**QUICK, "boot_failure": 1.0})
+    with pytest.raises(RuntimeError, match="boot of mine-0 failed"), own_vm(provider, "mine-0"):
+        pytest.fail("was handed out")
+    assert provider.calls[-1] == ("stop", "mine-0")

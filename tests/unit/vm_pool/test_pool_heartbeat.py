@@ -1,0 +1,96 @@
+"""The renewing thread, with renewals that are the test's own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from vm_pool.errors import PoolUnreachable
+from vm_pool.heartbeat import Heartbeat
+
+
+class Rented:
+    def __init__(self, vm_id: str, ttl: float) -> None:
+        self.vm_id, self.fence, self.ttl = vm_id, 1, ttl
+        self.deadline = time.monotonic() + ttl
+        self.lost = threading.Event()
+        self.renewed = threading.Semaphore(0)
+
+    def extend(self, deadline: float | None) -> None:
+        if deadline is None:
+            self.lose("refused")
+        else:
+            self.deadline = deadline
+            self.renewed.release()
+
+    def lose(self, why: str) -> None:
+        self.why = why
+        self.lost.set()
+
+
+def renewing(leases: Sequence[tuple[str, int]], seconds: float) -> list[float | None]:
+    return [None if vm_id == "refused" else time.monotonic() + 60 for vm_id, _fence in leases]
+
+
+def test_leases_are_renewed_until_unwatched() -> None:
+    heartbeat = Heartbeat(renewing, "p")
+    lease = Rented("a", 0.15)
+    heartbeat.watch(lease)
+    assert lease.renewed.acquire(timeout=10)
+    assert lease.renewed.acquire(timeout=10)
+    heartbeat.unwatch(lease)
+    while lease.renewed.acquire(blocking=False):
+        pass
+    assert not lease.renewed.acquire(timeout=0.3)
+
+
+def test_a_short_lease_is_not_held_up_by_a_long_one() -> None:
+    heartbeat = Heartbeat(renewing, "p")
+    heartbeat.watch(Rented("long", 3600))
+    time.sleep(0.05)
+    short = Rented("short", 0.15)
+    heartbeat.watch(short)
+    assert short.renewed.acquire(timeout=10)
+
+
+def test_one_refusal_does_not_touch_the_others() -> None:
+    heartbeat = Heartbeat(renewing, "p")
+    good, bad = Rented("good", 0.15), Rented("refused", 0.15)
+    heartbeat.watch(good)
+    heartbeat.watch(bad)
+    assert bad.lost.wait(10)
+    assert good.renewed.acquire(timeout=10)
+    assert good.renewed.acquire(timeout=10)
+    assert not good.lost.is_set()
+
+
+def test_many_leases_are_renewed_with_few_calls() -> None:
+    calls = []
+
+    def counting(leases: Sequence[tuple[str, int]], seconds: float) -> list[float | None]:
+        calls.append(len(leases))
+        return renewing(leases, seconds)
+
+    heartbeat = Heartbeat(counting, "p")
+    leases = [Rented(str(number), 3.0) for number in range(200)]
+    for lease in leases:
+        heartbeat.watch(lease)
+    for lease in leases:
+        assert lease.renewed.acquire(timeout=20)
+    assert len(calls) <= 20
+
+
+@pytest.mark.parametrize("ttl", [0.15, 0.6])
+def test_a_lease_nobody_answers_for_is_lost_at_its_deadline(ttl: float) -> None:
+    def unanswered(leases: Sequence[tuple[str, int]], seconds: float) -> list[float | None]:
+        assert seconds <= ttl
+        raise PoolUnreachable("gone")
+
+    heartbeat = Heartbeat(unanswered, "p")
+    lease = Rented("a", ttl)
+    heartbeat.watch(lease)
+    assert lease.lost.wait(20)
+    assert time.monotonic() >= lease.deadline

@@ -1,0 +1,125 @@
+"""Finding providers, and what the simulated one draws."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from vm_pool.errors import ProviderError
+from vm_pool.providers import load_provider, provider_names
+from vm_pool.providers.simulated import Lognormal, SimulatedOptions, SimulatedProvider, Uniform
+
+
+def test_installed_providers_are_found_by_name() -> None:
+    assert "simulated" in provider_names()
+    assert isinstance(load_provider("simulated", {}), SimulatedProvider)
+
+
+def test_an_unknown_provider_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(ProviderError, match=r"no VM provider is called 'cloud9'; installed: .*simulated"):
+        load_provider("cloud9", {})
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"boot": 1}, "boot"),
+        ({"boot_seconds": -1}, "boot_seconds"),
+        ({"boot_seconds": float("nan")}, "boot_seconds"),
+        ({"reset_seconds": {"shortest": 1}}, "reset_seconds"),
+        ({"reset_failure": 1.5}, "reset_failure"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, object], names: str) -> None:
+    with pytest.raises(ProviderError, match=f"VM provider 'simulated' does not accept its options: {names}"):
+        load_provider("simulated", options)
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [
+        (2, 2.0),
+        ({"shortest": 1, "longest": 2}, Uniform(shortest=1, longest=2)),
+        ({"median": 3, "sigma": 0.5}, Lognormal(median=3, sigma=0.5)),
+    ],
+)
+def test_times_are_fixed_or_drawn(given: object, understood: object) -> None:
+    assert SimulatedOptions.model_validate({"reset_seconds": given}).reset_seconds == understood
+
+
+def test_draws_have_their_distributions_middle() -> None:
+    import random
+
+    chance = random.Random(1)
+    uniform = [Uniform(shortest=1, longest=3).draw(chance) for _ in range(2000)]
+    heavy = [Lognormal(median=2, sigma=1).draw(chance) for _ in range(2000)]
+    assert 1 <= min(uniform) <= max(uniform) <= 3
+    assert statistics.mean(uniform) == pytest.approx(2, abs=0.1)
+    assert statistics.median(heavy) == pytest.approx(2, rel=0.15)
+    assert statistics.mean(heavy) > 3
+
+
+def _failures(seed: int) -> list[bool]:
+    provider = SimulatedProvider({"boot_seconds": 0, "reset_seconds": 0, "reset_failure": 0.5, "seed": seed})
+    provider.boot("vm-0")
+    outcomes = []
+    for _ in range(40):
+        try:
+            provider.reset("vm-0")
+            outcomes.append(False)
+        except RuntimeError:
+            outcomes.append(True)
+    return outcomes
+
+
+def test_the_same_seed_fails_at_the_same_resets() -> None:
+    assert _failures(1) == _failures(1)
+    assert _failures(1) != _failures(2)
+    assert 5 < sum(_failures(1)) < 35
+
+
+def test_resets_fail_while_the_file_exists(tmp_path: Path) -> None:
+    trouble = tmp_path / "trouble"
+    provider = SimulatedProvider({"boot_seconds": 0, "reset_seconds": 0, "fail_resets_while": str(trouble)})
+    provider.boot("vm-0")
+    provider.reset("vm-0")
+    trouble.touch()
+    with pytest.raises(RuntimeError, match="reset of vm-0 failed, as trouble exists"):
+        provider.reset("vm-0")
+    trouble.unlink()
+    provider.reset("vm-0")
+
+
+def test_only_a_running_vm_passes_the_check() -> None:
+    provider = SimulatedProvider({"boot_seconds": 0})
+    with pytest.raises(RuntimeError, match="vm-0 is not running"):
+        provider.check("vm-0")
+    provider.boot("vm-0")
+    provider.check("vm-0")
+    provider.stop("vm-0")
+    provider.stop("vm-0")
+    with pytest.raises(RuntimeError, match="vm-0 is not running"):
+        provider.reset("vm-0")
+
+
+def test_a_stop_ends_a_boot_that_is_going_on() -> None:
+    provider = SimulatedProvider({"boot_seconds": 3600})
+    errors = []
+
+    def boot() -> None:
+        try:
+            provider.boot("vm-0")
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=boot)
+    thread.start()
+    while thread.is_alive():
+        provider.stop("vm-0")
+        time.sleep(0.005)
+    assert errors == ["vm-0 was stopped during its boot"]
