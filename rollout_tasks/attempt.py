@@ -8,19 +8,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmark.items import Item
 from rollout_tasks import registry
+from rollout_tasks.agents.base import Episode
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, VMAccess
 from rollout_tasks.environments.guard import GuardedWorld
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
 from rollout_tasks.heartbeat import Pulse
 from rollout_tasks.lending import borrowed_vm
+from rollout_tasks.models.base import Model
 from rollout_tasks.models.client import open_model, session_id
+from rollout_tasks.models.meter import Meter
 from rollout_tasks.runs.verdict import Lending, Verdict, split_rollout_id
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -81,47 +84,30 @@ class Attempt:
     def _episode(
         self, verdict: Verdict, environment_class: type[Environment], vm: VMAccess | None, pulse: Pulse
     ) -> Verdict:
-        """Reset, act and evaluate under the attempt's deadline; failures keep what the verdict already knows."""
+        """Reset, act and evaluate under the attempt's deadline; failures keep what is known of the attempt."""
         limits = self.config.limits
         message = f"not finished within {limits.max_seconds:g} s"
-        with ExitStack() as stack:
-            trajectory = TrajectoryWriter(self.directory, enabled=self.config.save_results)
-            stack.callback(trajectory.finish)
-            try:
-                with (
-                    self._cleanup(pulse) as opened,
-                    pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, message, grace=GRACE_SECONDS),
-                ):
-                    with boundary(FailureClass.INTERNAL, "writing the trajectory"):
-                        trajectory.start(self._header(vm))
-                    return self._act(verdict, environment_class, vm, trajectory, opened)
-            except RolloutFailure as failure:
-                return replace(verdict, failure_class=failure.failure_class, error=str(failure))
-            except EpisodeInterrupted as interruption:
-                return replace(verdict, failure_class=interruption.failure_class, error=str(interruption))
-
-    def _act(
-        self,
-        verdict: Verdict,
-        environment_class: type[Environment],
-        vm: VMAccess | None,
-        trajectory: TrajectoryWriter,
-        opened: list[GuardedWorld],
-    ) -> Verdict:
         item_id, index = split_rollout_id(self.rollout_id)
-        with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
-            context = EnvironmentContext(
-                config=self.config, directory=self.directory, vm=vm, attempt=self.number, index=index
+        with boundary(FailureClass.MODEL, "the model's configuration"):
+            session = session_id(self.run_id, item_id, index, self.number)
+            meter = Meter(open_model(self.config.model, session_id=session))
+        try:
+            with (
+                boundary(FailureClass.INTERNAL, "the episode"),
+                self._recording(vm) as trajectory,
+                self._cleanup(pulse) as opened,
+                pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, message, grace=GRACE_SECONDS),
+            ):
+                context = EnvironmentContext(self.config, self.directory, vm, attempt=self.number, index=index)
+                episode, score = self._act(environment_class, context, meter, trajectory, opened)
+        except (RolloutFailure, EpisodeInterrupted) as failure:
+            return replace(
+                verdict,
+                failure_class=failure.failure_class,
+                error=str(failure),
+                turns=meter.turns,
+                usage=meter.usage,
             )
-            environment = GuardedWorld(environment_class(context), vm)
-            opened.append(environment)
-        agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
-        observation = environment.reset(self.item)
-        trajectory.observed(observation)
-        session = session_id(self.run_id, item_id, index, self.number)
-        model = open_model(self.config.model, session_id=session)
-        episode = agent.run(self.item, environment, observation, model, self.config.limits, trajectory)
-        score = environment.evaluate()
         return replace(
             verdict,
             status="completed",
@@ -129,8 +115,36 @@ class Attempt:
             score=score,
             ending=episode.ending,
             turns=episode.turns,
-            usage=episode.usage,
+            usage=meter.usage,
         )
+
+    def _act(
+        self,
+        environment_class: type[Environment],
+        context: EnvironmentContext,
+        model: Model,
+        trajectory: TrajectoryWriter,
+        opened: list[GuardedWorld],
+    ) -> tuple[Episode, float | None]:
+        """The episode and the environment's own score of it."""
+        with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
+            world = GuardedWorld(environment_class(context), context.vm)
+        opened.append(world)
+        agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
+        observation = world.reset(self.item)
+        trajectory.observed(observation)
+        episode = agent.run(self.item, world, observation, model, self.config.limits, trajectory)
+        return episode, world.evaluate()
+
+    @contextmanager
+    def _recording(self, vm: VMAccess | None) -> Iterator[TrajectoryWriter]:
+        """The attempt's trajectory, durable at its end."""
+        trajectory = TrajectoryWriter(self.directory, enabled=self.config.save_results)
+        trajectory.start(self._header(vm))
+        try:
+            yield trajectory
+        finally:
+            trajectory.finish()
 
     @contextmanager
     def _cleanup(self, pulse: Pulse) -> Iterator[list[GuardedWorld]]:

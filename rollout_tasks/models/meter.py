@@ -1,0 +1,24 @@
+"""Counts what an attempt asked of its model, so that a failed attempt's tokens are known too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rollout_tasks.models.base import Message, Model, Reply, Usage
+
+
+class Meter:
+    """A model that remembers its replies' usage."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.usage = Usage()
+        self.turns = 0
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+        """See `Model`."""
+        reply = self._model.complete(messages, tools)
+        self.usage += reply.usage
+        self.turns += 1
+        return reply
