@@ -83,7 +83,7 @@ def _json_lines(path: Path) -> Iterator[Entry]:
 
 def _line_entry(where: str, number: int, line: bytes) -> Entry:
     try:
-        value = _parse(line)
+        value = _parse(line.rstrip(b"\r\n"))
     except ValueError as error:
         return Entry(where, number, problem=str(error))
     return _entry(where, number, value)

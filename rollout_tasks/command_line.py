@@ -29,7 +29,7 @@ def run(application: typer.Typer) -> None:
     try:
         code: Any = application(standalone_mode=False)
     except typer.TyperException as error:
-        code = _complain(_usage(error))
+        code = _complain(_usage(error)) if error.format_message() else WRONG_INPUT
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except (UserError, BenchmarkError) as error:

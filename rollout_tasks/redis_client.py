@@ -18,7 +18,8 @@ from rollout_tasks.settings import settings
 PATIENT_TRIES = 120
 """With at most 2 s between tries: about four minutes, longer than a Redis server's restart."""
 
-_COMMAND_SECONDS = 5.0
+_PROOF_SECONDS = 5.0
+"""How long Redis may take to say that it is there."""
 _LOGIN_REFUSED = ("NOAUTH", "WRONGPASS")
 
 
@@ -60,15 +61,15 @@ def checked_client() -> redis.Redis:
     """
     place = address_without_secret(settings().redis_address)
     try:
-        client = connect(tries=1, socket_timeout=_COMMAND_SECONDS)
-        client.ping()
+        with connect(tries=0, socket_timeout=_PROOF_SECONDS) as probe:
+            probe.ping()
     except redis.RedisError as error:
         if isinstance(error, redis.AuthenticationError) or any(word in str(error) for word in _LOGIN_REFUSED):
             raise UserError(f"Redis at {place} refuses the login: set the password in REDIS_URL ({error})") from error
         raise UserError(f"Redis at {place} cannot be reached: {error}") from error
     except ValueError as error:
         raise UserError(f"REDIS_URL: must look like redis://:password@host:6379/0, got {place}") from error
-    return client
+    return connect(tries=1, socket_timeout=10)
 
 
 def address_without_secret(url: str) -> str:

@@ -55,26 +55,21 @@ def submit(
 
     On your workers (REDIS_URL set):  [bold]submit.py --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
     """
-    from rich.console import Console
-
-    console = Console(stderr=as_json)
     if sum(action is not None for action in (resume, status, cancel)) > 1:
         raise UserError("--resume, --status and --cancel exclude each other")
     if status is not None:
-        return commands.status(status, options, console, follow=watch, as_json=as_json)
+        return commands.status(status, options, follow=watch, as_json=as_json)
     if cancel is not None:
-        return commands.cancel(cancel, options, console, as_json=as_json)
+        return commands.cancel(cancel, options, as_json=as_json)
     if resume is not None:
         if config is not None:
             raise UserError("--resume: the run's own configuration holds; leave --config away")
-        return commands.resume(
-            resume, options, console, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run
-        )
+        return commands.resume(resume, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
     resolved = command_line.resolve_config(config, options)
     if print_config:
         sys.stdout.write(command_line.as_yaml(resolved))
         return 0
-    return commands.submit(resolved, console, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
+    return commands.submit(resolved, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ What talks to services is imported where it is used: a refusal need not wait for
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.runs import preflight
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submit import Work, check_free, load_benchmark, new_work, resumed_work
-from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,22 +27,19 @@ if TYPE_CHECKING:
 DONE, LOST = 0, 1
 
 
-def submit(
-    config: RunConfig, console: Console, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool
-) -> int:
+def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
     """A new run."""
     benchmark = load_benchmark(config)
     for sentence in benchmark.skipped:
-        console.print(f"left out: {sentence}", markup=False, highlight=False, soft_wrap=True)
+        sys.stderr.write(f"left out: {sentence}\n")
     environments = preflight.check_names(config, benchmark.items)
     work = new_work(config, benchmark)
-    return _go(work, environments, benchmark, console, embedded, follow, as_json, dry_run)
+    return _go(work, environments, benchmark, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def resume(
     run: str,
     options: Mapping[str, Any],
-    console: Console,
     *,
     embedded: bool | None,
     follow: bool,
@@ -53,44 +50,47 @@ def resume(
     output_dir = _only_output_dir(options, "--resume: the run's own configuration holds")
     work = resumed_work(find_run(run, output_dir))
     environments = preflight.check_names(work.config, work.items)
-    console.print(
-        f"Run {work.run_id}: {len(work.kept)} rollouts are kept, {len(work.todo)} are missing or were lost",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
-    return _go(work, environments, None, console, embedded, follow, as_json, dry_run)
+    return _go(work, environments, None, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def _go(
     work: Work,
     environments: set[str],
     benchmark: Benchmark | None,
-    console: Console,
+    *,
     embedded: bool | None,
     follow: bool,
     as_json: bool,
     dry_run: bool,
 ) -> int:
+    from rollout_tasks.settings import settings
+
     here = not settings().broker_configured if embedded is None else embedded
+    if here:
+        preflight.check_here(work.config, work.items, environments)
     if dry_run:
-        return _dry_run(work, environments, console, here=here, as_json=as_json)
+        return _dry_run(work, environments, here=here, as_json=as_json)
+    from rich.console import Console
+
     from rollout_tasks.runs.launch import Source
 
+    console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     source = Source(benchmark.name, benchmark.path) if benchmark else Source()
-    sentence = f"Run {work.run_id}: {len(work.todo)} rollouts, folder {work.folder.path}"
     if here:
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-        return _embedded(work, source, console, as_json)
-    return _on_workers(work, source, sentence, console, follow=follow, as_json=as_json)
+        console.print(_beginning(work))
+        return _embedded(work, source, console, as_json=as_json)
+    return _on_workers(work, source, console, follow=follow, as_json=as_json)
 
 
-def _dry_run(work: Work, environments: set[str], console: Console, *, here: bool, as_json: bool) -> int:
+def _beginning(work: Work) -> str:
+    kept = f", {len(work.kept)} are kept" if work.resumed else ""
+    return f"Run {work.run_id}: {len(work.todo)} rollouts{kept}, folder {work.folder.path}"
+
+
+def _dry_run(work: Work, environments: set[str], *, here: bool, as_json: bool) -> int:
     config = work.config
     if not work.resumed:
         preflight.check_output_dir(work.folder.path)
-    if here:
-        preflight.check_available(environments)
     model = preflight.needs_model(config, environments)
     if model and here and preflight.model_address(config) is None:
         preflight.check_scripts(work.items)
@@ -110,7 +110,7 @@ def _dry_run(work: Work, environments: set[str], console: Console, *, here: bool
         print_json(found)
     else:
         shown = ", ".join(f"{key}: {value}" for key, value in found.items())
-        console.print(f"Nothing was enqueued. {shown}", markup=False, highlight=False, soft_wrap=True)
+        sys.stdout.write(f"Nothing was enqueued. {shown}\n")
     return DONE
 
 
@@ -124,23 +124,23 @@ def _check_broker(work: Work) -> None:
         preflight.check_pool(work.config, client)
 
 
-def _on_workers(work: Work, source: Source, sentence: str, console: Console, *, follow: bool, as_json: bool) -> int:
+def _on_workers(work: Work, source: Source, console: Console, *, follow: bool, as_json: bool) -> int:
     from rollout_tasks.runs import following
     from rollout_tasks.runs.launch import submit_to_workers
 
     work, store = submit_to_workers(work, source)
-    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    console.print(_beginning(work))
     if follow:
         pool = work.config.vm.pool
         return following.follow(work.run_id, store, console, work.folder, pool=pool, as_json=as_json)
     if as_json:
         print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": len(work.todo)})
     else:
-        console.print(f"Enqueued. Follow it: {following.come_back(work.run_id)}", highlight=False, soft_wrap=True)
+        console.print(f"Enqueued. Follow it: {following.come_back(work.run_id)}")
     return DONE
 
 
-def _embedded(work: Work, source: Source, console: Console, as_json: bool) -> int:
+def _embedded(work: Work, source: Source, console: Console, *, as_json: bool) -> int:
     from rollout_tasks.runs import following
     from rollout_tasks.runs.launch import run_embedded
     from rollout_tasks.runs.watch import OVER
@@ -152,28 +152,25 @@ def _embedded(work: Work, source: Source, console: Console, as_json: bool) -> in
     committed = len(work.kept) + sum(1 for _ in work.folder.verdicts(work.todo))
     total = len(work.kept) + len(work.todo)
     console.print(
-        f"Stopped: {committed} of {total} rollouts are committed. Go on with: python scripts/submit.py --resume {work.folder.path}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f"Stopped: {committed} of {total} rollouts are committed. Go on with: python scripts/submit.py --resume {work.folder.path}"
     )
     return INTERRUPTED if end.interrupted else LOST
 
 
-def status(run: str, options: Mapping[str, Any], console: Console, *, follow: bool, as_json: bool) -> int:
+def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool) -> int:
     """How far a run is."""
     from rollout_tasks.runs import following
 
     output_dir = _only_output_dir(options, "--status takes no options of a run")
-    return following.status(run, output_dir, console, keep_on=follow, as_json=as_json)
+    return following.status(run, output_dir, keep_on=follow, as_json=as_json)
 
 
-def cancel(run: str, options: Mapping[str, Any], console: Console, *, as_json: bool) -> int:
+def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
     """Stops a run."""
     from rollout_tasks.runs import following
 
     _only_output_dir(options, "--cancel takes no options of a run")
-    return following.cancel(run, console, as_json=as_json)
+    return following.cancel(run, as_json=as_json)
 
 
 def _only_output_dir(options: Mapping[str, Any], sentence: str) -> Path:

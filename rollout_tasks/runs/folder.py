@@ -100,13 +100,17 @@ class RunFolder:
         Raises:
             UserError: The folder exists already, cannot be written, or its disk is full.
         """
+        above = self.path.parent
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            above.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--output-dir: {above} cannot be made: {error.strerror}") from error
+        try:
             self.path.mkdir()
         except FileExistsError as error:
             raise UserError(f"--run-id: {self.path} exists already; take another name, or --resume it") from error
         except OSError as error:
-            raise UserError(f"--output-dir: {self.path.parent} cannot be written: {error.strerror}") from error
+            raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
         try:
             self._prove_space()
             lines = (json.dumps(item.as_dict(), ensure_ascii=False) + "\n" for item in items)
@@ -119,7 +123,7 @@ class RunFolder:
             write_atomically(self.path / "run.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
             self.discard()
-            raise UserError(f"--output-dir: {self.path.parent} cannot be written: {error.strerror}") from error
+            raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
 
     def discard(self) -> None:
         """Removes the folder of a run that nobody ever began."""
@@ -165,11 +169,13 @@ class RunFolder:
         try:
             for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), start=1):
                 try:
-                    items.append(Item.from_dict(json.loads(line)))
+                    items.append(Item.from_dict(_object(line)))
                 except (ValueError, BenchmarkError) as error:
                     raise UserError(f"{path}, line {number}: {error}") from error
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} cannot be read: {error}") from error
         return items
 
     def write_result(self, verdict: Verdict) -> None:
@@ -193,7 +199,7 @@ class RunFolder:
         for attempt in reversed(attempts):
             path = parent / f"attempt-{attempt}" / "result.json"
             try:
-                return Verdict.from_json(path.read_text(encoding="utf-8"))
+                return Verdict.from_dict(_object(path.read_text(encoding="utf-8")))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, TypeError, KeyError) as error:
@@ -219,6 +225,13 @@ class RunFolder:
             target.mkdir()
             for entry in attempts:
                 entry.rename(target / entry.name)
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("must be a JSON object")
+    return value
 
 
 def find_run(run: str, output_dir: Path) -> RunFolder:

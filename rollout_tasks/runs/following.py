@@ -31,7 +31,7 @@ def follow(
     try:
         progress = watch(store, run_id, console, pool=pool)
     except KeyboardInterrupt:
-        console.print(f"The run goes on. Come back with: {come_back(run_id)}", highlight=False, soft_wrap=True)
+        console.print(f"The run goes on. Come back with: {come_back(run_id)}")
         return INTERRUPTED
     return report(progress, folder, console, as_json=as_json)
 
@@ -83,8 +83,9 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
     ]
 
 
-def status(run: str, output_dir: Path, console: Console, *, keep_on: bool, as_json: bool) -> int:
+def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
     """How far a run is; with `keep_on`, until it is over."""
+    console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     store = RunStore(checked_client())
     run_id = Path(run).name
     progress = progress_of(store, run_id)
@@ -98,11 +99,11 @@ def status(run: str, output_dir: Path, console: Console, *, keep_on: bool, as_js
     if as_json:
         print_json(describe(progress, vms=vms))
     else:
-        console.print(f"Run {run_id}: {line(progress, Rate(), vms)}", highlight=False, soft_wrap=True)
+        console.print(f"Run {run_id}: {line(progress, Rate(), vms)}")
     return DONE
 
 
-def cancel(run: str, console: Console, *, as_json: bool) -> int:
+def cancel(run: str, *, as_json: bool) -> int:
     """Stops a run; what is committed stays.
 
     Raises:
@@ -122,9 +123,7 @@ def cancel(run: str, console: Console, *, as_json: bool) -> int:
     if as_json:
         print_json({"run_id": run_id, "cancelled": cancelled, "being_stopped": left})
     else:
-        console.print(
-            f"Run {run_id}: {cancelled} rollouts cancelled, {left} running ones are being stopped", highlight=False
-        )
+        sys.stdout.write(f"Run {run_id}: {cancelled} rollouts cancelled, {left} running ones are being stopped\n")
     return DONE
 
 

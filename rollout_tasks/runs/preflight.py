@@ -14,7 +14,6 @@ from benchmark.metrics import JUDGE_METRIC, metric
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig, check_url
 from rollout_tasks.errors import UserError
-from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:
     import httpx
@@ -71,17 +70,25 @@ def _look_up(place: str, find: Any, name: str) -> None:
         raise UserError(f"{place}: {error}") from error
 
 
-def check_available(environments: Iterable[str]) -> None:
-    """Checks that this machine can serve the environments.
+def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[str]) -> None:
+    """Checks that this machine alone can do what the items need.
 
     Raises:
-        UserError: It cannot; says why.
+        UserError: It cannot serve an environment, or has no such VMs.
     """
     for name in sorted(environments):
         try:
             registry.environment(name).check_available()
         except RuntimeError as error:
             raise UserError(f"--env-mode {name}: {error}") from error
+    if needs_vm(config, items):
+        from vm_pool.errors import ProviderError
+        from vm_pool.providers import load_provider
+
+        try:
+            load_provider(config.vm.provider_name, config.vm.provider_options)
+        except ProviderError as error:
+            raise UserError(f"--provider-name: {error}") from error
 
 
 def needs_model(config: RunConfig, environments: Iterable[str]) -> bool:
@@ -103,6 +110,8 @@ def model_address(config: RunConfig) -> str | None:
     Raises:
         UserError: The environment's address is none, or carries a secret, which run.json would then hold.
     """
+    from rollout_tasks.settings import settings
+
     if config.model.base_url:
         return config.model.base_url
     if (configured := settings().openai_base_url) is not None:
@@ -219,6 +228,8 @@ def _try_completion(config: RunConfig, address: str) -> RunConfig:
 
 
 def _login() -> dict[str, str]:
+    from rollout_tasks.settings import settings
+
     if (secret := settings().openai_api_key) is None:
         return {}
     key = secret.get_secret_value().strip()

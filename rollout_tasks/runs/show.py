@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from benchmark.report import read_report
 from benchmark.results import PERFECT
@@ -65,9 +66,15 @@ def tables(folder: RunFolder) -> Tables:
     """The tables of a finished run.
 
     Raises:
-        BenchmarkError: It has no evaluation (yet).
+        BenchmarkError: It has no evaluation (yet), or a broken one.
     """
-    report = read_report(folder.evaluation)
+    try:
+        return _tables(folder, read_report(folder.evaluation))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BenchmarkError(f"{folder.evaluation}: is not an evaluation report: {error!r}") from error
+
+
+def _tables(folder: RunFolder, report: Mapping[str, Any]) -> Tables:
     rows: list[dict[str, Any]] = report["evaluation_results"]
     infeasible_ids = {item.id for item in folder.items() if _is_infeasible(item)}
     domains = sorted({str(row["domain"] or "-") for row in rows})

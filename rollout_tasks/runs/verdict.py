@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -55,8 +56,12 @@ class Verdict:
 
     @classmethod
     def from_json(cls, text: str, *, rollout_id: str | None = None) -> Verdict:
-        """Reads `as_json` back; unknown keys are ignored, so that older runs stay readable."""
-        values = json.loads(text)
+        """Reads `as_json` back."""
+        return cls.from_dict(json.loads(text), rollout_id=rollout_id)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, rollout_id: str | None = None) -> Verdict:
+        """Reads `as_dict` back; unknown keys are ignored, so that older runs stay readable."""
         known = {entry.name for entry in fields(cls)}
         values = {key: value for key, value in values.items() if key in known}
         if rollout_id is not None:

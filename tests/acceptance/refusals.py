@@ -1,0 +1,140 @@
+"""Running a command that is to be refused, and everything that has to be true afterwards."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from tests.conftest import REPOSITORY
+
+SECRET = "hunter2"
+"""Stands for every password in these tests: nothing may ever print it."""
+_SECONDS = 60
+_ON_A_MOUNT = [
+    *("unshare", "--mount", "sh", "-c"),
+    'mount -t tmpfs -o "$1" tmpfs out; shift; "$@"; code=$?; ls -A out >&2; exit $code',
+    "sh",
+]
+"""Only this command and its children see the mount, which is gone when they are. What is left in it is an output too many."""
+CAN_MOUNT = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+_ABOUT_US = ("REDIS", "OPENAI", "ROLLOUT", "CELERY", "JUDGE")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one case happens: a folder of its own and a database of its own."""
+
+    folder: Path
+    redis_url: str
+
+    @property
+    def client(self) -> redis.Redis:
+        return redis.Redis.from_url(self.redis_url)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing a user can get wrong."""
+
+    name: str
+    arguments: str
+    """Of the command; ``{names}`` are filled in with addresses."""
+    says: Sequence[str]
+    """What the sentence has to name."""
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    broker: bool = False
+    """Whether the configured broker is the test's Valkey; otherwise there is none."""
+    prepare: Callable[[Place], None] | None = None
+    command: str = "submit.py"
+    exit_code: int = 2
+    mount: str = ""
+    """Options of a tmpfs that the folder ``out`` is for the command alone, as in ``size=1m``."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    files_before: Mapping[str, bytes | None]
+    files_after: Mapping[str, bytes | None]
+    keys_before: Mapping[str, bytes]
+    keys_after: Mapping[str, bytes]
+
+
+class Runner:
+    """Runs cases, several at a time, each in a folder and a database of its own."""
+
+    def __init__(self, folder: Path, server_url: str, names: Mapping[str, str], databases: int) -> None:
+        self.folder = folder
+        self.names = names
+        self._server = server_url.rsplit("/", 1)[0]
+        self._databases: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for number in range(1, databases + 1):
+            self._databases.put(number)
+
+    def run(self, case: Case) -> Outcome:
+        database = self._databases.get()
+        try:
+            return self._run(case, f"{self._server}/{database}")
+        finally:
+            self._databases.put(database)
+
+    def _run(self, case: Case, redis_url: str) -> Outcome:
+        place = Place(self.folder / "".join(c if c.isalnum() else "-" for c in case.name), redis_url)
+        place.folder.mkdir()
+        with place.client as client:
+            client.flushdb()
+            for name, content in case.files.items():
+                path = place.folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            if case.prepare is not None:
+                case.prepare(place)
+            if case.mount:
+                (place.folder / "out").mkdir()
+            files, keys = tree(place.folder), stored(client)
+            environment = {"REDIS_URL": redis_url} if case.broker else {}
+            environment |= {name: value.format_map(self.names) for name, value in case.environment.items()}
+            arguments = shlex.split(case.arguments.format_map(self.names))
+            done = run_command(case.command, arguments, place.folder, environment, mount=case.mount)
+            return Outcome(done.returncode, done.stdout, done.stderr, files, tree(place.folder), keys, stored(client))
+
+
+def run_command(
+    command: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, mount: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of scripts/ in a folder, with nothing configured but what is given."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(_ABOUT_US)}
+    words = [sys.executable, str(REPOSITORY / "scripts" / command), *arguments]
+    return subprocess.run(
+        [*_ON_A_MOUNT, mount, *words] if mount else words,
+        cwd=folder,
+        env={**plain, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Every file below a folder with its content; folders with None."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def stored(client: redis.Redis) -> dict[str, bytes]:
+    """Every key of a database with its value as Redis dumps it."""
+    return {key.decode(): client.dump(key) or b"" for key in client.scan_iter(count=1000)}
