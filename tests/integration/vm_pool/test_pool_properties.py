@@ -11,7 +11,16 @@ from dataclasses import dataclass
 import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
 from vm_pool import Endpoint, Event, TransitionRefused, UnknownVM, VMPool, VMState
 from vm_pool.hosting import HostSide
@@ -63,13 +72,14 @@ class PoolMachine(RuleBasedStateMachine):
 
     # Borrowers
 
-    @rule(target=asked, priority=st.integers(-2, 2), ttl=st.sampled_from([LONG, LONG, SHORT]), alive=st.booleans())
-    def ask(self, priority: int, ttl: float, alive: bool) -> Asked:
-        self.number += 1
-        asked = Asked(Request(f"w{self.number}", priority, 60, ttl, LONG), LONG if alive else SHORT)
-        self.requests[asked.request.holder] = asked.request
-        self._ask(asked, again=False)
-        return asked
+    @rule(
+        target=asked,
+        priorities=st.lists(st.integers(-2, 2), min_size=1, max_size=4),
+        ttl=st.sampled_from([LONG, LONG, SHORT]),
+        patience=st.sampled_from([LONG, LONG, SHORT]),
+    )
+    def ask(self, priorities: list[int], ttl: float, patience: float) -> MultipleResults[Asked]:
+        return multiple(*(self._ask_anew(priority, ttl, patience) for priority in priorities))
 
     @rule(asked=asked)
     def ask_again(self, asked: Asked) -> None:
@@ -188,6 +198,13 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.client.keys("*") == []
         self.client.close()
         self.pool.close()
+
+    def _ask_anew(self, priority: int, ttl: float, patience: float) -> Asked:
+        self.number += 1
+        asked = Asked(Request(f"w{self.number}", priority, 60, ttl, LONG), patience)
+        self.requests[asked.request.holder] = asked.request
+        self._ask(asked, again=False)
+        return asked
 
     def _ask(self, asked: Asked, *, again: bool) -> None:
         words = list(asked.request.words(asked.ticket, again))

@@ -151,6 +151,21 @@ def test_a_waiter_that_stopped_asking_is_passed_over(
     assert pool.status().counters["waiters_lost"] == 1
 
 
+def test_a_vm_is_not_handed_to_a_waiter_whose_time_is_over_but_not_yet_noticed(
+    pool: VMPool, hand_host: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = hand_host(1)
+    pool.acquire("now", timeout=1).release()
+    resetting = pool.status().vms[0]
+    monkeypatch.setattr(waiting_module, "PATIENCE_SECONDS", 0.02)
+    gone = waiting_module.Request("gone", 0, 30, 60, 3600)
+    pool._run("acquire", *gone.words(0, False))
+    time.sleep(0.03)
+    host.side.ready(resetting.vm_id, resetting.fence, host.endpoint(resetting.vm_id))
+    assert pool.status().vms[0].state is VMState.FREE
+    assert pool.status().waiters == ()
+
+
 def test_a_waiter_redis_forgot_comes_back_to_its_place(
     pool: VMPool, client: redis.Redis, hand_host: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
