@@ -23,7 +23,7 @@ _PROOF_SECONDS = 5.0
 _LOGIN_REFUSED = ("NOAUTH", "WRONGPASS")
 
 
-def connect(*, tries: int, socket_timeout: float = 30.0, url: str | None = None) -> redis.Redis:
+def connect(*, tries: int, socket_timeout: float = 10.0, url: str | None = None) -> redis.Redis:
     """A client for this process's Redis.
 
     Args:

@@ -25,7 +25,7 @@ from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.wording import shown
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
-_RUN_FILES = frozenset({"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md"})
+_RUN_FILES = frozenset({"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "logs"})
 _PART_BYTES = 240
 """Below every common file system's limit of 255 bytes for one name."""
 _RESERVE_BYTES = 16 << 20

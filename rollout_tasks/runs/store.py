@@ -247,7 +247,7 @@ class RunStore:
         values: Any = self.client.hmget(_key(run_id), ["config", "folder"])
         if values[0] is None:
             raise KeyError(run_id)
-        return RunConfig.model_validate_json(values[0]), str(values[1])
+        return RunConfig.model_validate(json.loads(values[0])), str(values[1])
 
     def created(self, run_id: str) -> float:
         """When the run was submitted, seconds since the epoch."""

@@ -1,0 +1,162 @@
+"""The run store's scripts on a real Valkey: one holder, one result, whoever asks and however often."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+import redis
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.verdict import Verdict
+
+RUN = "run-1"
+ROLLOUTS = ["a#0", "b#0"]
+DONE = Verdict("a#0", 1, "completed", answer="42", score=0.5)
+
+
+@pytest.fixture
+def store(redis_url: str) -> RunStore:
+    store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=0.3)
+    assert store.create(RUN, RunConfig(), "/nowhere", len(ROLLOUTS))
+    store.add_items(RUN, [Item("a", "?"), Item("b", "?")], ROLLOUTS)
+    store.mark_submitted(RUN)
+    return store
+
+
+def holder(token: str, message: str = "m") -> dict[str, str]:
+    return {"token": token, "message": message}
+
+
+def start(store: RunStore, token: str, rollout: str = "a#0", **options: object):  # type: ignore[no-untyped-def]
+    return store.start(RUN, rollout, holder(token), max_attempts=3, **options)  # type: ignore[arg-type]
+
+
+def test_an_id_is_given_out_once(store: RunStore) -> None:
+    assert not store.create(RUN, RunConfig(), "/elsewhere", 1)
+    assert store.config(RUN)[1] == "/nowhere"
+
+
+def test_one_holder_at_a_time(store: RunStore) -> None:
+    first = start(store, "one")
+    second = start(store, "two")
+
+    assert (first.status, first.attempt, first.item) == ("started", 1, Item("a", "?"))
+    assert (second.status, second.holder["token"]) == ("busy", "one")
+
+
+def test_starting_again_after_a_lost_reply_counts_no_attempt(store: RunStore) -> None:
+    assert [start(store, "one").attempt for _ in range(3)] == [1, 1, 1]
+    assert [start(store, "one", after=1).attempt for _ in range(3)] == [2, 2, 2]
+
+
+def test_a_silent_holder_is_superseded_and_cannot_commit(store: RunStore) -> None:
+    start(store, "one")
+    time.sleep(0.35)
+
+    taken = start(store, "two")
+
+    assert (taken.status, taken.attempt) == ("started", 2)
+    assert store.beat(RUN, "a#0", "one") == "superseded"
+    assert store.commit(RUN, DONE, "one").outcome == "superseded"
+    assert start(store, "one", after=1).status == "superseded"
+    assert store.commit(RUN, replace(DONE, attempt=2), "two").outcome == "ok"
+
+
+def test_a_beating_holder_is_not_superseded(store: RunStore) -> None:
+    start(store, "one")
+    for _ in range(4):
+        time.sleep(0.15)
+        assert store.beat(RUN, "a#0", "one") == "running"
+
+    assert start(store, "two").status == "busy"
+
+
+def test_a_holder_known_to_be_dead_is_taken_over_at_once(store: RunStore) -> None:
+    start(store, "one")
+
+    assert start(store, "two", dead_holder="somebody else").status == "busy"
+    assert start(store, "two", dead_holder="one").status == "started"
+
+
+def test_the_first_verdict_wins_and_repeating_it_is_harmless(store: RunStore) -> None:
+    start(store, "one")
+
+    commits = [store.commit(RUN, DONE, "one") for _ in range(3)]
+    other = store.commit(RUN, replace(DONE, answer="43"), "two")
+
+    assert [(commit.outcome, commit.left) for commit in commits] == [("ok", 1)] * 3
+    assert other.outcome == "committed"
+    assert list(store.verdicts(RUN)) == [DONE]
+    progress = store.progress(RUN)
+    assert (progress.completed, progress.pending, progress.running, progress.score_sum) == (1, 1, 0, 0.5)
+    assert start(store, "three").status == "committed"
+
+
+def test_attempts_are_bounded(store: RunStore) -> None:
+    statuses = []
+    for token in ("one", "two", "three", "four"):
+        statuses.append(start(store, token).status)
+        time.sleep(0.35)
+
+    assert statuses == ["started", "started", "started", "exhausted"]
+
+
+def test_unknown_runs_and_rollouts_are_nothing(store: RunStore) -> None:
+    assert store.start("other", "a#0", holder("one"), max_attempts=1).status == "unknown"
+    assert store.start(RUN, "c#0", holder("one"), max_attempts=1).status == "unknown"
+    assert store.beat("other", "a#0", "one") == "unknown"
+    assert store.commit("other", DONE, "one").outcome == "unknown"
+    assert store.progress("other") is None
+
+
+def test_draining_admits_nothing_new_but_lets_the_running_ones_end(store: RunStore) -> None:
+    start(store, "one")
+    store.set_draining(RUN)
+
+    assert start(store, "two", "b#0").status == "draining"
+    assert start(store, "one", after=1).status == "started"
+    assert store.commit(RUN, DONE, "one").outcome == "ok"
+
+
+def test_cancelling_commits_what_nobody_holds_and_tells_the_holders(store: RunStore) -> None:
+    start(store, "one")
+
+    found, cancelled, left = store.cancel(RUN)
+
+    assert (found, cancelled, left) == ("running", 1, 1)
+    assert store.beat(RUN, "a#0", "one") == "cancelling"
+    assert start(store, "one", after=1).status == "cancelled"
+    ended = replace(DONE, status="cancelled", failure_class=FailureClass.CANCELLED, score=None)
+    assert store.commit(RUN, ended, "one").finalize
+    assert {verdict.failure_class for verdict in store.verdicts(RUN)} == {FailureClass.CANCELLED}
+
+
+def test_a_run_is_finalised_by_one_process_once_when_all_is_in(store: RunStore) -> None:
+    assert store.begin_finalize(RUN, "early", silent_seconds=60) == "incomplete"
+    for rollout in ROLLOUTS:
+        start(store, rollout, rollout)
+        commit = store.commit(RUN, replace(DONE, rollout_id=rollout), rollout)
+    assert commit.finalize, "the chord fired early: the last commit has to ask again"
+
+    assert store.begin_finalize(RUN, "one", silent_seconds=60) == "go"
+    assert store.begin_finalize(RUN, "two", silent_seconds=60) == "busy"
+    assert store.begin_finalize(RUN, "two", silent_seconds=0) == "go"
+    assert store.end_finalize(RUN, "one", "now") == "superseded"
+    assert [store.end_finalize(RUN, "two", "now") for _ in range(2)] == ["done", "done"]
+    assert store.begin_finalize(RUN, "three", silent_seconds=0) == "over"
+    assert store.client.hget(f"{{run:{RUN}}}", "times_finalised") == "1"
+    assert store.active() == []
+
+
+def test_a_forgotten_run_leaves_no_key(store: RunStore) -> None:
+    start(store, "one")
+    store.commit(RUN, DONE, "one")
+
+    store.forget(RUN)
+
+    assert store.client.keys("*") == []

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.models.base import Usage
+from rollout_tasks.runs.folder import RunFolder, decode_id, encode_id, find_run
+from rollout_tasks.runs.verdict import Lending, Verdict
+
+IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=200)
+
+
+@given(IDS)
+def test_an_id_becomes_a_safe_path_and_comes_back(item_id: str) -> None:
+    encoded = encode_id(item_id)
+
+    assert decode_id(encoded) == item_id
+    for part in encoded.split("/"):
+        assert part not in {"", ".", ".."}
+        assert len(part.encode()) <= 255
+        assert part.isascii()
+        assert not part.startswith(".")
+
+
+@given(IDS, IDS)
+def test_different_ids_never_share_a_path(one: str, other: str) -> None:
+    assert (encode_id(one) == encode_id(other)) == (one == other)
+
+
+@pytest.mark.parametrize("name", ["run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "logs"])
+def test_an_id_never_takes_the_name_of_a_runs_own_file(name: str) -> None:
+    assert encode_id(name) != name
+    assert decode_id(encode_id(name)) == name
+
+
+def verdict(attempt: int, **values: object) -> Verdict:
+    return Verdict(rollout_id="a/b#c#0", attempt=attempt, status="completed", answer=f"try {attempt}", **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "results" / "run")
+    folder.create(RunConfig(), [Item("a/b#c", "what?", "42")], data_path="x.jsonl", data_name="x")
+    return folder
+
+
+def test_what_is_written_comes_back(folder: RunFolder) -> None:
+    written = verdict(
+        2,
+        score=0.5,
+        failure_class=FailureClass.TIMEOUT,
+        usage=Usage(10, 5, 2, 0.5),
+        lending=Lending("vm-1", 7, 0.1, 1.0, 2.0),
+    )
+
+    folder.write_result(written)
+
+    assert folder.verdict("a/b#c#0") == written
+    assert folder.items() == [Item("a/b#c", "what?", "42")]
+    assert folder.config() == RunConfig()
+    assert find_run("run", folder.path.parent).path == folder.path
+
+
+def test_of_several_complete_attempts_the_last_counts_unless_withdrawn(folder: RunFolder) -> None:
+    folder.write_result(verdict(1))
+    folder.write_result(verdict(2))
+    assert folder.verdict("a/b#c#0") == verdict(2)
+
+    folder.withdraw_result(verdict(2))
+
+    assert folder.verdict("a/b#c#0") == verdict(1)
+
+
+def test_a_repeated_rollout_keeps_its_earlier_attempts_aside(folder: RunFolder) -> None:
+    folder.write_result(verdict(1))
+
+    folder.set_aside("a/b#c#0")
+    folder.write_result(verdict(1, score=1.0))
+    folder.set_aside("a/b#c#0")
+
+    assert folder.verdict("a/b#c#0") is None
+    kept = sorted(path.relative_to(folder.path).as_posix() for path in folder.path.rglob("result.json"))
+    assert [path.split("/", 2)[2] for path in kept] == [
+        "earlier-1/attempt-1/result.json",
+        "earlier-2/attempt-1/result.json",
+    ]
+
+
+def test_an_attempt_without_a_result_is_no_verdict(folder: RunFolder) -> None:
+    folder.attempt("a/b#c#0", 1).mkdir(parents=True)
+
+    assert folder.verdict("a/b#c#0") is None
+
+
+def test_an_existing_folder_is_never_taken_over(folder: RunFolder) -> None:
+    with pytest.raises(UserError, match="exists already"):
+        folder.create(RunConfig(), [], data_path="", data_name="")
+    assert folder.items() == [Item("a/b#c", "what?", "42")]
