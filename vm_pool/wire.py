@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import hiredis
 import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, AuthorizationError, NoScriptError, RedisError
+from redis.exceptions import AuthenticationError, AuthorizationError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.retry import Retry
 
-from vm_pool.errors import PoolRefused, PoolUnreachable
+from vm_pool.errors import PoolError, PoolRefused, PoolUnreachable
 
 REPLY_SECONDS = 5.0
 """How long a connection, or a reply, may take unless the caller says otherwise."""
 
-
-_pack = cast("Callable[[tuple[str | int, ...]], bytes]", hiredis.pack_command)  # its stub knows tuples of one word
+packed = cast("Callable[[tuple[str | int, ...]], bytes]", hiredis.pack_command)
+"""A command as it travels. (The stub knows tuples of one word only.)"""
 
 
 class Wire:
@@ -35,8 +33,7 @@ class Wire:
         self._source = client.connection_pool
         self._idle: deque[Any] = deque()
         self._process = os.getpid()
-        kwargs = self._source.connection_kwargs
-        self.where = str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
+        self.where = place_of(self._source.connection_kwargs)
 
     def call(self, *command: str | int, seconds: float = REPLY_SECONDS) -> Any:
         """Sends one command and returns its reply; never sends it twice.
@@ -69,37 +66,54 @@ class Wire:
 
     def _exchange(self, connection: Any, command: tuple[str | int, ...], seconds: float) -> Any:
         try:
-            connection.send_packed_command((_pack(command),), check_health=False)
+            connection.send_packed_command((packed(command),), check_health=False)
             reply = connection.read_response(**({} if seconds == REPLY_SECONDS else {"timeout": seconds}))
-        except (AuthenticationError, AuthorizationError) as error:
-            connection.disconnect()
-            raise PoolRefused(f"Redis at {self.where} refuses access: {error}") from error
-        except NoScriptError:
-            self._idle.append(connection)
-            raise
-        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-            connection.disconnect()
-            raise PoolUnreachable(f"Redis at {self.where} does not answer: {error}") from error
-        except RedisError as error:
-            self._idle.append(connection)
-            raise PoolRefused(f"Redis at {self.where} refuses: {error}") from error
-        except BaseException:
-            connection.disconnect()
+        except BaseException as error:
+            if isinstance(error, ResponseError):
+                self._idle.append(connection)  # an answer, if not the wanted one
+            else:
+                connection.disconnect()
+            if (known := as_pool_error(error, self.where)) is not None:
+                raise known from error
             raise
         self._idle.append(connection)
         return reply
 
     def _connect(self, seconds: float) -> Any:
-        taken = self._source.connection_kwargs
-        kwargs = {key: value for key, value in taken.items() if not key.startswith(("maint", "oss_cluster"))}
-        kwargs |= {
-            "decode_responses": True,
-            "protocol": 2,
-            "health_check_interval": 0,
-            "retry": Retry(NoBackoff(), 0),
-            "retry_on_timeout": False,
-            "retry_on_error": [],
-            "socket_timeout": REPLY_SECONDS,
-            "socket_connect_timeout": min(seconds, REPLY_SECONDS),
-        }
-        return self._source.connection_class(**kwargs)
+        return self._source.connection_class(**connection_options(self._source.connection_kwargs, seconds))
+
+
+def connection_options(client: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """A client's own options, changed so that a connection never retries, never blocks for ever, and speaks text.
+
+    Args:
+        client: The options of its connection pool.
+        seconds: How long connecting may take.
+    """
+    options = {key: value for key, value in client.items() if not key.startswith(("maint", "oss_cluster"))}
+    return options | {
+        "decode_responses": True,
+        "protocol": 2,
+        "health_check_interval": 0,
+        "retry": None,
+        "retry_on_timeout": False,
+        "retry_on_error": [],
+        "socket_timeout": REPLY_SECONDS,
+        "socket_connect_timeout": min(seconds, REPLY_SECONDS),
+    }
+
+
+def place_of(client: Mapping[str, Any]) -> str:
+    """Where a client's connections lead, without its password."""
+    return str(client.get("path") or f"{client.get('host', 'localhost')}:{client.get('port', 6379)}")
+
+
+def as_pool_error(error: BaseException, where: str) -> PoolError | None:
+    """What a connection raised, in the pool's words; None for what is not about Redis, and for a script it lacks."""
+    if isinstance(error, NoScriptError):
+        return None
+    if isinstance(error, (AuthenticationError, AuthorizationError)):
+        return PoolRefused(f"Redis at {where} refuses access: {error}")
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError)):
+        return PoolUnreachable(f"Redis at {where} does not answer: {error}")
+    return PoolRefused(f"Redis at {where} refuses: {error}") if isinstance(error, RedisError) else None

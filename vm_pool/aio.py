@@ -1,0 +1,116 @@
+"""Borrowing from a pool in coroutines: the same scripts and the same steps as `VMPool.acquire`, without leases' comfort."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import redis.asyncio
+from redis.exceptions import NoScriptError, ResponseError
+
+from vm_pool.pool import POP_GRACE_SECONDS
+from vm_pool.scripts import PoolKeys
+from vm_pool.waiting import Ask, Grant, Leave, Pop, Request, Step, acquisition
+from vm_pool.wire import REPLY_SECONDS, as_pool_error, connection_options, packed, place_of
+
+
+class AsyncVMPool:
+    """A pool as coroutines of one event loop borrow from it. Whoever has a grant renews it every third of its TTL.
+
+    Args:
+        client: Says where Redis is and how to get in.
+        name: The pool's name.
+    """
+
+    def __init__(self, client: redis.asyncio.Redis, name: str = "default") -> None:
+        self.name = name
+        self.keys = PoolKeys(name)
+        self._source = client.connection_pool
+        self._where = place_of(self._source.connection_kwargs)
+        self._idle: deque[Any] = deque()
+
+    async def acquire(
+        self,
+        holder: str,
+        *,
+        priority: int = 0,
+        timeout: float = 1800.0,
+        ttl: float = 60.0,
+        max_age: float = 6 * 3600.0,
+        token: str | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> Grant:
+        """Waits for a VM; arguments and errors are those of `VMPool.acquire`. A cancelled wait leaves the queue."""
+        return await self._drive(
+            acquisition(Request(holder, priority, timeout, ttl, max_age, should_stop, token), self.name)
+        )
+
+    async def renew(self, grants: Sequence[tuple[str, int]]) -> list[float | None]:
+        """Moves deadlines; see `VMPool.renew`."""
+        asked = time.monotonic()
+        now, *deadlines = await self._run("renew", *[word for grant in grants for word in grant])
+        return [asked + (deadline - now) / 1_000_000 if deadline else None for deadline in deadlines]
+
+    async def release(self, vm_id: str, fence: int) -> bool:
+        """Ends a lease; see `VMPool.release`."""
+        return bool(await self._run("release", vm_id, fence))
+
+    async def close(self) -> None:
+        """Closes idle connections."""
+        while self._idle:
+            await self._idle.pop().disconnect()
+
+    async def _drive(self, steps: Generator[Step, Any, Grant]) -> Grant:
+        """Carries out an acquisition's steps in this coroutine."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = await self._perform(step)
+                except BaseException as error:  # noqa: BLE001 (the steps decide what an error means)
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as done:
+            grant: Grant = done.value
+            return grant
+
+    async def _perform(self, step: Step) -> Any:
+        if isinstance(step, Ask):
+            return await self._run("acquire", *step.args)
+        if isinstance(step, Pop):
+            words = ("BLPOP", self.keys.inbox(step.token), f"{step.seconds:.3f}")
+            message = await self._call(words, step.seconds + POP_GRACE_SECONDS)
+            return message[1] if message else None
+        if isinstance(step, Leave):
+            return await self._run("leave", *step.args)
+        await asyncio.sleep(step.seconds)
+        return None
+
+    async def _run(self, script: str, *args: str | int) -> Any:
+        try:
+            return await self._call(self.keys.command(script, *args))
+        except NoScriptError:
+            return await self._call(self.keys.command_with_source(script, *args))
+
+    async def _call(self, command: tuple[str | int, ...], seconds: float = REPLY_SECONDS) -> Any:
+        connection = self._idle.pop() if self._idle else self._connect()
+        try:
+            await connection.send_packed_command(packed(command), check_health=False)
+            reply = await connection.read_response(timeout=seconds)
+        except BaseException as error:
+            if isinstance(error, ResponseError):
+                self._idle.append(connection)
+            else:
+                await connection.disconnect(nowait=True)
+            if (known := as_pool_error(error, self._where)) is not None:
+                raise known from error
+            raise
+        self._idle.append(connection)
+        return reply
+
+    def _connect(self) -> Any:
+        return self._source.connection_class(**connection_options(self._source.connection_kwargs, REPLY_SECONDS))
