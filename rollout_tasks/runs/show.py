@@ -101,9 +101,8 @@ def show_run(folder: RunFolder, console: Console) -> None:
     """Prints a finished run's tables and where to look further."""
     found = tables(folder)
     if found.scripted:
-        console.print(
-            "[bold]The answers came from the scripted model: these scores say nothing about any agent.[/bold]"
-        )
+        notice = "The answers came from the scripted model: these scores say nothing about any agent."
+        console.print(notice, style="bold", soft_wrap=True)
     table = Table(title=f"Run {folder.path.name}")
     for heading in ("", "asked", "run", "succeeded", "rate"):
         table.add_column(heading, justify="left" if not heading else "right")

@@ -71,10 +71,10 @@ def resumed_work(folder: RunFolder) -> Work:
     Raises:
         UserError: The folder is not a run's, or its files are broken.
     """
-    from rollout_tasks.runs.store import rollout_ids
-
     config = folder.config()
     items = folder.items()
+    from rollout_tasks.runs.store import rollout_ids
+
     every = rollout_ids(items, config.rollouts_per_item)
     verdicts = {verdict.rollout_id: verdict for verdict in folder.verdicts(every)}
     kept = [verdict for verdict in verdicts.values() if not verdict.worth_repeating]

@@ -23,8 +23,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, b"<html>It works!</html>")
             case "broken":
                 self._send(200, b'{"data": [')
-            case "no-list":
-                self._send(200, b'{"data": 5}')
             case "served":
                 self._send(200, json.dumps({"data": [{"id": "m1"}, {"id": "m2"}]}).encode())
             case "keyed-chat":

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import redis
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
@@ -19,7 +22,7 @@ from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict
 from tests.acceptance.odd_endpoint import odd_endpoint
-from tests.acceptance.refusals import CAN_MOUNT, SECRET, Case, Outcome, Place, Runner
+from tests.acceptance.refusals import CAN_MOUNT, SECRET, Case, Outcome, Place, Runner, run_command
 from tests.conftest import ValkeyServer, free_port
 
 GOOD = '{"id": "sum", "question": "What is 2 + 3?", "answer": "5"}\n'
@@ -118,18 +121,12 @@ DATA_CASES = [
     data_case("NaN", {"items.jsonl": '{"question": "2?", "answer": NaN}\n'}, "line 1", "NaN"),
     data_case("duplicate id", lines(item(), item(id="b"), item()), 'line 3: id "sum" is already used', "line 1"),
     data_case("empty file", {"items.jsonl": ""}, "items.jsonl: is empty"),
-    data_case("file of blank lines", {"items.jsonl": "\n \n"}, "items.jsonl: is empty"),
     data_case("missing question", lines(item(), {"id": "b"}), "line 2: question is missing"),
-    data_case("empty question", lines(item(question=" ")), "line 1: question is empty"),
-    data_case("question that is a number", lines(item(question=5)), "line 1: question must be text, got 5"),
     data_case("id that climbs", lines(item(id="../../etc/passwd")), "line 1", "'..' between slashes"),
-    data_case("id that stays", lines(item(id="a/./b")), "line 1", "'.' or '..' between slashes"),
     data_case("id with NUL", lines(item(id="a\0b")), "line 1", 'id "a\\u0000b" holds a control character'),
-    data_case("id with a line break", lines(item(id="a\nb")), "line 1", "control character"),
     data_case("id of 300 characters", lines(item(id="x" * 300)), "line 1", "300 bytes in UTF-8, more than 200"),
     data_case("id of 300 bytes", lines(item(id="ж" * 150)), "line 1", "300 bytes in UTF-8, more than 200"),
     data_case("half a surrogate pair", {"items.jsonl": '{"id": "\\ud800", "question": "?"}\n'}, "line 1", "surrogate"),
-    data_case("blank id", lines(item(id=" ")), "line 1", "is empty"),
     data_case("id that is a list", lines(item(id=["a"])), 'line 1: id must be text or a whole number, got ["a"]'),
     data_case("env_config that is text", lines(item(env_config="math")), "line 1: env_config must be an object"),
     data_case(
@@ -180,14 +177,9 @@ OPTION_CASES = [
     option_case("--num_rollouts=-3", "--num-rollouts: must be at least 1, got -3"),
     option_case("--num-rollouts many", "--num-rollouts: must be a whole number, got 'many'"),
     option_case("--num-vms 0", "--num-vms: must be at least 1, got 0"),
-    option_case("--num-vms 2.5", "--num-vms: must be a whole number, got 2.5"),
     option_case("--rollouts-per-item 0", "--rollouts-per-item: must be at least 1, got 0"),
     option_case("--max-turns 0", "--max-turns: must be at least 1, got 0"),
-    option_case("--task-timeout 0", "--task-timeout: must be more than 0, got 0"),
-    option_case("--task-timeout inf", "--task-timeout: must be a finite number, got 'inf'"),
-    option_case("--temperature 3", "--temperature: must be at most 2, got 3"),
     option_case("--images-in nowhere", "--images-in: must be user or tool, got 'nowhere'"),
-    option_case("--action-space keyboard", "--action-space: must be computer_13, pyautogui or claude_computer_use"),
     option_case("--metric exact", "--metric: unknown metric 'exact'", "did you mean exact_match?"),
     option_case("--env-mode maths", "--env-mode: unknown environment 'maths'", "did you mean math?"),
     option_case("--agent tool", "--agent: unknown agent 'tool'", "tool_calling"),
@@ -197,7 +189,6 @@ OPTION_CASES = [
     option_case("--provider-name cloud --env-mode simulated", "--provider-name: ", "'cloud'", "simulated"),
     option_case(f"--base-url http://me:{SECRET}@127.0.0.1/v1", "--base-url: must not carry a user, password or query"),
     option_case("--base-url example.com/v1", "--base-url: must look like http://host:port/v1"),
-    option_case("--base-url http://[::1/v1", "--base-url: must look like http://host:port/v1"),
     option_case("--answer-pattern '(('", "--answer-pattern: is not a regular expression", "position"),
     option_case("--answer-pattern '#### .+'", "--answer-pattern: needs one group (...) around the answer"),
     option_case("--answer-pattern '#### (.+)'", "items.jsonl, line 1", "finds nothing in the answer of item"),
@@ -210,13 +201,11 @@ CONFIG_CASES = [
     Case("--config that is missing", f"{ITEMS} --config run.yaml", ["--config: run.yaml cannot be read"], DATA),
     config_case("is no YAML", "limits: {max_turns: 5\nmodel: [", "--config", "is not YAML", "line 2"),
     config_case("is a list", "- math\n", "holds no mapping of options"),
-    config_case("is not UTF-8", b"env_mode: \xff\n", "is not YAML"),
     config_case("has an unknown key", "env_mod: math\n", "env_mod: is no option; did you mean env_mode?"),
     config_case("has an unknown inner key", "limits: {max_turn: 5}\n", "limits.max_turn", "did you mean max_turns?"),
     config_case(
         "has text for a number", "limits: {max_turns: ten}\n", "limits.max_turns: must be a whole number, got 'ten'"
     ),
-    config_case("has a number for a group", "limits: 5\n", "limits: must be a mapping of options, got 5"),
     config_case("has no such day", "run_id: 2026-02-31\n", "is not YAML", "day"),
     config_case("has a path with NUL", 'output_dir: "a\\0b"\n', "output_dir: is no file name"),
 ]
@@ -239,7 +228,6 @@ REDIS_CASES = [
     redis_case("some other server", "redis://:hunter2@{odd_place}/0", "Redis at {odd_place}/0 cannot be reached"),
     redis_case("silent", "redis://:hunter2@{silent}/0", "Redis at {silent}/0 cannot be reached: Timeout"),
     redis_case("no such address", "localhost:6379", "REDIS_URL: must look like redis://:password@host:6379/0"),
-    redis_case("no such database", "redis://:{redis_password}@{redis}/99", "cannot be reached", "DB index is out of range"),
     Case("status of an unknown run", "--status nobody", ["Redis does not know run 'nobody'"], broker=True),
     Case("cancelling an unknown run", "--cancel nobody", ["--cancel: Redis does not know run 'nobody'"], broker=True),
     Case("run id in use", f"{WITHOUT_MODEL} --no-pool --run-id {RUN_ID} --output-dir other",
@@ -251,23 +239,18 @@ REDIS_CASES = [
 
 MODEL_CASES = [
     model_case("401", "the model endpoint {odd}/401 refuses the key (HTTP 401): check OPENAI_API_KEY"),
-    model_case("403", "refuses the key (HTTP 403)"),
     model_case("404", "answers HTTP 404 at /models and HTTP 404 at /chat/completions", "/v1?"),
     model_case("keyed-chat", "{odd}/keyed-chat refuses the key (HTTP 401)"),
     model_case("429", "the model endpoint {odd}/429 answers HTTP 429 (3 tries)"),
     model_case("500", "the model endpoint {odd}/500 answers HTTP 500 (3 tries)"),
-    model_case("418", "answers HTTP 418 at /models"),
     model_case("hang", "the model endpoint {odd}/hang gave no answer within 10 s"),
     model_case("html", "{odd}/html is no OpenAI-compatible endpoint: /models answers no list of models"),
     model_case("broken", "is no OpenAI-compatible endpoint"),
-    model_case("no-list", "is no OpenAI-compatible endpoint"),
     model_case("served --model gpt-9", "--model: {odd}/served does not serve 'gpt-9'; it serves m1, m2"),
     model_case("served --model m1 --metric llm_judgement --judge-model m3", "--judge-model", "does not serve 'm3'"),
     Case("model endpoint out of reach", f"{ITEMS} --base-url http://127.0.0.1:{{closed}}/v1",
          ["the model endpoint http://127.0.0.1:{closed}/v1 cannot be reached", "refused"], DATA, broker=True),
     Case("no model for workers", ITEMS, ["no model is configured: set OPENAI_API_KEY"], DATA, broker=True),
-    Case("no model for the judge", f"{WITHOUT_MODEL} --metric llm_judgement", ["no model is configured"], DATA,
-         broker=True),
     Case("no script for the scripted model", ITEMS, ["no model is configured", "no script for 1 of 1 items", "'sum'"], DATA),
     Case("no script, dry run", f"{ITEMS} --dry-run", ["no model is configured", "no script for 1 of 1 items"], DATA),
 ]  # fmt: skip
@@ -275,8 +258,6 @@ MODEL_CASES = [
 OUTPUT_CASES = [
     Case("output directory that is a file", f"{WITHOUT_MODEL} --no-pool --output-dir items.jsonl",
          ["--output-dir: ", "items.jsonl cannot be made: File exists"], DATA, broker=True),
-    Case("output directory below a file", f"{WITHOUT_MODEL} --no-pool --output-dir items.jsonl/results",
-         ["--output-dir: ", "items.jsonl/results cannot be made: Not a directory"], DATA, broker=True),
     Case("output directory that is a file, dry run", f"{WITHOUT_MODEL} --dry-run --output-dir items.jsonl",
          ["--output-dir: ", "items.jsonl is not a folder"], DATA),
     Case("output directory of 300 characters", f"{WITHOUT_MODEL} --no-pool --output-dir {'x' * 300}",
@@ -391,3 +372,17 @@ def test_bad_input_is_refused_in_one_sentence(case: Case, outcomes: dict[str, Fu
     assert SECRET not in outcome.stdout + outcome.stderr
     assert outcome.keys_after == outcome.keys_before, "nothing enqueued"
     assert outcome.files_after == outcome.files_before, "nothing lost, nothing left"
+
+
+def test_a_full_redis_takes_no_part_of_a_run(valkey: ValkeyServer, tmp_path: Path) -> None:
+    (tmp_path / "items.jsonl").write_text(GOOD)
+    with redis.Redis.from_url(valkey.url) as client:
+        client.config_set("maxmemory", 1)
+
+        done = run_command("submit.py", shlex.split(f"{WITHOUT_MODEL} --no-pool"), tmp_path, {"REDIS_URL": valkey.url})
+
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: Redis did not take the run, so nothing was enqueued: command not allowed")
+        assert done.stderr.count("\n") == 1
+        assert client.dbsize() == 0
+    assert list((tmp_path / "results").iterdir()) == []

@@ -1,0 +1,102 @@
+"""The configuration says what is wrong with a value in words that a user can act on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.errors import UserError
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"num_rollouts": 0}, "--num-rollouts: must be at least 1, got 0"),
+    ({"num_rollouts": "x"}, "--num-rollouts: must be a whole number, got 'x'"),
+    ({"num_rollouts": "2.5"}, "--num-rollouts: must be a whole number, got 2.5"),
+    ({"priority": 101}, "--priority: must be at most 100, got 101"),
+    ({"limits": {"max_seconds": 0}}, "--task-timeout: must be more than 0, got 0"),
+    ({"limits": {"max_seconds": "nan"}}, "--task-timeout: must be a finite number, got 'nan'"),
+    ({"limits": {"max_seconds": []}}, "--task-timeout: must be a number, got []"),
+    ({"evaluate_results": "perhaps"}, "--evaluate-results: must be true or false, got 'perhaps'"),
+    ({"metric": 5}, "--evaluation-metric: must be text, got 5"),
+    ({"model": {"name": ""}}, "--model: must not be empty"),
+    ({"model": {"images_in": "x"}}, "--images-in: must be user or tool, got 'x'"),
+    ({"output_dir": 5}, "--output-dir: must be a path, got 5"),
+    ({"output_dir": "a\0b"}, "--output-dir: is no file name in UTF-8, got 'a\\x00b'"),
+    ({"data": {"path": "\udcff.jsonl"}}, "--data-path: is no file name in UTF-8, got '\\udcff.jsonl'"),
+    ({"limits": 5}, "limits: must be a mapping of options, got 5"),
+    ({"limits": {"max_turn": 5}}, "limits.max_turn: is no option; did you mean max_turns?"),
+    ({"zzz": 1}, "zzz: is no option"),
+    ({"simulated": {"seconds": 3}}, "simulated.seconds: must be a list, got 3"),
+    ({"run_id": "../x"}, "--run-id: may have letters, digits, '_', '.' and '-', the first a letter or digit,"),
+    ({"vm": {"pool": "x" * 65}}, "at most 64 characters, got 'xxx"),
+    ({"data": {"answer_pattern": "("}}, "--answer-pattern: is not a regular expression: missing ), unterminated"),
+    ({"data": {"answer_pattern": "x"}}, "--answer-pattern: needs one group (...) around the answer"),
+]
+
+
+@pytest.mark.parametrize(("values", "sentence"), WRONG, ids=lambda value: ascii(value)[:40])
+def test_a_wrong_option_is_named_by_its_spelling_with_what_is_wrong(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_config(values)
+
+    assert sentence in str(caught.value)
+
+
+def test_a_wrong_value_of_a_file_is_named_by_file_and_key() -> None:
+    with pytest.raises(UserError, match=r"^run\.yaml: limits\.max_turns: must be at least 1, got 0$"):
+        parse_config({"limits": {"max_turns": 0}}, where="run.yaml")
+
+
+def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
+    with pytest.raises(UserError) as caught:
+        parse_config({"num_rollouts": "x" * 10_000})
+
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@host/v1",
+        "http://:hunter2@host/v1",
+        "http://hunter2@host/v1",
+        "http://host/v1?key=hunter2",
+        "hunter2",
+        "ftp://host/hunter2",
+        "http://hunter2:port/v1",
+        "http:///hunter2",
+        "http://host/v1\nhunter2",
+    ],
+)
+def test_an_endpoint_that_is_none_or_holds_a_secret_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_config({"model": {"base_url": url}})
+
+    assert str(caught.value).startswith("--base-url: must ")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_endpoint_loses_its_last_slash() -> None:
+    assert parse_config({"model": {"base_url": "http://host:1/v1/"}}).model.base_url == "http://host:1/v1"
+
+
+def test_text_from_a_command_line_becomes_the_values_types() -> None:
+    config = parse_config(
+        {"num_rollouts": "7", "limits": {"max_seconds": "1.5"}, "output_dir": "out", "priority": "-3"}
+    )
+
+    assert (config.num_rollouts, config.limits.max_seconds, config.output_dir, config.priority) == (
+        7,
+        1.5,
+        Path("out"),
+        -3,
+    )
+
+
+def test_a_configuration_reads_back_from_its_json() -> None:
+    config = parse_config({"vm": {"num_vms": 2}, "simulated": {"seconds": [1, 2]}, "run_id": "a.b-c_1"})
+
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config
+    assert RunConfig.model_validate_json(config.model_dump_json(exclude_defaults=True)) == config
