@@ -33,12 +33,6 @@ def finalize_run(run_id: str) -> str:
     return finalize(run_id)
 
 
-@app.task(name="request_finalize", ignore_result=True, queue=FINALIZE_QUEUE)
-def request_finalize(*run_id: Any) -> None:
-    """Asks for a run to be finalised. Runs inline in whatever process ends a broken chord, so it only enqueues."""
-    finalize_run.apply_async((run_id[-1],))
-
-
 @app.task(name="reconcile", ignore_result=True, queue=FINALIZE_QUEUE)
 def reconcile() -> dict[str, int]:
     """Finds what got lost between broker, chord and workers, and sends it again."""

@@ -30,10 +30,10 @@ def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollou
         items: By id; at least those of the rollouts.
         rollout_ids: What to roll out.
     """
-    from rollout_tasks.tasks import finalize_run, request_finalize
+    from rollout_tasks.tasks import finalize_run
 
     callback = finalize_run.si(run_id)
-    callback.on_error(request_finalize.si(run_id))
+    callback.on_error(finalize_run.si(run_id))
     chord(list(_signatures(run_id, config, items, rollout_ids)), callback).apply_async()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.checks import check_broker, check_run
-from tests.chaos.conftest import Cluster
+from tests.checks import check_broker, check_run
+from tests.cluster import Cluster
 
 
 @pytest.mark.parametrize("moment", ["before_chord_part", "before_callback"])

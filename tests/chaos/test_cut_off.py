@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from tests.chaos.checks import check_broker, check_pool, check_run
-from tests.chaos.conftest import LEASE_TTL, Cluster
 from tests.chaos.proxy import Proxy
+from tests.checks import check_broker, check_pool, check_run
+from tests.cluster import LEASE_TTL, Cluster
 from vm_pool.pool import VMPool
 
 ROLLOUTS = 16

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from rollout_tasks.runs.store import Progress
-from tests.chaos.checks import check_broker, check_pool, check_run
-from tests.chaos.conftest import LEASE_TTL, Cluster
+from tests.checks import check_broker, check_pool, check_run
+from tests.cluster import LEASE_TTL, Cluster
 
 ROLLOUTS = 60
 SECONDS = 200.0

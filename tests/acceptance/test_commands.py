@@ -1,0 +1,201 @@
+"""A run on workers, followed, left, cancelled and resumed through the commands that people type."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from tests.checks import check_broker, check_pool, check_run
+from tests.cluster import Cluster, Run
+from tests.conftest import REPOSITORY
+
+ROLLOUTS = 8
+SLOW = {"env_mode": "simulated", "simulated": {"seconds": [0.8, 1.2], "needs_vm": False}}
+
+
+def popen(cluster: Cluster, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "scripts/submit.py", *options],
+        cwd=REPOSITORY,
+        env=cluster.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def command(cluster: Cluster, *options: str, code: int = 0) -> dict[str, Any]:
+    process = popen(cluster, *options, "--json")
+    output, problems = process.communicate(timeout=60)
+    assert process.returncode == code, problems
+    return json.loads(output)  # type: ignore[no-any-return]
+
+
+def submit(cluster: Cluster, config: dict[str, object] | None = None) -> Run:
+    return cluster.submit(config or SLOW, [{"id": f"item-{n}", "question": "work"} for n in range(ROLLOUTS)])
+
+
+def test_status_before_during_and_after(cluster: Cluster) -> None:
+    long = {"env_mode": "simulated", "simulated": {"seconds": [5.0, 5.0], "needs_vm": False}}
+    run = cluster.submit(long, [{"id": f"item-{n}", "question": "work"} for n in range(3)])
+    before = command(cluster, "--status", run.run_id)
+    cluster.start_worker(concurrency=2)
+    run.wait_for(committed=2)
+    during = command(cluster, "--status", run.run_id)
+    run.wait(seconds=60)
+    after = command(cluster, "--status", run.run_id)
+
+    assert (before["state"], before["committed"], before["running"]) == ("running", 0, 0)
+    assert (during["state"], during["committed"], during["running"]) == ("running", 2, 1)
+    assert (after["state"], after["completed"]) == ("done", 3)
+    assert after["summary"]["average_score"] == 1.0
+
+
+def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cluster: Cluster) -> None:
+    run = submit(cluster)
+    cluster.start_worker(concurrency=2)
+    watcher = popen(cluster, "--status", run.run_id, "--watch")
+    run.wait_for(committed=1)
+
+    watcher.send_signal(signal.SIGINT)
+    output, _ = watcher.communicate(timeout=20)
+
+    assert watcher.returncode == 130
+    assert f"--status {run.run_id} --watch" in output
+    back = popen(cluster, "--status", run.run_id, "--watch")
+    output, problems = back.communicate(timeout=60)
+    assert back.returncode == 0, problems
+    assert "overall" in output
+    assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
+
+
+def test_cancel_stops_what_runs_and_resume_does_the_rest(cluster: Cluster) -> None:
+    run = submit(cluster, {**SLOW, "simulated": {"seconds": [1.0, 1.0], "needs_vm": False}})
+    cluster.start_worker(concurrency=2)
+    run.wait_for(committed=2)
+
+    answer = command(cluster, "--cancel", run.run_id)
+    progress = run.wait(seconds=30)
+
+    assert progress.state == "cancelled"
+    assert answer["cancelled"] + answer["being_stopped"] + progress.completed >= ROLLOUTS - 1
+    assert progress.completed + progress.cancelled == ROLLOUTS
+    assert progress.cancelled >= 3
+    assert command(cluster, "--status", run.run_id, code=1)["failures"] == {"cancelled": progress.cancelled}
+
+    command(cluster, "--resume", str(run.folder.path))
+    run.wait(seconds=60)
+
+    assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
+    check_broker(cluster)
+
+
+def test_a_cancelled_run_gives_back_its_vms_and_its_place_in_the_queue(cluster: Cluster) -> None:
+    cluster.start_vm_host(num_vms=1)
+    cluster.start_worker(concurrency=3)
+    run = submit(cluster, {"env_mode": "simulated", "simulated": {"seconds": [20, 20]}})
+    deadline = time.monotonic() + 30
+    while cluster.store.running(run.run_id) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    command(cluster, "--cancel", run.run_id)
+    progress = run.wait(seconds=20)
+
+    assert (progress.state, progress.cancelled) == ("cancelled", ROLLOUTS)
+    check_pool(cluster)
+
+
+def test_resume_without_redis_and_without_the_data_file(cluster: Cluster) -> None:
+    run = submit(cluster)
+    cluster.start_worker(concurrency=2)
+    run.wait_for(committed=3)
+    cluster.stop("worker")
+    kept = len(list(run.folder.path.glob("*/0/attempt-*/result.json")))
+    assert 3 <= kept < ROLLOUTS
+    cluster.client.flushall()
+    (cluster.folder / "items.jsonl").unlink()
+
+    resumed = command(cluster, "--resume", str(run.folder.path))
+    cluster.start_worker(concurrency=2)
+    run.wait(seconds=60)
+
+    assert resumed["rollouts"] == ROLLOUTS - kept
+    assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
+
+
+def test_resume_repeats_only_what_the_infrastructure_lost(cluster: Cluster) -> None:
+    items = [
+        {"id": "good", "question": "work"},
+        {"id": "agent", "question": "work", "env_config": {"fail": "max_turns", "fail_times": 9}},
+        {"id": "infrastructure", "question": "work", "env_config": {"fail": "env_step", "fail_times": 2}},
+    ]
+    quick = {"env_mode": "simulated", "max_attempts": 1, "simulated": {"seconds": [0, 0.1], "needs_vm": False}}
+    run = cluster.submit(quick, items)
+    cluster.start_worker(concurrency=2)
+    first = run.wait(seconds=60)
+
+    again = command(cluster, "--resume", str(run.folder.path))
+    run.wait(seconds=60)
+
+    assert first.failures == {"env_step": 1, "max_turns": 1}
+    assert again["rollouts"] == 1
+    assert (run.folder.path / "infrastructure/0/earlier-1/attempt-1/result.json").exists()
+
+
+def test_a_worker_serves_only_the_queues_it_is_given(cluster: Cluster) -> None:
+    run = submit(cluster)
+    cluster.start_worker("light", concurrency=2, queues="rollout.light,finalize")
+    time.sleep(6)
+    assert run.progress().pending == ROLLOUTS  # type: ignore[union-attr]
+
+    cluster.start_worker("other", concurrency=4, queues="rollout.simulated")
+    run.wait(seconds=60)
+
+    workers = {
+        verdict.worker.split("@")[0]
+        for verdict in RunFolder(run.folder.path).verdicts(f"item-{n}#0" for n in range(ROLLOUTS))
+    }
+    assert workers == {"other"}
+
+
+@pytest.mark.parametrize("failure", ["env_setup", "env_step", "env_evaluate", "model_overload"])
+def test_infrastructure_failures_are_tried_again_with_a_clean_slate(cluster: Cluster, failure: str) -> None:
+    items = [{"id": "shaky", "question": "work", "env_config": {"fail": failure, "fail_times": 2}}]
+    cluster.start_worker(concurrency=1)
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [0, 0.1], "needs_vm": False}}, items)
+
+    run.wait(seconds=60)
+
+    verdict = run.folder.verdict("shaky#0")
+    assert verdict is not None
+    assert (verdict.status, verdict.attempt) == ("completed", 3)
+
+
+def test_a_rollout_that_kills_its_workers_is_given_up(cluster: Cluster) -> None:
+    items = [{"id": "deadly", "question": "work", "env_config": {"fail": "worker_lost", "fail_times": 99}}]
+    cluster.start_worker(concurrency=1)
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [0, 0.1], "needs_vm": False}}, items)
+
+    run.wait(seconds=90)
+
+    assert check_run(run, rollouts=1) == {"worker_lost": 1}
+
+
+def test_a_deadline_breaks_into_a_call_that_never_returns(cluster: Cluster) -> None:
+    items = [{"id": "endless", "question": "work", "env_config": {"seconds": [300, 300], "steps": 1}}]
+    cluster.start_worker(concurrency=1)
+    run = cluster.submit(
+        {"env_mode": "simulated", "limits": {"max_seconds": 1}, "simulated": {"needs_vm": False}},
+        items,
+    )
+
+    run.wait(seconds=30)
+
+    assert check_run(run, rollouts=1) == {"timeout": 1}

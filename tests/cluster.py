@@ -1,0 +1,189 @@
+"""Real workers, a real Valkey with AOF and real VM hosts, started as a supervisor would and killed as machines do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.janitor import members
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.store import Progress, RunStore
+from tests.conftest import REPOSITORY, ValkeyServer
+
+LEASE_TTL = 2.0
+VISIBILITY_TIMEOUT = 4.0
+RECONCILE_EVERY = 1.0
+
+
+@dataclass
+class Cluster:
+    """One broker, some workers and VM hosts, and the environment they share."""
+
+    valkey: ValkeyServer
+    folder: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    commands: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "REDIS_URL": self.valkey.url,
+            "ROLLOUT_REDIS_URL": self.valkey.url,
+            "ROLLOUT_LEASE_TTL": str(LEASE_TTL),
+            "ROLLOUT_VISIBILITY_TIMEOUT": str(VISIBILITY_TIMEOUT),
+            "ROLLOUT_RECONCILE_EVERY": str(RECONCILE_EVERY),
+        }
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    def start(self, name: str, command: list[str]) -> None:
+        self.commands[name] = command
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, env=self.environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
+            )
+
+    def start_worker(self, name: str = "worker", *, concurrency: int = 6, queues: str = "") -> None:
+        command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
+        command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
+        self.start(name, command + ([f"--queues={queues}"] if queues else []))
+
+    def start_vm_host(
+        self, name: str = "vm_host", *, num_vms: int = 3, options: dict[str, object] | None = None
+    ) -> None:
+        command = [
+            sys.executable,
+            "scripts/vm_host.py",
+            f"--num-vms={num_vms}",
+            "--provider=simulated",
+            f"--host-id={name}",
+        ]
+        given = {"boot_seconds": 0.1, "reset_seconds": 0.1} | (options or {})
+        for key, value in given.items():
+            command += ["--option", f"{key}={json.dumps(value)}"]
+        self.start(name, command)
+
+    def restart(self, name: str) -> None:
+        self.start(name, self.commands[name])
+
+    def kill_main(self, name: str) -> None:
+        """kill -9 of a service's main process."""
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def children(self, name: str = "worker") -> list[psutil.Process]:
+        """A worker's prefork children."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.processes[name].pid).children()
+        return []
+
+    def stop(self, name: str) -> None:
+        process = self.processes.pop(name, None)
+        if process is None:
+            return
+        for member in members(process.pid):
+            with contextlib.suppress(psutil.Error):
+                member.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            for member in members(process.pid):
+                with contextlib.suppress(psutil.Error):
+                    member.kill()
+            process.wait()
+
+    def stop_all(self) -> None:
+        for name in list(self.processes):
+            self.stop(name)
+
+    @property
+    def client(self) -> redis.Redis:
+        return redis.Redis.from_url(self.valkey.url, decode_responses=True)
+
+    @property
+    def store(self) -> RunStore:
+        return RunStore(self.client, silent_seconds=LEASE_TTL)
+
+    def submit(self, config: dict[str, object], items: list[dict[str, object]]) -> Run:
+        data = self.folder / "items.jsonl"
+        data.write_text("".join(json.dumps(item) + "\n" for item in items))
+        resolved = parse_config({"data": {"path": str(data)}, "output_dir": str(self.results), **config}, where="test")
+        file = self.folder / "run.yaml"
+        file.write_text(json.dumps(resolved.model_dump(mode="json", exclude_none=True)))
+        done = subprocess.run(
+            [sys.executable, "scripts/submit.py", "--config", str(file), "--json"],
+            env=self.environment,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return Run(self, json.loads(done.stdout)["run_id"], resolved)
+
+
+@dataclass
+class Run:
+    """A submitted run."""
+
+    cluster: Cluster
+    run_id: str
+    config: RunConfig
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.cluster.results / self.run_id)
+
+    def progress(self) -> Progress | None:
+        with contextlib.suppress(redis.RedisError):
+            return self.cluster.store.progress(self.run_id)
+        return None
+
+    def wait(self, *, seconds: float, meanwhile: Callable[[Progress], None] | None = None) -> Progress:
+        """Waits until the run is over."""
+        deadline = time.monotonic() + seconds
+        progress = None
+        while time.monotonic() < deadline:
+            progress = self.progress() or progress
+            if progress is not None and progress.state in {"done", "cancelled"}:
+                return progress
+            if progress is not None and meanwhile is not None:
+                meanwhile(progress)
+            time.sleep(0.1)
+        raise AssertionError(f"run {self.run_id} is not over after {seconds} s: {progress}")
+
+    def wait_for(self, committed: int, *, seconds: float = 60) -> None:
+        """Waits until so many rollouts are committed."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            progress = self.progress()
+            if progress is not None and progress.committed >= committed:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"only {progress} after {seconds} s")
+
+
+@pytest.fixture(name="cluster")
+def cluster_fixture(valkey: ValkeyServer, tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster without any process yet but its broker; what is started in it is stopped."""
+    cluster = Cluster(valkey, tmp_path)
+    yield cluster
+    cluster.stop_all()
