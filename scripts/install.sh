@@ -32,19 +32,24 @@ find_python() {
 }
 
 install() {
-    local lock=$1 python uv stamp=.venv/.installed
+    local lock=$1 python uv
+    local stamp=.venv/.installed-$lock
     if [ -f "$stamp" ] && [ -x .venv/bin/python ] && [ "$(cat "$stamp")" = "$(cat "$lock" pyproject.toml | cksum)" ]; then return; fi
     echo "Installing what $lock names into .venv ..."
     python=$(find_python)
     uv=$(command -v uv || true)
     if [ -z "$uv" ]; then
         if [ ! -x .uv/bin/uv ]; then
-            "$python" -m venv .uv 2>/dev/null || { rm -rf .uv; apt_install python3-venv; "$python" -m venv .uv; }
+            "$python" -m venv .uv >/dev/null 2>&1 || {
+                rm -rf .uv
+                apt_install "$(basename "$python")-venv"
+                "$python" -m venv .uv
+            }
             .uv/bin/python -m pip install --quiet --disable-pip-version-check uv
         fi
         uv=.uv/bin/uv
     fi
-    [ -x .venv/bin/python ] || "$uv" venv --quiet --python "$python" .venv
+    [ -x .venv/bin/python ] || { rm -rf .venv; "$uv" venv --quiet --python "$python" .venv; }
     "$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement "$lock"
     "$uv" pip install --quiet --python .venv/bin/python --no-deps --editable .
     cat "$lock" pyproject.toml | cksum >"$stamp"
