@@ -22,6 +22,9 @@ RELEASE_SECONDS = 5.0
 """How long a release keeps trying to reach Redis; after that the lease expires by itself."""
 
 
+_lost_guard = threading.RLock()  # a signal handler may check a lease that is being checked
+
+
 class LeaseKeeper(Protocol):
     """What a lease needs of its pool."""
 
@@ -45,12 +48,12 @@ class Lease:
         "_endpoint",
         "_heartbeat",
         "_keeper",
+        "_lost",
         "_released",
         "_why_lost",
         "deadline",
         "fence",
         "holder",
-        "lost",
         "token",
         "ttl",
         "vm_id",
@@ -72,10 +75,19 @@ class Lease:
         """Seconds from asking to the grant."""
         self.deadline = grant.deadline
         """When it ends unless renewed, in seconds of `time.monotonic`."""
-        self.lost = threading.Event()
-        """Set once the lease is known to be over though it was not released."""
+        self._lost: threading.Event | None = None
         if heartbeat is not None:
             heartbeat.watch(self)
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set once the lease is known to be over though it was not released."""
+        with _lost_guard:  # made when first asked for: most leases live and die without
+            if self._lost is None:
+                self._lost = threading.Event()
+                if self._why_lost:
+                    self._lost.set()
+            return self._lost
 
     @property
     def address(self) -> str:
@@ -93,9 +105,9 @@ class Lease:
         Raises:
             LeaseLost: It may not.
         """
-        if not self.lost.is_set() and time.monotonic() >= self.deadline and not self._released:
+        if time.monotonic() >= self.deadline and not self._released:
             self.lose("it was not renewed before its deadline")
-        if self._released or self.lost.is_set():
+        if self._released or self._why_lost:
             raise LeaseLost(self._sentence())
 
     def renew(self) -> None:
@@ -146,9 +158,11 @@ class Lease:
 
     def lose(self, why: str) -> None:
         """Notes that the lease is over; for heartbeats."""
-        if not self.lost.is_set():
-            self._why_lost = why
-            self.lost.set()
+        with _lost_guard:
+            if not self._why_lost:
+                self._why_lost = why
+                if self._lost is not None:
+                    self._lost.set()
 
     def __enter__(self) -> Self:
         return self

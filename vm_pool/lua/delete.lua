@@ -7,7 +7,6 @@ local function all(group, prefix, members)
   for _, member in ipairs(call(members, P .. group)) do keys[#keys + 1] = prefix .. member end
 end
 all(':vms', ':vm:', 'SMEMBERS')
-all(':waiters', ':inbox:', 'HKEYS')
 all(':hosts', ':host:', 'HKEYS')
 all(':hosts', ':work:', 'HKEYS')
 for _, vm in ipairs(call('SMEMBERS', P .. ':vms')) do

@@ -301,6 +301,17 @@ def test_a_silent_hosts_vms_are_granted_again_once_it_is_heard(pool: VMPool, cli
     assert pool.acquire("me", timeout=0).vm_id == "slow-0"
 
 
+def test_a_predecessors_free_vms_are_not_granted_until_registered_anew(pool: VMPool, hand_host: Callable) -> None:
+    hand_host(1)
+    successor = HostSide(pool, "hand", silent_after=60)
+    assert [vm.state for vm in successor.beat(take_over=True).vms] == [VMState.FREE]
+    with pytest.raises(AcquireTimeout):
+        pool.acquire("me", timeout=0)
+    fence = successor.register("hand-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    successor.ready("hand-0", fence, Endpoint("127.0.0.1"))
+    assert pool.acquire("me", timeout=0).vm_id == "hand-0"
+
+
 def test_two_hosts_serve_one_pool_and_cannot_have_the_same_vm(pool: VMPool, start: Callable[..., RunningHost]) -> None:
     start(RecordingProvider(QUICK), 1, host_id="east")
     start(RecordingProvider(QUICK), 1, host_id="west")

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     MultipleResults,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     invariant,
     multiple,
     rule,
@@ -69,6 +70,10 @@ class PoolMachine(RuleBasedStateMachine):
         self.fences: dict[str, int] = {}
         for vm_id in VMS:
             self._register(vm_id)
+
+    @initialize(count=st.integers(0, len(VMS)))
+    def begin(self, count: int) -> None:
+        self.finish_resets(count)
 
     # Borrowers
 
