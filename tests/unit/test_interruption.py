@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass
+from rollout_tasks.interruption import Interruption
+
+LONG = 30.0
+
+
+def guarded(interruption: Interruption, seconds: float):  # type: ignore[no-untyped-def]
+    return interruption.guard(seconds, FailureClass.TIMEOUT, "too slow", grace=1)
+
+
+def test_the_limit_breaks_into_a_call_without_a_timeout() -> None:
+    with pytest.raises(EpisodeInterrupted, match="too slow") as raised, guarded(Interruption(), 0.05):
+        threading.Event().wait(LONG)
+
+    assert raised.value.failure_class is FailureClass.TIMEOUT
+
+
+def test_a_request_from_another_thread_breaks_in_with_its_own_reason() -> None:
+    interruption = Interruption()
+    threading.Timer(0.05, interruption.request, (FailureClass.CANCELLED, "the run was cancelled")).start()
+
+    with pytest.raises(EpisodeInterrupted, match="cancelled") as raised, guarded(interruption, LONG):
+        time.sleep(LONG)
+
+    assert raised.value.failure_class is FailureClass.CANCELLED
+
+
+def test_a_request_made_before_the_guard_is_not_forgotten() -> None:
+    interruption = Interruption()
+    interruption.request(FailureClass.LEASE_LOST, "gone")
+
+    with pytest.raises(EpisodeInterrupted, match="gone"), guarded(interruption, LONG):
+        raise AssertionError("the guarded code ran")
+
+
+def test_code_that_catches_every_exception_cannot_swallow_it() -> None:
+    with pytest.raises(EpisodeInterrupted), guarded(Interruption(), 0.05):
+        try:
+            time.sleep(LONG)
+        except Exception as error:
+            raise AssertionError("swallowed") from error
+
+
+def test_code_that_swallows_it_all_the_same_is_interrupted_again() -> None:
+    rung = 0
+    with pytest.raises(EpisodeInterrupted), guarded(Interruption(), 0.05):
+        for _ in range(2):
+            try:
+                time.sleep(LONG)
+            except BaseException:
+                rung += 1
+                if rung == 2:
+                    raise
+    assert rung == 2
+
+
+def test_what_ends_in_time_is_left_alone_and_nothing_stays_armed() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    interruption = Interruption()
+
+    with guarded(interruption, 0.2):
+        assert interruption.hard_deadline is not None
+    interruption.request(FailureClass.CANCELLED, "late")
+    time.sleep(0.3)
+
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert interruption.hard_deadline is None
+    assert interruption.requested
