@@ -12,11 +12,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmark.errors import BenchmarkError
 from benchmark.evaluation import Evaluation, evaluate
 from benchmark.items import Item
 from benchmark.judge import Judge, JudgeConfig
 from benchmark.report import BenchmarkInfo, write_markdown, write_report
 from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
 from rollout_tasks.rollout import run_store
 from rollout_tasks.runs.folder import RunFolder, write_atomically
 from rollout_tasks.runs.store import rollout_ids
@@ -42,18 +44,28 @@ def finalize(run_id: str) -> str:
         logger.info("run %s: not finalised now (%s)", run_id, answer)
         return answer
     config, path = store.config(run_id)
-    folder = RunFolder(Path(path))
-    verdicts = list(store.verdicts(run_id))
-    items = folder.items() if (folder.path / "items.jsonl").exists() else list(store.items(run_id))
-    folder.path.mkdir(parents=True, exist_ok=True)
-    write_events(folder, verdicts)
-    if config.evaluate_results:
-        write_reports(folder, config, score(items, verdicts, config, config.metric))
-    state = store.end_finalize(run_id, token, datetime.now(UTC).isoformat(timespec="seconds"))
-    logger.info(
-        "run %s: %s, %d of %d rollouts committed", run_id, state, len(verdicts), len(items) * config.rollouts_per_item
-    )
+    problem = _write(RunFolder(Path(path)), config, list(store.verdicts(run_id)), list(store.items(run_id)))
+    state = store.end_finalize(run_id, token, datetime.now(UTC).isoformat(timespec="seconds"), problem)
+    logger.info("run %s: %s%s", run_id, state, f", but without a report: {problem}" if problem else "")
     return state
+
+
+def _write(folder: RunFolder, config: RunConfig, verdicts: Sequence[Verdict], stored: Sequence[Item]) -> str:
+    """Writes what a finished run leaves; returns why it could not, empty when it could.
+
+    A run whose answers cannot be scored is over all the same: they are committed, and can be scored again at any time.
+    """
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        items = folder.items() if (folder.path / "items.jsonl").exists() else stored
+        write_events(folder, verdicts)
+        if config.evaluate_results:
+            write_reports(folder, config, score(items, verdicts, config, config.metric))
+    except (BenchmarkError, UserError) as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename or folder.path} cannot be written: {error.strerror}"
+    return ""
 
 
 def score(items: Sequence[Item], verdicts: Iterable[Verdict], config: RunConfig, metric: str) -> Evaluation:

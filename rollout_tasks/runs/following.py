@@ -46,7 +46,9 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
         print_json(values)
     elif evaluation is not None:
         show_run(folder, console)
-    losses = [*_lost_rollouts(progress, folder)]
+    losses = _lost_rollouts(progress, folder)
+    if progress.problem:
+        losses.append(f"the run has no report: {progress.problem}; score it with: {score_again(folder, 'exact_match')}")
     if evaluation is not None:
         losses += lost_scores(evaluation["summary"], folder)
     for sentence in losses:
@@ -79,8 +81,13 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
     example = next(iter(unscored.values()))["example"]
     return [
         f"{count} of {summary['total_rollouts']} answers got no score from {summary['metric']}, such as {example};"
-        f" score them again with: python scripts/rescore.py {folder.path} --metric {summary['metric']}"
+        f" score them again with: {score_again(folder, summary['metric'])}"
     ]
+
+
+def score_again(folder: RunFolder, metric: str) -> str:
+    """The command that scores a finished run."""
+    return f"python scripts/rescore.py {folder.path} --metric {metric}"
 
 
 def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:

@@ -70,6 +70,8 @@ class Progress:
     score_sum: float
     """Of the rollouts that the environment itself scored."""
     created: float
+    problem: str = ""
+    """Why a run that is over has no report."""
 
     @property
     def committed(self) -> int:
@@ -221,9 +223,9 @@ class RunStore:
         """Claims the finalising: ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""
         return str(self._scripts.run(self.client, "begin_finalize", [_key(run_id)], [token, silent_seconds]))
 
-    def end_finalize(self, run_id: str, token: str, finished: str) -> str:
-        """Marks the run as over; returns its final state, or ``superseded``."""
-        arguments = [token, run_id, KEEP_SECONDS, finished]
+    def end_finalize(self, run_id: str, token: str, finished: str, problem: str = "") -> str:
+        """Marks the run as over, with the reason why it has no report if so; returns its final state or ``superseded``."""
+        arguments = [token, run_id, KEEP_SECONDS, finished, problem]
         return str(self._scripts.run(self.client, "end_finalize", [_key(run_id), ACTIVE_RUNS], arguments))
 
     # -- looking ----------------------------------------------------------------------------------------------------
@@ -258,11 +260,11 @@ class RunStore:
         """How far the run is; None when Redis does not know it."""
         key = _key(run_id)
         with self.client.pipeline(transaction=False) as pipe:
-            pipe.hmget(key, ["state", "total", "created"])
+            pipe.hmget(key, ["state", "total", "created", "problem"])
             pipe.scard(f"{key}:pending")
             pipe.zcount(f"{key}:alive", time.time() - self.silent_seconds, "+inf")
             pipe.hgetall(f"{key}:counts")
-            (state, total, created), pending, running, counts = pipe.execute()
+            (state, total, created, problem), pending, running, counts = pipe.execute()
         if state is None:
             return None
         failures = {name.removeprefix("class:"): int(n) for name, n in counts.items() if name.startswith("class:")}
@@ -278,6 +280,7 @@ class RunStore:
             failures=dict(sorted(failures.items())),
             score_sum=float(counts.get("score", 0.0)),
             created=float(created or 0.0),
+            problem=problem or "",
         )
 
     def items(self, run_id: str) -> Iterator[Item]:

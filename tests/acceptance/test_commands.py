@@ -197,3 +197,19 @@ def test_a_deadline_breaks_into_a_call_that_never_returns(cluster: Cluster) -> N
     run.wait(seconds=30)
 
     assert check_run(run, rollouts=1) == {"timeout": 1}
+
+
+def test_a_run_whose_report_cannot_be_written_is_over_and_says_so(cluster: Cluster) -> None:
+    cluster.start_worker(concurrency=1)
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"needs_vm": False}}, [{"id": "one", "question": "work"}])
+    run.folder.report.mkdir()
+
+    progress = run.wait(seconds=60)
+
+    assert progress.completed == 1
+    process = popen(cluster, "--status", run.run_id)
+    _, problems = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "report.md" in problems
+    assert "Is a directory" in problems
+    assert "rescore.py" in problems
