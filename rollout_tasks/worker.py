@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -14,6 +15,7 @@ import click
 import redis
 from celery import Celery, bootsteps
 
+from rollout_tasks import presence
 from rollout_tasks.redis_client import connect
 from rollout_tasks.settings import settings
 
@@ -41,6 +43,7 @@ def install(app: Celery) -> None:
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(HostedVMs)
     app.steps["consumer"].add(ReconcileTimer)
+    app.steps["consumer"].add(Presence)
 
 
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -153,3 +156,37 @@ class ReconcileTimer(bootsteps.StartStopStep):  # type: ignore[misc]
                 reconcile.apply_async(expires=every * 2, retry=False)
         except (redis.RedisError, OSError) as error:
             logger.warning("looking for lost work was not asked for: %s", error)
+
+
+class Presence(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Says now and then that the worker is there and which queues it serves."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        super().__init__(consumer, **options)
+        self.timer: Any = None
+        self.client: redis.Redis | None = None
+
+    def start(self, consumer: Any) -> None:
+        """Announces the worker, and goes on doing so."""
+        self.client = connect(tries=0, socket_timeout=2)
+        self.announce(consumer)
+        self.timer = consumer.timer.call_repeatedly(presence.ANNOUNCE_SECONDS, self.announce, (consumer,))
+
+    def announce(self, consumer: Any) -> None:
+        """Once."""
+        try:
+            if self.client is not None:
+                presence.announce(self.client, consumer.hostname, list(consumer.app.amqp.queues.consume_from))
+        except redis.RedisError as error:
+            logger.warning("this worker's presence was not announced: %s", error)
+
+    def stop(self, consumer: Any) -> None:
+        """Takes the announcement back."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.client is not None:
+            with contextlib.suppress(redis.RedisError):
+                presence.leave(self.client, consumer.hostname)
+            self.client.close()

@@ -90,7 +90,7 @@ def check_broker(cluster: Cluster, *, seconds: float = 15) -> None:
     """No message is left waiting or unacknowledged."""
     deadline = time.monotonic() + seconds
     while True:
-        left = {queue: cluster.client.llen(queue) for queue in ("rollout.simulated", "rollout.light")}
+        left = {queue: cluster.client.llen(queue) for queue in ("rollout.simulated", "rollout.light", "rollout.py")}
         stuck = [json.loads(entry)[0]["headers"]["task"] for entry in cluster.client.hvals("unacked")]
         if not any(left.values()) and "rollout" not in stuck:
             return

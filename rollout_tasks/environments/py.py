@@ -44,7 +44,7 @@ class PyEnvironment(Environment):
     """Problems with a Python interpreter."""
 
     needs_vm: ClassVar[bool] = False
-    queue: ClassVar[str] = "rollout.light"
+    queue: ClassVar[str] = "rollout.py"
     default_agent: ClassVar[str] = "tool_calling"
 
     def __init__(self, context: EnvironmentContext) -> None:  # noqa: ARG002

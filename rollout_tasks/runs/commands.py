@@ -127,6 +127,7 @@ def _check_broker(work: Work) -> None:
 def _on_workers(work: Work, source: Source, console: Console, *, follow: bool, as_json: bool) -> int:
     from rollout_tasks.runs import following
     from rollout_tasks.runs.launch import submit_to_workers
+    from rollout_tasks.runs.watch import nobody_serves, progress_of
 
     work, store = submit_to_workers(work, source)
     console.print(_beginning(work))
@@ -137,6 +138,9 @@ def _on_workers(work: Work, source: Source, console: Console, *, follow: bool, a
         print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": len(work.todo)})
     else:
         console.print(f"Enqueued. Follow it: {following.come_back(work.run_id)}")
+        idle = nobody_serves(store, progress_of(store, work.run_id))
+        if idle:
+            console.print(f"It waits: {idle}")
     return DONE
 
 

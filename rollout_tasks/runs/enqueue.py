@@ -58,3 +58,9 @@ def _signatures(
         if name not in queues:
             queues[name] = environment(name).queue
         yield rollout.si(run_id, rollout_id).set(queue=queues[name], ignore_result=True)
+
+
+def queues_of(config: RunConfig, items: Iterable[Item]) -> list[str]:
+    """The queues that the rollouts of some items go to."""
+    names = {environment_name(item, config) for item in items}
+    return sorted({environment(name).queue for name in names})

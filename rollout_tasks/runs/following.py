@@ -19,7 +19,7 @@ from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.show import show_run
 from rollout_tasks.runs.store import Progress, RunStore
-from rollout_tasks.runs.watch import OVER, Rate, describe, line, pool_state, progress_of, watch
+from rollout_tasks.runs.watch import OVER, Rate, describe, line, nobody_serves, pool_state, progress_of, watch
 
 DONE, LOST = 0, 1
 
@@ -106,7 +106,7 @@ def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
     if as_json:
         print_json(describe(progress, vms=vms))
     else:
-        console.print(f"Run {run_id}: {line(progress, Rate(), vms)}")
+        console.print(f"Run {run_id}: {line(progress, Rate(), vms, nobody_serves(store, progress))}")
     return DONE
 
 

@@ -70,6 +70,8 @@ class Progress:
     score_sum: float
     """Of the rollouts that the environment itself scored."""
     created: float
+    queues: tuple[str, ...] = ()
+    """Where its rollouts wait for a worker."""
     problem: str = ""
     """Why a run that is over has no report."""
 
@@ -89,7 +91,7 @@ class RunStore:
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
-    def create(self, run_id: str, config: RunConfig, folder: str, rollouts: int) -> bool:
+    def create(self, run_id: str, config: RunConfig, folder: str, rollouts: int, queues: Iterable[str] = ()) -> bool:
         """Reserves the run's id; False when it is taken."""
         key = _key(run_id)
         if not self.client.hsetnx(key, "state", "submitting"):
@@ -98,6 +100,7 @@ class RunStore:
             "config": config.model_dump_json(exclude_defaults=True),
             "folder": folder,
             "total": rollouts,
+            "queues": " ".join(queues),
             "created": time.time(),
         }
         self.client.hset(key, mapping=fields)  # type: ignore[arg-type]
@@ -260,11 +263,11 @@ class RunStore:
         """How far the run is; None when Redis does not know it."""
         key = _key(run_id)
         with self.client.pipeline(transaction=False) as pipe:
-            pipe.hmget(key, ["state", "total", "created", "problem"])
+            pipe.hmget(key, ["state", "total", "created", "queues", "problem"])
             pipe.scard(f"{key}:pending")
             pipe.zcount(f"{key}:alive", time.time() - self.silent_seconds, "+inf")
             pipe.hgetall(f"{key}:counts")
-            (state, total, created, problem), pending, running, counts = pipe.execute()
+            (state, total, created, queues, problem), pending, running, counts = pipe.execute()
         if state is None:
             return None
         failures = {name.removeprefix("class:"): int(n) for name, n in counts.items() if name.startswith("class:")}
@@ -280,6 +283,7 @@ class RunStore:
             failures=dict(sorted(failures.items())),
             score_sum=float(counts.get("score", 0.0)),
             created=float(created or 0.0),
+            queues=tuple((queues or "").split()),
             problem=problem or "",
         )
 

@@ -128,8 +128,12 @@ def enqueue(work: Work, store: RunStore) -> None:
 
     if work.resumed:
         store.forget(work.run_id)
+    from rollout_tasks.runs.enqueue import queues_of
+
     try:
-        if not store.create(work.run_id, work.config, str(work.folder.path), len(work.kept) + len(work.todo)):
+        total = len(work.kept) + len(work.todo)
+        queues = queues_of(work.config, work.items)
+        if not store.create(work.run_id, work.config, str(work.folder.path), total, queues):
             raise UserError(f"--run-id: run {work.run_id!r} was submitted by somebody else just now")
         _send(work, store)
     except (RedisError, OperationalError) as error:

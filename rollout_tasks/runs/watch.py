@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rollout_tasks import presence
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.store import Progress, RunStore
 from vm_pool.errors import PoolError
@@ -121,11 +122,12 @@ def watch(
             if alive is not None:
                 alive()
             vms = pool_state(store.client, pool) if pool else {}
+            idle = nobody_serves(store, progress)
             if console.is_terminal:
-                live.update(_picture(progress, rate, vms))
+                live.update(_picture(progress, rate, vms, idle))
             elif time.monotonic() - last_line > _LINE_SECONDS:
                 last_line = time.monotonic()
-                console.print(line(progress, rate, vms), highlight=False, soft_wrap=True)
+                console.print(line(progress, rate, vms, idle), highlight=False, soft_wrap=True)
             time.sleep(_LOOK_SECONDS)
 
 
@@ -142,7 +144,14 @@ class _NoLive:
         """Shows nothing."""
 
 
-def line(progress: Progress, rate: Rate, vms: dict[str, int]) -> str:
+def nobody_serves(store: RunStore, progress: Progress) -> str:
+    """Why nothing happens, when no worker serves a queue that the run waits in; else empty."""
+    if progress.running or not progress.pending:
+        return ""
+    return presence.unserved(store.client, progress.queues)
+
+
+def line(progress: Progress, rate: Rate, vms: dict[str, int], idle: str = "") -> str:
     """One line of progress."""
     parts = [f"{progress.state}: {progress.committed}/{progress.total} rollouts", f"{progress.running} running"]
     if rate.per_second:
@@ -150,10 +159,12 @@ def line(progress: Progress, rate: Rate, vms: dict[str, int]) -> str:
     parts += [f"{name}: {count}" for name, count in progress.failures.items()]
     if vms:
         parts.append("VMs " + ", ".join(f"{count} {state}" for state, count in vms.items() if count))
+    if idle:
+        parts.append(idle)
     return " · ".join(parts)
 
 
-def _picture(progress: Progress, rate: Rate, vms: dict[str, int]) -> Group:
+def _picture(progress: Progress, rate: Rate, vms: dict[str, int], idle: str) -> Group:
     table = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=max(progress.total, 1), completed=progress.committed, width=_BAR_WIDTH)
     table.add_row("rollouts", bar, f"{progress.committed} of {progress.total}")
@@ -164,6 +175,8 @@ def _picture(progress: Progress, rate: Rate, vms: dict[str, int]) -> Group:
         table.add_row("failed", ", ".join(f"{name} {count}" for name, count in progress.failures.items()), "")
     if vms:
         table.add_row("VMs", ", ".join(f"{count} {state}" for state, count in vms.items() if count), "")
+    if idle:
+        table.add_row("waiting", idle, "")
     return Group(Text(f"Run {progress.run_id}: {progress.state}", style="bold"), table)
 
 

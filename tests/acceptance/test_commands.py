@@ -213,3 +213,14 @@ def test_a_run_whose_report_cannot_be_written_is_over_and_says_so(cluster: Clust
     assert "report.md" in problems
     assert "Is a directory" in problems
     assert "rescore.py" in problems
+
+
+def test_a_run_that_no_worker_serves_says_so(cluster: Cluster) -> None:
+    cluster.start_worker("elsewhere", concurrency=1, queues="rollout.light")
+    run = submit(cluster)
+    status = popen(cluster, "--status", run.run_id)
+    output, _ = status.communicate(timeout=30)
+    assert "no worker serves rollout.simulated" in output
+
+    cluster.start_worker("here", concurrency=4)
+    run.wait(seconds=60)
