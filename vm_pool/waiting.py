@@ -226,4 +226,4 @@ class _Acquisition:
 
 def _granted(reply: list[Any], asked: float, started: float, now: float) -> Grant:
     _, vm_id, fence, deadline, server_then, endpoint = reply
-    return Grant(vm_id, fence, asked + (deadline - server_then) / 1_000_000, endpoint, now - started)
+    return Grant(vm_id, int(fence), asked + (deadline - server_then) / 1_000_000, endpoint, now - started)

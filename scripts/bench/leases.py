@@ -292,8 +292,8 @@ def show(figures: dict[str, dict[str, float]]) -> None:
 
 
 def main(
-    seconds: Annotated[float, typer.Option(help="How long each measurement takes.")] = 2.0,
-    rounds: Annotated[int, typer.Option(help="Measurements of each kind; the table shows their medians.")] = 3,
+    seconds: Annotated[float, typer.Option(help="How long each measurement takes.")] = 1.0,
+    rounds: Annotated[int, typer.Option(help="Measurements of each kind; the table shows their medians.")] = 5,
     wakes: Annotated[int, typer.Option(help="Wake-ups in each round.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:

@@ -14,7 +14,7 @@ if ARGV[3] == '1' then
     call('ZREM', P .. ':free', vm)
     call('HSET', key, 'state', 'stopped', 'fence', is[2] + 1, 'since', now)
     call('HDEL', key, 'error', 'failures', 'retry_at')
-    note('stopped', vm, is[2] + 1, is[3])
+    note('stopped', vm, text(is[2] + 1), is[3])
     tell_host(is[3], vm)
   end
 elseif is[4] then
@@ -24,7 +24,7 @@ elseif is[4] then
     offer(vm, '')
   elseif is[1] == 'stopped' then
     call('HSET', key, 'state', 'initializing', 'fence', is[2] + 1, 'since', now)
-    note('boot_begun', vm, is[2] + 1, is[3])
+    note('boot_begun', vm, text(is[2] + 1), is[3])
     tell_host(is[3], vm)
   end
 end

@@ -21,6 +21,6 @@ call('HSET', key, 'state', ARGV[4], 'fence', fence, 'since', now)
 call('HDEL', key, 'retry_at')
 if ARGV[6] ~= '' then call('HSET', key, 'error', ARGV[6]) end
 local event = { error = 'quarantined', stopped = 'stopped', initializing = 'boot_begun', resetting = 'reset_begun' }
-note(event[ARGV[4]], vm, fence, is[3])
+note(event[ARGV[4]], vm, text(fence), is[3])
 tell_host(is[3], vm)
 return { 1, fence }

@@ -28,9 +28,14 @@ local call = redis.call
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
+-- Every digit of a whole number; `..` alone would round it.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- The fence as text.
 local function note(event, vm, fence, holder)
-  local entry = string.format('%s %s %.0f %s', event, vm, fence, holder)
-  call('XADD', P .. ':events', 'MAXLEN', '~', ARGV[1], '*', 'e', entry)
+  call('XADD', P .. ':events', 'MAXLEN', '~', ARGV[1], '*', 'e', event .. ' ' .. vm .. ' ' .. fence .. ' ' .. holder)
 end
 
 local function count(what)
@@ -56,7 +61,7 @@ local function lease_out(vm, token, holder, ttl, max_age)
   local key = P .. ':vm:' .. vm
   local was = call('HMGET', key, 'fence', 'endpoint', 'grants', 'timer', 'host')
   if not heard(was[5]) then return nil end
-  local fence = math.max(was[1] + 1, now)
+  local fence = text(math.max(was[1] + 1, now))
   local ends = now + max_age
   local deadline = math.min(now + ttl, ends)
   call('HSET', key, 'state', 'leased', 'fence', fence, 'since', now, 'holder', holder, 'token', token, 'ttl', ttl,
@@ -81,7 +86,7 @@ local function grant_again(vm, token)
   local deadline = math.min(now + is[3], tonumber(is[4]))
   call('HSET', P .. ':vm:' .. vm, 'deadline', deadline)
   call('DEL', P .. ':inbox:' .. token)
-  return { 1, vm, tonumber(is[1]), deadline, now, is[2] }
+  return { 1, vm, is[1], deadline, now, is[2] }
 end
 
 local function forget_waiter(token)
@@ -104,7 +109,7 @@ local function hand_on(vm)
       local ttl, max_age, holder = string.match(request, '^(%d+) (%d+) %S+ %d+ (.*)$')
       local grant = lease_out(vm, token, holder, tonumber(ttl), tonumber(max_age))
       local inbox = P .. ':inbox:' .. token
-      call('RPUSH', inbox, string.format('%.0f %.0f %s %s', grant[3], grant[4], vm, grant[6]))
+      call('RPUSH', inbox, string.format('%s %.0f %s %s', grant[3], grant[4], vm, grant[6]))
       call('PEXPIRE', inbox, math.ceil(ttl / 1000))
       return
     end
@@ -174,7 +179,7 @@ local function reap()
     else
       for _, vm in ipairs(call('SMEMBERS', P .. ':host:' .. id)) do call('ZREM', P .. ':free', vm) end
       count('host_silent')
-      note('host_silent', '-', 0, id)
+      note('host_silent', '-', '0', id)
       ended = ended + 1
     end
   end

@@ -22,7 +22,7 @@ call('HSET', key, 'state', ARGV[6], 'host', host, 'endpoint', ARGV[4], 'needs_re
   'since', now, 'holder', '', 'token', '')
 call('SADD', P .. ':vms', vm)
 if host ~= '' then call('SADD', P .. ':host:' .. host, vm) end
-note('registered', vm, fence, host)
+note('registered', vm, text(fence), host)
 if ARGV[6] == 'free' then
   if not was[4] then offer(vm, host) else call('HSET', key, 'state', 'stopped') end
 else

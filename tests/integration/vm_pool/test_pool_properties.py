@@ -220,7 +220,7 @@ class PoolMachine(RuleBasedStateMachine):
         self._read_events()
         if reply[0] == 1:
             assert self.held[reply[1]].holder == asked.request.holder
-            assert self.held[reply[1]].fence == reply[2]
+            assert self.held[reply[1]].fence == int(reply[2])
         else:
             asked.ticket = reply[1]
             self.queue[asked.request.holder] = asked
