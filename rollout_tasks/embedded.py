@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import redis
 
 from rollout_tasks.errors import UserError
@@ -138,13 +137,6 @@ class EmbeddedStack:
                 raise UserError(
                     f"{name} ended by itself (exit code {process.returncode}); see {self._log(name)}{self._tail(name)}"
                 )
-
-    def flower_up(self) -> bool:
-        """Whether Flower answers yet."""
-        try:
-            return httpx.get(f"{self.flower_url}/healthcheck", timeout=2).status_code == 200
-        except httpx.HTTPError:
-            return False
 
     def stop(self, *, at_once: bool = False) -> None:
         """Stops every service, the broker last, and removes the temporary folder. Harmless when repeated."""

@@ -21,9 +21,6 @@ from rollout_tasks.runs.submit import Work, check_free, load_benchmark, new_work
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from benchmark.items import Benchmark
-    from rollout_tasks.runs.launch import Source
-
 DONE, LOST = 0, 1
 
 
@@ -34,7 +31,7 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
         sys.stderr.write(f"left out: {sentence}\n")
     environments = preflight.check_names(config, benchmark.items)
     work = new_work(config, benchmark)
-    return _go(work, environments, benchmark, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
+    return _go(work, environments, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def resume(
@@ -50,13 +47,12 @@ def resume(
     output_dir = _only_output_dir(options, "--resume: the run's own configuration holds")
     work = resumed_work(find_run(run, output_dir))
     environments = preflight.check_names(work.config, work.items)
-    return _go(work, environments, None, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
+    return _go(work, environments, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def _go(
     work: Work,
     environments: set[str],
-    benchmark: Benchmark | None,
     *,
     embedded: bool | None,
     follow: bool,
@@ -72,14 +68,11 @@ def _go(
         return _dry_run(work, environments, here=here, as_json=as_json)
     from rich.console import Console
 
-    from rollout_tasks.runs.launch import Source
-
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
-    source = Source(benchmark.name, benchmark.path) if benchmark else Source()
     if here:
         console.print(_beginning(work))
-        return _embedded(work, source, console, as_json=as_json)
-    return _on_workers(work, source, console, follow=follow, as_json=as_json)
+        return _embedded(work, console, as_json=as_json)
+    return _on_workers(work, console, follow=follow, as_json=as_json)
 
 
 def _beginning(work: Work) -> str:
@@ -124,12 +117,12 @@ def _check_broker(work: Work) -> None:
         preflight.check_pool(work.config, client)
 
 
-def _on_workers(work: Work, source: Source, console: Console, *, follow: bool, as_json: bool) -> int:
+def _on_workers(work: Work, console: Console, *, follow: bool, as_json: bool) -> int:
     from rollout_tasks.runs import following
     from rollout_tasks.runs.launch import submit_to_workers
     from rollout_tasks.runs.watch import nobody_serves, progress_of
 
-    work, store = submit_to_workers(work, source)
+    work, store = submit_to_workers(work)
     console.print(_beginning(work))
     if follow:
         pool = work.config.vm.pool
@@ -144,12 +137,12 @@ def _on_workers(work: Work, source: Source, console: Console, *, follow: bool, a
     return DONE
 
 
-def _embedded(work: Work, source: Source, console: Console, *, as_json: bool) -> int:
+def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
     from rollout_tasks.runs import following
-    from rollout_tasks.runs.launch import run_embedded
+    from rollout_tasks.runs.embedded_run import run_embedded
     from rollout_tasks.runs.watch import OVER
 
-    end = run_embedded(work, source, console)
+    end = run_embedded(work, console)
     progress = end.progress
     if progress is not None and progress.state in OVER:
         return following.report(progress, work.folder, console, as_json=as_json)

@@ -1,35 +1,16 @@
-"""Starting runs for the submit command: on configured workers, or with everything embedded in this process's life."""
+"""Starting a run on the workers of the configured broker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rich.console import Console
-
-from rollout_tasks import registry
-from rollout_tasks.config import RunConfig
-from rollout_tasks.embedded import EmbeddedStack, HostedVMs
-from rollout_tasks.errors import UserError
-from rollout_tasks.interrupts import Interrupts, StopRequested
-from rollout_tasks.models.scripted.process import ScriptedModelProcess
-from rollout_tasks.models.scripted.scripts import uncovered
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import preflight
-from rollout_tasks.runs.store import Progress, RunStore
+from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submit import Work, check_free, enqueue, write_down
-from rollout_tasks.runs.watch import watch
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the items came from, for the run's description."""
-
-    name: str = ""
-    path: str = ""
-
-
-def submit_to_workers(work: Work, source: Source) -> tuple[Work, RunStore]:
+def submit_to_workers(work: Work) -> tuple[Work, RunStore]:
     """Checks and enqueues a run on the configured broker.
 
     Raises:
@@ -43,103 +24,6 @@ def submit_to_workers(work: Work, source: Source) -> tuple[Work, RunStore]:
         work = replace(work, config=preflight.check_model(work.config))
     if preflight.needs_vm(work.config, work.items):
         preflight.check_pool(work.config, client)
-    write_down(work, benchmark_name=source.name, data_path=source.path)
+    write_down(work)
     enqueue(work, store)
     return work, store
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedEnd:
-    """How an embedded run ended."""
-
-    progress: Progress | None
-    """The last one seen; None when it was stopped before anything was enqueued."""
-    interrupted: bool
-
-
-def run_embedded(work: Work, source: Source, console: Console) -> EmbeddedEnd:
-    """Runs a whole run on this machine and leaves nothing behind but its folder.
-
-    Raises:
-        UserError: Anything is wrong, or a service ended by itself.
-    """
-    environments = preflight.check_names(work.config, work.items)
-    for name in sorted(environments):
-        _check_available(name)
-    work, scripted = _choose_model(work, environments)
-    write_down(work, benchmark_name=source.name, data_path=source.path)
-    interrupts = Interrupts()
-    progress: Progress | None = None
-    model: ScriptedModelProcess | None = None
-    with interrupts.caught():
-        stack = EmbeddedStack(work.folder.path / "logs")
-        try:
-            if scripted:
-                model = ScriptedModelProcess(work.folder.path / "items.jsonl")
-                address = model.start()
-                work = replace(work, config=_with_model(work.config, base_url=address))
-            progress = _run(work, stack, interrupts, console)
-        except StopRequested:
-            pass
-        finally:
-            interrupts.ignore()
-            if model is not None:
-                model.stop()
-            stack.stop(at_once=interrupts.stop_now)
-    return EmbeddedEnd(progress, interrupts.count > 0)
-
-
-def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Console) -> Progress:
-    """Starts the services, enqueues the run and watches it to its end."""
-    config = work.config
-    with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
-    stack.start_valkey()
-    vms = HostedVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, config.vm.provider_options)
-    stack.start_worker(config.num_rollouts, vms if with_vms else None)
-    stack.start_flower()
-    console.print(f"Flower: {stack.flower_url} (login {stack.flower_login})", highlight=False, soft_wrap=True)
-    store = RunStore(checked_client())
-    enqueue(work, store)
-    interrupts.finish_first = True
-
-    def look() -> None:
-        stack.check()
-        if interrupts.drain_wanted:
-            store.set_draining(work.run_id)
-            interrupts.tell(console, "finishing the rollouts that run; Ctrl-C again stops them now")
-
-    def drained(progress: Progress) -> bool:
-        return progress.state == "draining" and progress.running == 0 and progress.pending > 0
-
-    return watch(store, work.run_id, console, pool=config.vm.pool if with_vms else None, alive=look, until=drained)
-
-
-def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:
-    """The run's endpoint; says whether the scripted model is to be started for it.
-
-    Raises:
-        UserError: The endpoint is wrong, or there is none and the scripted model has no script for an item.
-    """
-    if not preflight.needs_model(work.config, environments):
-        return work, False
-    ours = work.config.model.scripted and work.config.model.base_url is None
-    if not ours and preflight.model_address(work.config) is not None:
-        return replace(work, config=preflight.check_model(work.config)), False
-    missing = uncovered(work.items)
-    if missing:
-        raise UserError(
-            f"no model is configured, and the scripted model has no script for {len(missing)} of {len(work.items)} items"
-            f" (the first is {missing[0]!r}): set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url)"
-        )
-    return replace(work, config=_with_model(work.config, scripted=True)), True
-
-
-def _with_model(config: RunConfig, **changes: object) -> RunConfig:
-    return config.model_copy(update={"model": config.model.model_copy(update=changes)})
-
-
-def _check_available(name: str) -> None:
-    try:
-        registry.environment(name).check_available()
-    except RuntimeError as error:
-        raise UserError(f"--env-mode {name}: {error}") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -93,19 +94,17 @@ class RunStore:
 
     def create(self, run_id: str, config: RunConfig, folder: str, rollouts: int, queues: Iterable[str] = ()) -> bool:
         """Reserves the run's id; False when it is taken."""
-        key = _key(run_id)
-        if not self.client.hsetnx(key, "state", "submitting"):
-            return False
-        fields: dict[str, str | int | float] = {
+        fields = {
             "config": config.model_dump_json(exclude_defaults=True),
             "folder": folder,
             "total": rollouts,
             "queues": " ".join(queues),
             "created": time.time(),
         }
-        self.client.hset(key, mapping=fields)  # type: ignore[arg-type]
-        self.client.sadd(ACTIVE_RUNS, run_id)
-        return True
+        words = [word for field in fields.items() for word in field]
+        return bool(
+            self._scripts.run(self.client, "create", [_key(run_id), ACTIVE_RUNS], [run_id, uuid.uuid4().hex, *words])
+        )
 
     def add_items(self, run_id: str, items: Iterable[Item], rollout_ids: Iterable[str]) -> None:
         """Stores items, and the rollouts that still need a verdict."""

@@ -20,6 +20,14 @@ if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent: a refusa
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """Where the items came from, for the run's description."""
+
+    name: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What a submission is about to send: a new run, or what a resumed one still lacks."""
 
@@ -32,6 +40,7 @@ class Work:
     todo: Sequence[str]
     """Rollouts to send."""
     resumed: bool
+    source: Source = Source()
 
 
 def load_benchmark(config: RunConfig) -> Benchmark:
@@ -62,7 +71,8 @@ def new_work(config: RunConfig, benchmark: Benchmark) -> Work:
     config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
     folder = RunFolder(Path(config.output_dir) / run_id)
     todo = rollout_ids(benchmark.items, config.rollouts_per_item)
-    return Work(run_id, config, folder, benchmark.items, (), todo, resumed=False)
+    source = Source(benchmark.name, str(benchmark.path))
+    return Work(run_id, config, folder, benchmark.items, (), todo, resumed=False, source=source)
 
 
 def resumed_work(folder: RunFolder) -> Work:
@@ -100,14 +110,14 @@ def check_free(work: Work, store: RunStore) -> None:
         raise UserError(f"--resume: rollouts of run {work.run_id} are still being finished; try again in a while")
 
 
-def write_down(work: Work, *, benchmark_name: str, data_path: str) -> None:
+def write_down(work: Work) -> None:
     """Makes the run's folder, or clears the way for another try in a resumed one.
 
     Raises:
         UserError: The folder exists already or cannot be written.
     """
     if not work.resumed:
-        work.folder.create(work.config, work.items, data_path=data_path, data_name=benchmark_name)
+        work.folder.create(work.config, work.items, data_path=work.source.path, data_name=work.source.name)
         return
     try:
         for rollout_id in work.todo:
