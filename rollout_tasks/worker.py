@@ -14,6 +14,7 @@ from typing import Any
 import click
 import redis
 from celery import Celery, bootsteps
+from kombu.exceptions import OperationalError
 
 from rollout_tasks import presence
 from rollout_tasks.redis_client import connect
@@ -42,7 +43,7 @@ def install(app: Celery) -> None:
     )
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(HostedVMs)
-    app.steps["consumer"].add(ReconcileTimer)
+    app.steps["consumer"].add(LostWork)
     app.steps["consumer"].add(Presence)
 
 
@@ -124,8 +125,8 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
     terminate = stop
 
 
-class ReconcileTimer(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Every so often one worker of all asks for lost work to be looked for."""
+class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Does something small at intervals, on the worker's own timer; Redis being away is no reason to stop."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -134,59 +135,65 @@ class ReconcileTimer(bootsteps.StartStopStep):  # type: ignore[misc]
         self.timer: Any = None
         self.client: redis.Redis | None = None
 
+    def interval(self) -> float:
+        """Seconds between two times."""
+        raise NotImplementedError
+
+    def act(self, client: redis.Redis, consumer: Any) -> None:
+        """Does it once."""
+        raise NotImplementedError
+
     def start(self, consumer: Any) -> None:
-        """Starts ticking."""
+        """Does it now, and goes on doing it."""
         self.client = connect(tries=0, socket_timeout=2)
-        self.timer = consumer.timer.call_repeatedly(settings().reconcile_every, self.tick)
+        self._try(consumer)
+        self.timer = consumer.timer.call_repeatedly(self.interval(), self._try, (consumer,))
 
     def stop(self, _consumer: Any) -> None:
-        """Stops ticking."""
+        """Stops doing it."""
         if self.timer is not None:
             self.timer.cancel()
         if self.client is not None:
             self.client.close()
 
-    def tick(self) -> None:
+    def _try(self, consumer: Any) -> None:
+        try:
+            if self.client is not None:
+                self.act(self.client, consumer)
+        except (redis.RedisError, OperationalError) as error:
+            logger.warning("%s: Redis does not answer: %s", type(self).__name__, error)
+
+
+class LostWork(_Regularly):
+    """Every so often one worker of all asks for lost work to be looked for."""
+
+    def interval(self) -> float:
+        """As configured."""
+        return settings().reconcile_every
+
+    def act(self, client: redis.Redis, consumer: Any) -> None:  # noqa: ARG002
         """Sends `reconcile`, unless another worker just has."""
         from rollout_tasks.tasks import reconcile
 
-        every = settings().reconcile_every
-        try:
-            if self.client is not None and self.client.set(_RECONCILE_TICK, os.getpid(), nx=True, px=int(every * 900)):
-                reconcile.apply_async(expires=every * 2, retry=False)
-        except (redis.RedisError, OSError) as error:
-            logger.warning("looking for lost work was not asked for: %s", error)
+        every = self.interval()
+        if client.set(_RECONCILE_TICK, os.getpid(), nx=True, px=int(every * 900)):
+            reconcile.apply_async(expires=every * 2, retry=False)
 
 
-class Presence(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Says now and then that the worker is there and which queues it serves."""
+class Presence(_Regularly):
+    """Says that the worker is there and which queues it serves."""
 
-    requires = ("celery.worker.consumer.tasks:Tasks",)
+    def interval(self) -> float:
+        """Well below the time after which others take it to be gone."""
+        return presence.ANNOUNCE_SECONDS
 
-    def __init__(self, consumer: Any, **options: Any) -> None:
-        super().__init__(consumer, **options)
-        self.timer: Any = None
-        self.client: redis.Redis | None = None
-
-    def start(self, consumer: Any) -> None:
-        """Announces the worker, and goes on doing so."""
-        self.client = connect(tries=0, socket_timeout=2)
-        self.announce(consumer)
-        self.timer = consumer.timer.call_repeatedly(presence.ANNOUNCE_SECONDS, self.announce, (consumer,))
-
-    def announce(self, consumer: Any) -> None:
-        """Once."""
-        try:
-            if self.client is not None:
-                presence.announce(self.client, consumer.hostname, list(consumer.app.amqp.queues.consume_from))
-        except redis.RedisError as error:
-            logger.warning("this worker's presence was not announced: %s", error)
+    def act(self, client: redis.Redis, consumer: Any) -> None:
+        """Announces the worker."""
+        presence.announce(client, consumer.hostname, list(consumer.app.amqp.queues.consume_from))
 
     def stop(self, consumer: Any) -> None:
         """Takes the announcement back."""
-        if self.timer is not None:
-            self.timer.cancel()
         if self.client is not None:
             with contextlib.suppress(redis.RedisError):
                 presence.leave(self.client, consumer.hostname)
-            self.client.close()
+        super().stop(consumer)
