@@ -185,7 +185,8 @@ class _Acquisition:
         refresh_at = asked + REFRESH_SECONDS
         while (now := self.clock()) < refresh_at:
             self._may_go_on()
-            seconds = max(min(SLICE_SECONDS, refresh_at - now, self.end - now), 0.001)
+            longest = SLICE_SECONDS if self.request.should_stop is not None else REFRESH_SECONDS
+            seconds = max(min(longest, refresh_at - now, self.end - now), 0.001)
             try:
                 message = yield Pop(self.request.token, seconds)
             except PoolUnreachable:

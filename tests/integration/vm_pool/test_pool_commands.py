@@ -104,6 +104,21 @@ def test_an_operators_day(served: tuple[VMPool, object], redis_url: str) -> None
     assert [event["event"] for event in latest] == ["booted", "booted"]
 
 
+def test_the_live_table_ends_with_ctrl_c(served: tuple[VMPool, object], redis_url: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "pool.py"), "status", "--watch", "--pool", "test"],
+        env={**os.environ, "REDIS_URL": redis_url, "FORCE_COLOR": "1", "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+
+
 def test_sigterm_stops_the_vms_and_the_host(served: tuple[VMPool, subprocess.Popen[bytes]], redis_url: str) -> None:
     pool, process = served
     process.send_signal(signal.SIGTERM)

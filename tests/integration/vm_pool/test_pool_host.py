@@ -301,6 +301,16 @@ def test_a_silent_hosts_vms_are_granted_again_once_it_is_heard(pool: VMPool, cli
     assert pool.acquire("me", timeout=0).vm_id == "slow-0"
 
 
+def test_nothing_is_left_of_a_lost_host_whose_vms_were_removed(pool: VMPool, client: redis.Redis) -> None:
+    side = HostSide(pool, "lost", silent_after=0.05)
+    side.beat(take_over=True)
+    side.register("lost-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    time.sleep(0.06)
+    pool.reap()
+    assert pool.remove(["lost-0"]) == 1
+    assert sorted(client.keys("*")) == ["{pool:test}:counters", "{pool:test}:events"]
+
+
 def test_a_predecessors_free_vms_are_not_granted_until_registered_anew(pool: VMPool, hand_host: Callable) -> None:
     hand_host(1)
     successor = HostSide(pool, "hand", silent_after=60)

@@ -119,7 +119,7 @@ def test_a_pool_without_vms_is_reported_as_empty(pool: VMPool) -> None:
 
 def test_a_pool_that_stays_empty_is_not_waited_for(pool: VMPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_module, "EMPTY_SECONDS", 0.2)
-    monkeypatch.setattr(waiting_module, "SLICE_SECONDS", 0.1)
+    monkeypatch.setattr(waiting_module, "REFRESH_SECONDS", 0.1)
     with pytest.raises(PoolEmpty, match="has had no VM for"):
         pool.acquire("me", timeout=600)
     assert pool.status().waiters == ()
@@ -170,7 +170,6 @@ def test_a_waiter_redis_forgot_comes_back_to_its_place(
     pool: VMPool, client: redis.Redis, hand_host: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting_module, "REFRESH_SECONDS", 0.3)
-    monkeypatch.setattr(waiting_module, "SLICE_SECONDS", 0.1)
     hand_host(1)
     pool.acquire("now", timeout=1)
     with ThreadPoolExecutor(3) as executor:
