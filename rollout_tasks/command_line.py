@@ -38,7 +38,8 @@ def run(application: typer.Typer) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except _redis_errors() as error:
-        code = _complain(f"Redis: {error}")
+        of_pool = isinstance(error, _redis_errors()[0])
+        code = _complain(str(error) if of_pool else f"Redis: {error}")
     sys.exit(code)
 
 

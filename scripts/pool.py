@@ -180,7 +180,8 @@ def _status_as_dict(status: PoolStatus) -> dict[str, Any]:
 def _status_tables(status: PoolStatus) -> Group:
     vms = Table(title=f"pool {status.name}: {status.sentence()}", title_justify="left")
     for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", ""):
-        vms.add_column(heading, justify="right" if heading in ("for", "lease left", "grants", "resets") else "left")
+        right = heading in ("for", "lease left", "grants", "resets")
+        vms.add_column(heading, justify="right" if right else "left", overflow="fold")
     for vm in status.vms:
         vms.add_row(
             Text(vm.vm_id),

@@ -58,13 +58,18 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
 
 def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
     lost = {name: n for name, n in progress.failures.items() if FailureClass(name).counted_as == "infrastructure"}
-    if not lost:
-        return []
-    what = ", ".join(f"{name} {count}" for name, count in lost.items())
-    return [
-        f"{sum(lost.values())} of {progress.total} rollouts were lost to the infrastructure ({what});"
-        f" try them again with: python scripts/submit.py --resume {folder.path}"
-    ]
+    cancelled = lost.pop(FailureClass.CANCELLED.value, 0)
+    again = f"python scripts/submit.py --resume {folder.path}"
+    sentences = []
+    if lost:
+        what = ", ".join(f"{name} {count}" for name, count in lost.items())
+        sentences.append(
+            f"{sum(lost.values())} of {progress.total} rollouts were lost to the infrastructure ({what});"
+            f" try them again with: {again}"
+        )
+    if cancelled:
+        sentences.append(f"{cancelled} of {progress.total} rollouts were cancelled; roll them out with: {again}")
+    return sentences
 
 
 def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:

@@ -26,6 +26,8 @@ _LINE_SECONDS = 10.0
 """How often a line is printed where the output is no terminal."""
 _RATE_SECONDS = 120.0
 """The rate is that of the last two minutes."""
+_WORKERS_START_SECONDS = 20.0
+"""How long workers get to come up before their absence is worth a word."""
 _BAR_WIDTH = 40
 OVER = frozenset({"done", "cancelled"})
 
@@ -113,6 +115,7 @@ def watch(
     """
     rate = Rate()
     last_line = 0.0
+    began = time.monotonic()
     with Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else _NoLive() as live:
         while True:
             progress = progress_of(store, run_id)
@@ -122,7 +125,7 @@ def watch(
             if alive is not None:
                 alive()
             vms = pool_state(store.client, pool) if pool else {}
-            idle = nobody_serves(store, progress)
+            idle = nobody_serves(store, progress) if time.monotonic() - began > _WORKERS_START_SECONDS else ""
             if console.is_terminal:
                 live.update(_picture(progress, rate, vms, idle))
             elif time.monotonic() - last_line > _LINE_SECONDS:
