@@ -14,7 +14,7 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from scripts.bench.schedule import RESET, Item, Visit
+from scripts.bench.schedule import RESET, Item, Visit, start_of
 from vm_pool import Endpoint, VMPool, VMState
 from vm_pool.aio import AsyncVMPool
 from vm_pool.hosting import HostSide
@@ -156,7 +156,7 @@ class Fleet:
         try:
             async with asyncio.TaskGroup() as workers:
                 for number in range(self._plan.workers):
-                    workers.create_task(self._work(f"worker {number}", left, visits))
+                    workers.create_task(self._work(number, left, visits))
             return visits, self._now()
         finally:
             heartbeat.cancel()
@@ -165,8 +165,9 @@ class Fleet:
         """Closes the workers' connections."""
         await self._pool.close()
 
-    async def _work(self, name: str, left: Iterator[Item], visits: list[Visit]) -> None:
-        first = True
+    async def _work(self, number: int, left: Iterator[Item], visits: list[Visit]) -> None:
+        name, first = f"worker {number}", True
+        await asyncio.sleep(start_of(number, self._plan.vms) * self._unit)
         for item in left:
             await asyncio.sleep(item.before * self._unit)
             asked = self._now()

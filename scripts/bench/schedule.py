@@ -27,6 +27,9 @@ SIGMA = 1.0
 """Of the logarithm of the episodes' lengths."""
 LONGEST = 5.0
 """Longer episodes run into their time limit."""
+SPREAD = 0.25
+"""Workers that find every VM taken start one after the other, as many as there are VMs in this time. That is sooner than
+VMs come back, and no stampede of thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,11 @@ def draw_items(count: int, seed: int) -> list[Item]:
     ]
 
 
+def start_of(worker: int, vms: int) -> float:
+    """When a worker, counted from 0, takes its first item."""
+    return SPREAD * max(0, worker - vms) / vms
+
+
 def list_schedule(items: Sequence[Item], vms: int) -> float:
     """The makespan when every VM takes the next item as soon as it is clean."""
     clean_at = [0.0] * vms
@@ -101,8 +109,10 @@ def fleet_schedule(items: Sequence[Item], workers: int, vms: int) -> float:
     waiting: deque[Item] = deque()
     left = deque(items)
     free = vms
-    events: list[tuple[float, int, str, Item | None]] = [(0.0, n, "worker free", None) for n in range(workers)]
-    count, now = len(events), 0.0
+    events: list[tuple[float, int, str, Item | None]] = [
+        (start_of(n, vms), n, "worker free", None) for n in range(workers)
+    ]
+    count = workers
 
     def at(time: float, what: str, item: Item | None = None) -> None:
         nonlocal count

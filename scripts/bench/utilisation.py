@@ -101,7 +101,7 @@ class Row:
 
     @property
     def disturbed(self) -> bool:
-        """Whether other programs kept the processors from the bench."""
+        """Whether the bench got too little of the processors, as when other programs were busy."""
         return self.load.lag_p99 > LAG_ALLOWED * self.episode
 
     def as_json(self) -> dict[str, Any]:
@@ -206,7 +206,9 @@ def show(rows: Sequence[Row], console: Console) -> None:
     )
     console.print(bench)
     if any(row.disturbed for row in rows):
-        console.print("! Other programs took the processors: this row looks worse than the pool is.", highlight=False)
+        console.print(
+            "! The bench got too little of the processors: this row looks worse than the pool is.", highlight=False
+        )
     if (worst := worst_ratio(rows)) is not None:
         met = "met" if worst <= TARGET else "not met"
         console.print(f"from N = 2M at most {TARGET} x the list schedule: {met} (worst {worst:.3f})", highlight=False)

@@ -47,7 +47,7 @@ def test_an_ideal_fleet_of_two_items(workers: int, vms: int, makespan: float) ->
 
 
 def test_vms_go_to_whoever_asked_first() -> None:
-    first, second, third = Item(0.1, 1.0, 0.0), Item(0.2, 1.0, 5.0), Item(0.3, 1.0, 0.0)
+    first, second, third = Item(0.1, 1.0, 0.0), Item(0.2, 1.0, 5.0), Item(0.6, 1.0, 0.0)
     seconds_grant = 0.1 + 1.0 + RESET
     assert fleet_schedule([third, first, second], 3, 1) == pytest.approx(seconds_grant + 1.0 + 5.0)
 
