@@ -178,7 +178,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
     """Prints the table, what it took to make it, and whether the target is met."""
     fleets = Table(title=f"fleets; a mean episode stands for {EPISODE_SECONDS:g} s")
     bench = Table(title=f"the bench itself; {os.cpu_count()} cores")
-    for heading in ("VMs", "N : M", "held %", "+ reset", "all", "wait p50", "p99", "/ list", "/ ideal", "/ bound"):
+    for heading in ("VMs", "N : M", "held %", "+ reset", "all", "wait p50 s", "p99 s", "/ list", "/ ideal", "/ bound"):
         fleets.add_column(heading, justify="right")
     for heading in ("VMs", "N : M", "items", "episode s", "grants/s", "client cores", "Redis cores", "lag p99 ms"):
         bench.add_column(heading, justify="right")
@@ -191,7 +191,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
         fleets.add_row(
             *name,
             *(f"{100 * share:.1f}" for share in shares),
-            *(f"{wait:.0f} s" for wait in waits),
+            *(f"{wait:.0f}" for wait in waits),
             *(f"{ratio:.3f}" for ratio in ratios),
         )
         items = f"{cell.fleets} x {row.items}" if cell.fleets > 1 else str(row.items)
@@ -224,7 +224,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
         own = row.figures
         words = (
             *(f"{row.cell.vms:,}", f"{row.cell.ratio:g}"),
-            *(f"{own.held_until_last_grant:.1%}", f"{own.busy_until_last_grant:.1%}"),
+            *(f"{100 * share:.1f} %" for share in (own.held_until_last_grant, own.busy_until_last_grant)),
             *(_wait(own.delay_p50), _wait(own.delay_p99), f"{own.over_list_schedule:.2f}"),
         )
         lines.append(f"| {' | '.join(words)} |")
