@@ -16,7 +16,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from vm_pool.errors import HostSuperseded, PoolError, PoolUnreachable, TransitionRefused, UnknownVM
+from vm_pool.errors import (
+    HostSuperseded,
+    PoolError,
+    PoolRefused,
+    PoolUnreachable,
+    TransitionRefused,
+    UnknownVM,
+)
 from vm_pool.hosting import HostedVM, HostSide
 from vm_pool.pool import VMPool
 from vm_pool.providers.base import Provider
@@ -91,7 +98,7 @@ class VMHost:
 
         Raises:
             HostSuperseded: Another process took the host over; its VMs are left to that one.
-            PoolRefused: Redis answers with an error, as for a wrong password.
+            PoolRefused: Redis refused the host at its start, as for a wrong password.
         """
         self._stop = stop or self._stop
         leftovers = self._provider.reap_leftovers(self.host_id)
@@ -121,7 +128,9 @@ class VMHost:
                     log.warning("host %s: Redis answers again", self.host_id)
                 away, pause = False, RECONNECT_SECONDS[0]
                 self._sleep(sleep)
-            except PoolUnreachable as error:
+            except (PoolUnreachable, PoolRefused) as error:
+                if isinstance(error, PoolRefused) and not self._joined:
+                    raise  # a wrong password, more likely than memory that ran out or a replica that took over
                 if not away:
                     log.warning("host %s: waiting for Redis: %s", self.host_id, error)
                 away = True
@@ -153,7 +162,7 @@ class VMHost:
 
         What Redis had not written down when it was killed may have been a grant.
         """
-        server = _run_id(self.pool)
+        server = self._side.server_process()
         if not self._joined:
             for vm in self._side.beat(take_over=True).vms:
                 if vm.vm_id not in self._machines:
@@ -259,12 +268,12 @@ class VMHost:
         machine.booted = False
 
     def _report(self, say: Callable[[], object]) -> None:
-        """Tells the pool, as often as it takes while Redis is away: fences make sure that old news change nothing."""
+        """Tells the pool, as often as it takes: fences make sure that old news change nothing."""
         while not self._stop.is_set():
             try:
                 say()
                 return
-            except PoolUnreachable:
+            except (PoolUnreachable, PoolRefused):
                 self._stop.wait(RECONNECT_SECONDS[0])
 
     def _try_move(self, vm_id: str, allowed: set[VMState], to: VMState, fence: int) -> None:
@@ -293,9 +302,3 @@ class VMHost:
             say()
         except PoolError as error:
             log.warning("host %s: left its entries in the pool: %s", self.host_id, error)
-
-
-def _run_id(pool: VMPool) -> str:
-    """Which process of Redis answers; another one after each restart."""
-    info: str = pool.wire.call("INFO", "server")
-    return next(line for line in info.splitlines() if line.startswith("run_id:"))

@@ -72,6 +72,11 @@ class HostSide:
         vms = tuple(self._row(row, now) for row in rows)
         return Beat(vms, (next_timer - now) / 1_000_000)
 
+    def server_process(self) -> str:
+        """Which process of Redis answers; another one after each restart."""
+        info: str = self.pool.wire.call("INFO", "server")
+        return next(line for line in info.splitlines() if line.startswith("run_id:"))
+
     def wait_for_work(self, seconds: float) -> bool:
         """Blocks until the pool has something for the host to do, at most so long; whether it has."""
         work = self.pool.keys.work(self.host_id)

@@ -186,6 +186,23 @@ def test_a_free_vm_that_stops_answering_is_reset(pool: VMPool, start: Callable[.
     assert pool.acquire("me", timeout=5).vm_id in ("box-0", "box-1")
 
 
+def test_a_host_outlives_a_redis_without_memory(
+    pool: VMPool, client: redis.Redis, start: Callable[..., RunningHost], caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = RecordingProvider(QUICK)
+    running = start(provider, 1, silent_after=0.3)
+    until(all_free(pool, 1))
+    lease = pool.acquire("me", timeout=5)
+    client.config_set("maxmemory", 1)
+    try:
+        until(lambda: "waiting for Redis" in caplog.text)
+    finally:
+        client.config_set("maxmemory", 0)
+    lease.release()
+    until(all_free(pool, 1))
+    assert running.thread.is_alive()
+
+
 def test_stopping_ends_every_vm_and_leaves_no_entry(
     pool: VMPool, client: redis.Redis, start: Callable[..., RunningHost]
 ) -> None:
