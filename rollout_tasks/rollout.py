@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -67,8 +68,6 @@ def beat_interval() -> float:
 @lru_cache(maxsize=16)
 def _run_config(run_id: str, _created: float) -> tuple[RunConfig, RunFolder]:
     config, folder = run_store().config(run_id)
-    from pathlib import Path
-
     return config, RunFolder(Path(folder))
 
 
@@ -81,28 +80,21 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
     Raises:
         redis.RedisError: Redis stayed away longer than patience lasts; the reconciler will send the rollout again.
     """
-    store = run_store()
-    try:
-        config, folder = _run_config(run_id, store.created(run_id))
-    except KeyError:
-        logger.warning("%s: run %s is not in Redis; nothing to do", rollout_id, run_id)
-        return "unknown"
-    execution = Execution(store, run_id, rollout_id, delivery, config, folder)
-    return execution.run()
+    return Execution(run_store(), run_id, rollout_id, delivery).run()
 
 
 class Execution:
     """One execution of the task: its claim, its attempts, its commit."""
 
-    def __init__(
-        self, store: RunStore, run_id: str, rollout_id: str, delivery: Delivery, config: RunConfig, folder: RunFolder
-    ) -> None:
+    config: RunConfig
+    """Known once the rollout is claimed."""
+    folder: RunFolder
+
+    def __init__(self, store: RunStore, run_id: str, rollout_id: str, delivery: Delivery) -> None:
         self.store = store
         self.run_id = run_id
         self.rollout_id = rollout_id
         self.delivery = delivery
-        self.config = config
-        self.folder = folder
         self.token = uuid.uuid4().hex
 
     def run(self) -> str:
@@ -111,6 +103,11 @@ class Execution:
         if start.status not in {"started", "exhausted", "cancelled"}:
             logger.info("%s: nothing to do (%s)", self.rollout_id, start.status)
             return start.status
+        try:
+            self.config, self.folder = _run_config(self.run_id, start.created)
+        except KeyError:
+            logger.warning("%s: run %s is gone from Redis; nothing to do", self.rollout_id, self.run_id)
+            return "unknown"
         pulse = Pulse(
             self.run_id,
             self.rollout_id,
@@ -157,7 +154,6 @@ class Execution:
             self.run_id,
             self.rollout_id,
             holder,
-            max_attempts=self.config.max_attempts,
             after=after,
             dead_holder=dead_holder,
         )

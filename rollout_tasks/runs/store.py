@@ -43,6 +43,8 @@ class Start:
     holder: Mapping[str, Any] | None = None
     silent: float = 0.0
     """Seconds since the holder's last beat, when busy."""
+    created: float = 0.0
+    """When the run was submitted: another submission under the same id is another run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class RunStore:
             "config": config.model_dump_json(exclude_defaults=True),
             "folder": folder,
             "total": rollouts,
+            "max_attempts": config.max_attempts,
             "queues": " ".join(queues),
             "created": time.time(),
         }
@@ -167,7 +170,6 @@ class RunStore:
         rollout_id: str,
         holder: Mapping[str, Any],
         *,
-        max_attempts: int,
         after: int = 0,
         dead_holder: str = "",
     ) -> Start:
@@ -177,7 +179,6 @@ class RunStore:
             run_id: The run.
             rollout_id: The rollout.
             holder: Who claims it; its ``token`` names this execution and no other.
-            max_attempts: Attempts a rollout may have.
             after: The attempt this execution has just ended, to begin another; 0 at first.
             dead_holder: Token of a holder that the caller knows to be dead.
         """
@@ -189,15 +190,14 @@ class RunStore:
             holder["token"],
             description,
             after,
-            max_attempts,
             self.silent_seconds,
             dead_holder,
         ]
-        status, attempt, document, silent = self._scripts.run(self.client, "start", [_key(run_id)], arguments)
+        status, attempt, document, silent, created = self._scripts.run(self.client, "start", [_key(run_id)], arguments)
         if status in {"busy", "superseded"}:
             return Start(status, attempt, holder=json.loads(document) if document else None, silent=float(silent))
         item = Item.from_dict(json.loads(document)) if document else None
-        return Start(status, attempt, item=item)
+        return Start(status, attempt, item=item, created=float(created))
 
     def beat(self, run_id: str, rollout_id: str, token: str) -> str:
         """Says that a rollout's holder lives; returns the run's state, ``superseded`` or ``unknown``."""
@@ -252,11 +252,6 @@ class RunStore:
         if values[0] is None:
             raise KeyError(run_id)
         return RunConfig.model_validate(json.loads(values[0])), str(values[1])
-
-    def created(self, run_id: str) -> float:
-        """When the run was submitted, seconds since the epoch."""
-        value: Any = self.client.hget(_key(run_id), "created")
-        return float(value or 0.0)
 
     def progress(self, run_id: str) -> Progress | None:
         """How far the run is; None when Redis does not know it."""

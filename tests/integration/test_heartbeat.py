@@ -44,7 +44,7 @@ def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]
     store.create("run", RunConfig(), "/nowhere", 1)
     store.add_items("run", [Item("item", "?")], ["item#0"])
     store.mark_submitted("run")
-    store.start("run", "item#0", {"token": "token"}, max_attempts=1)
+    store.start("run", "item#0", {"token": "token"})
     yield store
     settings.cache_clear()
 

@@ -1,15 +1,21 @@
 -- Claims a rollout for one execution and counts the attempt. Safe to repeat after a lost reply.
 -- KEYS[1] the run's key, as in {run:ID}
 -- ARGV[1] rollout id   [2] item id   [3] token of this execution   [4] holder description (JSON)
--- ARGV[5] attempt this execution has just ended, 0 at its beginning   [6] max_attempts
--- ARGV[7] seconds without a beat after which a holder counts as dead   [8] token of a holder known to be dead, or ''
+-- ARGV[5] attempt this execution has just ended, 0 at its beginning
+-- ARGV[6] seconds without a beat after which a holder counts as dead   [7] token of a holder known to be dead, or ''
 -- A run being cancelled is claimed too, without an attempt, so that somebody commits the cancellation.
--- Returns {status, attempt, item JSON or holder JSON, seconds since the holder's last beat (text)}
+-- Returns {status, attempt, item JSON or holder JSON, seconds since the holder's last beat (text), when the run was made (text)}
 local run, rollout, token = KEYS[1], ARGV[1], ARGV[3]
-local state = redis.call('HGET', run, 'state')
-if not state then return {'unknown', 0, '', '0'} end
-if redis.call('HEXISTS', run .. ':results', rollout) == 1 then return {'committed', 0, '', '0'} end
-if redis.call('SISMEMBER', run .. ':pending', rollout) == 0 then return {'unknown', 0, '', '0'} end
+local described = redis.call('HMGET', run, 'state', 'max_attempts', 'created')
+local state, max_attempts, created = described[1], tonumber(described[2]), described[3]
+
+local function answer(status, attempt, document, silent)
+  return {status, attempt, document or '', tostring(silent or 0), created or '0'}
+end
+
+if not state then return answer('unknown', 0) end
+if redis.call('HEXISTS', run .. ':results', rollout) == 1 then return answer('committed', 0) end
+if redis.call('SISMEMBER', run .. ':pending', rollout) == 0 then return answer('unknown', 0) end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -21,21 +27,21 @@ if holder then
   if held_by == token then
     mine = true
   elseif tonumber(ARGV[5]) > 0 then
-    return {'superseded', attempts, holder, '0'}
+    return answer('superseded', attempts, holder)
   else
     local silent = now - tonumber(redis.call('ZSCORE', run .. ':alive', rollout) or '0')
-    if silent < tonumber(ARGV[7]) and held_by ~= ARGV[8] then return {'busy', attempts, holder, tostring(silent)} end
+    if silent < tonumber(ARGV[6]) and held_by ~= ARGV[7] then return answer('busy', attempts, holder, silent) end
   end
 elseif tonumber(ARGV[5]) > 0 then
-  return {'superseded', attempts, '', '0'}
+  return answer('superseded', attempts)
 end
-if state == 'draining' and not mine then return {'draining', attempts, '', '0'} end
+if state == 'draining' and not mine then return answer('draining', attempts) end
 
 local status = 'started'
 if state == 'cancelling' or state == 'cancelled' then
   status = 'cancelled'
 elseif not (mine and attempts > tonumber(ARGV[5])) then
-  if attempts >= tonumber(ARGV[6]) then
+  if attempts >= max_attempts then
     status = 'exhausted'
   else
     attempts = redis.call('HINCRBY', run .. ':attempts', rollout, 1)
@@ -43,4 +49,4 @@ elseif not (mine and attempts > tonumber(ARGV[5])) then
 end
 redis.call('HSET', run .. ':holders', rollout, ARGV[4])
 redis.call('ZADD', run .. ':alive', now, rollout)
-return {status, attempts, redis.call('HGET', run .. ':items', ARGV[2]) or '', '0'}
+return answer(status, attempts, redis.call('HGET', run .. ':items', ARGV[2]))

@@ -33,7 +33,7 @@ def holder(token: str, message: str = "m") -> dict[str, str]:
 
 
 def start(store: RunStore, token: str, rollout: str = "a#0", **options: object):  # type: ignore[no-untyped-def]
-    return store.start(RUN, rollout, holder(token), max_attempts=3, **options)  # type: ignore[arg-type]
+    return store.start(RUN, rollout, holder(token), **options)  # type: ignore[arg-type]
 
 
 def test_an_id_is_given_out_once(store: RunStore) -> None:
@@ -107,8 +107,8 @@ def test_attempts_are_bounded(store: RunStore) -> None:
 
 
 def test_unknown_runs_and_rollouts_are_nothing(store: RunStore) -> None:
-    assert store.start("other", "a#0", holder("one"), max_attempts=1).status == "unknown"
-    assert store.start(RUN, "c#0", holder("one"), max_attempts=1).status == "unknown"
+    assert store.start("other", "a#0", holder("one")).status == "unknown"
+    assert store.start(RUN, "c#0", holder("one")).status == "unknown"
     assert store.beat("other", "a#0", "one") == "unknown"
     assert store.commit("other", DONE, "one").outcome == "unknown"
     assert store.progress("other") is None
