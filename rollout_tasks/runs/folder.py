@@ -181,8 +181,11 @@ class RunFolder:
     def write_result(self, verdict: Verdict) -> None:
         """Writes an attempt's verdict; after this the attempt is complete."""
         folder = self.attempt(verdict.rollout_id, verdict.attempt)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "result.json", verdict.as_json() + "\n")
+        try:
+            write_atomically(folder / "result.json", verdict.as_json() + "\n")
+        except FileNotFoundError:  # the attempt recorded nothing
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / "result.json", verdict.as_json() + "\n")
 
     def withdraw_result(self, verdict: Verdict) -> None:
         """Sets aside the verdict of an attempt that had lost its claim."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from benchmark.results import RolloutResult
@@ -47,8 +47,10 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, without what is empty."""
-        values = asdict(self)
-        return {key: value for key, value in values.items() if value not in (None, "", {})}
+        values = _values(self) | {"usage": _values(self.usage)}
+        if self.lending is not None:
+            values["lending"] = _values(self.lending)
+        return {key: value for key, value in values.items() if value not in (None, "")}
 
     def as_json(self, **more: Any) -> str:
         """One line of JSON."""
@@ -96,6 +98,11 @@ class Verdict:
             completion_tokens=self.usage.completion_tokens,
             attempts=self.attempt,
         )
+
+
+def _values(record: Verdict | Usage | Lending) -> dict[str, Any]:
+    """Like `dataclasses.asdict`, without its deep copies."""
+    return {entry.name: getattr(record, entry.name) for entry in fields(record)}
 
 
 def rollout_id_of(item_id: str, index: int) -> str:

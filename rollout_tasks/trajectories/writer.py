@@ -2,8 +2,8 @@
 
 `trajectory.jsonl` is the record: one line per event, each appended by a single write. Pictures and long observation
 texts stand in files of their own, complete before the line that names them. `messages.json`, made at the end, repeats
-the conversation for people; `rollout_tasks.trajectories.reader` needs the record alone. Deciding what is recorded is
-the agent's business.
+the conversation for people, if there was one; `rollout_tasks.trajectories.reader` needs the record alone. Deciding what
+is recorded is the agent's business.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class TrajectoryWriter:
             return
         descriptor, self._descriptor = self._descriptor, -1
         try:
-            self._write_file(MESSAGES_NAME, self._conversation())
+            if self._recorded_messages:
+                self._write_file(MESSAGES_NAME, self._conversation())
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
