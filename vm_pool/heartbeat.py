@@ -46,16 +46,21 @@ class Heartbeat:
         self._due: dict[Renewable, float] = {}
         self._changed = threading.Condition()
         self._wakes_at = 0.0
+        self._busy_at = 0.0
+        self._shortest = IDLE_SECONDS
         self._running = False
         self._away = False
 
     def watch(self, lease: Renewable) -> None:
         """Renews the lease every third of its TTL until `unwatch`."""
-        due = time.monotonic() + lease.ttl / 3
+        now, interval = time.monotonic(), lease.ttl / 3
+        due = now + interval
         with self._changed:
             self._due[lease] = due
+            self._shortest = min(self._shortest, interval)
+            self._busy_at = now
             if not self._running:
-                self._running = True
+                self._running, self._wakes_at = True, due
                 threading.Thread(target=self._run, name=f"leases of {self._pool}", daemon=True).start()
             elif due < self._wakes_at:
                 self._changed.notify()
@@ -78,12 +83,15 @@ class Heartbeat:
             leases = [lease for lease, due in self._due.items() if due <= now + lease.ttl / 30]
             if leases:
                 return leases
-            idle = not self._due
-            self._wakes_at = min(self._due.values(), default=now + IDLE_SECONDS)
-            self._changed.wait(self._wakes_at - now)
-            if idle and not self._due:
+            if self._due:
+                self._wakes_at = min(self._due.values())
+            elif now - self._busy_at >= IDLE_SECONDS:
                 self._running = False
                 return None
+            else:
+                # No lease that comes from now on is due before this, so short leases in a row wake nobody.
+                self._wakes_at = now + self._shortest
+            self._changed.wait(self._wakes_at - now)
             return []
 
     def _beat(self, leases: list[Renewable]) -> None:

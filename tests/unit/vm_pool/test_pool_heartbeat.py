@@ -83,6 +83,20 @@ def test_many_leases_are_renewed_with_few_calls() -> None:
     assert len(calls) <= 20
 
 
+def test_short_leases_in_a_row_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeat = Heartbeat(renewing, "p")
+    looks = []
+    look = heartbeat._next_due
+    monkeypatch.setattr(heartbeat, "_next_due", lambda: looks.append(1) or look())
+    for _ in range(100):
+        lease = Rented("a", 60)
+        heartbeat.watch(lease)
+        time.sleep(0.001)
+        heartbeat.unwatch(lease)
+        time.sleep(0.001)
+    assert len(looks) <= 3
+
+
 @pytest.mark.parametrize("ttl", [0.15, 0.6])
 def test_a_lease_nobody_answers_for_is_lost_at_its_deadline(ttl: float) -> None:
     def unanswered(leases: Sequence[tuple[str, int]], seconds: float) -> list[float | None]:
