@@ -64,7 +64,7 @@ class Attempt:
 
     def _lend_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:
         with boundary(FailureClass.INTERNAL, "preparing the attempt"):
-            name = environment_name(self.item, self.config)
+            name = registry.environment_name(self.item, self.config)
             environment_class = registry.environment(name)
             needs_vm = environment_class.needs_vm_for(self.config, self.item)
         if not needs_vm:
@@ -173,9 +173,3 @@ class Attempt:
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),
         }
-
-
-def environment_name(item: Item, config: RunConfig) -> str:
-    """The environment an item runs in: its own `env_mode` if its env_config has one, else the run's."""
-    name = item.env_config.get("env_mode", config.env_mode)
-    return name if isinstance(name, str) else config.env_mode

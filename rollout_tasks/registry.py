@@ -10,7 +10,9 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
+from benchmark.items import Item
 from rollout_tasks.agents.base import Agent
+from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment
 from rollout_tasks.errors import UserError
 
@@ -34,6 +36,12 @@ def agent(name: str) -> type[Agent]:
         UserError: Nobody offers one of that name, or it cannot be imported.
     """
     return cast(type[Agent], _load(AGENTS, "agent", name))
+
+
+def environment_name(item: Item, config: RunConfig) -> str:
+    """The environment an item runs in: its own `env_mode` if its env_config has one, else the run's."""
+    name = item.env_config.get("env_mode", config.env_mode)
+    return name if isinstance(name, str) else config.env_mode
 
 
 def known_environments() -> list[str]:

@@ -27,7 +27,8 @@ from rollout_tasks.heartbeat import Pulse, heartbeat
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.store import SILENT_SECONDS, Commit, RunStore, Start
+from rollout_tasks.runs.states import Commit, Start
+from rollout_tasks.runs.store import SILENT_SECONDS, RunStore
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 

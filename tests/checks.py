@@ -8,7 +8,7 @@ from collections import Counter
 
 from benchmark.report import read_report
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.runs.store import rollout_ids
+from rollout_tasks.runs.verdict import rollout_ids
 from tests.cluster import Cluster, Run
 from vm_pool.pool import VMPool
 from vm_pool.states import VMState

@@ -20,7 +20,8 @@ import redis
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.janitor import members
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.store import Progress, RunStore
+from rollout_tasks.runs.states import Progress
+from rollout_tasks.runs.store import RunStore
 from tests.conftest import REPOSITORY, ValkeyServer
 
 LEASE_TTL = 2.0

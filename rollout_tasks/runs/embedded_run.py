@@ -13,7 +13,8 @@ from rollout_tasks.interrupts import Interrupts, StopRequested
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import preflight
-from rollout_tasks.runs.store import Progress, RunStore
+from rollout_tasks.runs.states import Progress
+from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submit import Work, enqueue, write_down
 from rollout_tasks.runs.watch import watch
 

@@ -9,9 +9,8 @@ from celery import chord
 from celery.canvas import Signature
 
 from benchmark.items import Item
-from rollout_tasks.attempt import environment_name
 from rollout_tasks.config import RunConfig
-from rollout_tasks.registry import environment, known_environments
+from rollout_tasks.registry import environment, environment_name, known_environments
 from rollout_tasks.runs.verdict import split_rollout_id
 
 

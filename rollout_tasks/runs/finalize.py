@@ -21,8 +21,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.rollout import run_store
 from rollout_tasks.runs.folder import RunFolder, write_atomically
-from rollout_tasks.runs.store import rollout_ids
-from rollout_tasks.runs.verdict import Verdict
+from rollout_tasks.runs.verdict import Verdict, rollout_ids
 from rollout_tasks.settings import settings
 
 logger = logging.getLogger(__name__)

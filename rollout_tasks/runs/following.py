@@ -18,7 +18,8 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.show import show_run
-from rollout_tasks.runs.store import Progress, RunStore
+from rollout_tasks.runs.states import Progress
+from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.watch import OVER, Rate, describe, line, nobody_serves, pool_state, progress_of, watch
 
 DONE, LOST = 0, 1

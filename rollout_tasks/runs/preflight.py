@@ -99,7 +99,7 @@ def needs_model(config: RunConfig, environments: Iterable[str]) -> bool:
 
 def needs_vm(config: RunConfig, items: Iterable[Item]) -> bool:
     """Whether any rollout of the run needs a VM."""
-    from rollout_tasks.attempt import environment_name
+    from rollout_tasks.registry import environment_name
 
     return any(registry.environment(environment_name(item, config)).needs_vm_for(config, item) for item in items)
 

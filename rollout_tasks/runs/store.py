@@ -11,8 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import redis
 
@@ -20,7 +19,8 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.redis_client import Scripts
-from rollout_tasks.runs.verdict import Verdict, rollout_id_of, split_rollout_id
+from rollout_tasks.runs.states import Commit, Progress, RunState, Start
+from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 
 ACTIVE_RUNS = "runs:active"
 KEEP_SECONDS = 7 * 86_400
@@ -28,60 +28,6 @@ KEEP_SECONDS = 7 * 86_400
 SILENT_SECONDS = 15.0
 """Without a beat for this long, a rollout's holder counts as dead."""
 _CHUNK = 1_000
-
-RunState = Literal["submitting", "running", "draining", "cancelling", "finalizing", "done", "cancelled"]
-StartStatus = Literal["started", "exhausted", "committed", "busy", "superseded", "cancelled", "draining", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What came of claiming a rollout."""
-
-    status: StartStatus
-    attempt: int
-    item: Item | None = None
-    holder: Mapping[str, Any] | None = None
-    silent: float = 0.0
-    """Seconds since the holder's last beat, when busy."""
-    created: float = 0.0
-    """When the run was submitted: another submission under the same id is another run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """What came of offering a verdict."""
-
-    outcome: Literal["ok", "committed", "superseded", "unknown"]
-    left: int
-    finalize: bool
-    """Whether nobody but the caller will ask for the run to be finalised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is."""
-
-    run_id: str
-    state: RunState
-    total: int
-    pending: int
-    running: int
-    completed: int
-    failed: int
-    cancelled: int
-    failures: Mapping[str, int]
-    score_sum: float
-    """Of the rollouts that the environment itself scored."""
-    created: float
-    queues: tuple[str, ...] = ()
-    """Where its rollouts wait for a worker."""
-    problem: str = ""
-    """Why a run that is over has no report."""
-
-    @property
-    def committed(self) -> int:
-        """Rollouts with a verdict."""
-        return self.total - self.pending
 
 
 class RunStore:
@@ -337,9 +283,3 @@ def _chunks(entries: Iterable[Any]) -> Iterator[list[Any]]:
             chunk = []
     if chunk:
         yield chunk
-
-
-def rollout_ids(items: Iterable[Item], rollouts_per_item: int) -> list[str]:
-    """Every rollout of a run: first each item's first, then each item's second, and so on."""
-    names = [item.id for item in items]
-    return [rollout_id_of(name, index) for index in range(rollouts_per_item) for name in names]

@@ -13,7 +13,7 @@ from benchmark.items import Benchmark, Item, load_items
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.verdict import Verdict
+from rollout_tasks.runs.verdict import Verdict, rollout_ids
 
 if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent: a refusal need not wait for them.
     from rollout_tasks.runs.store import RunStore
@@ -65,8 +65,6 @@ def new_run_id(config: RunConfig) -> str:
 
 def new_work(config: RunConfig, benchmark: Benchmark) -> Work:
     """The work of a new run; reserves nothing yet."""
-    from rollout_tasks.runs.store import rollout_ids
-
     run_id = config.run_id or new_run_id(config)
     config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
     folder = RunFolder(Path(config.output_dir) / run_id)
@@ -83,8 +81,6 @@ def resumed_work(folder: RunFolder) -> Work:
     """
     config = folder.config()
     items = folder.items()
-    from rollout_tasks.runs.store import rollout_ids
-
     every = rollout_ids(items, config.rollouts_per_item)
     verdicts = {verdict.rollout_id: verdict for verdict in folder.verdicts(every)}
     kept = [verdict for verdict in verdicts.values() if not verdict.worth_repeating]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from benchmark.items import Item
 from benchmark.results import RolloutResult
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.base import Usage
@@ -114,3 +115,9 @@ def split_rollout_id(rollout_id: str) -> tuple[str, int]:
     """Item id and index of a rollout id; the item's id may itself hold ``#``."""
     item_id, _, index = rollout_id.rpartition("#")
     return item_id, int(index)
+
+
+def rollout_ids(items: Iterable[Item], rollouts_per_item: int) -> list[str]:
+    """Every rollout of a run: first each item's first, then each item's second, and so on."""
+    names = [item.id for item in items]
+    return [rollout_id_of(name, index) for index in range(rollouts_per_item) for name in names]

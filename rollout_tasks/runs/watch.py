@@ -17,7 +17,8 @@ from rich.text import Text
 
 from rollout_tasks import presence
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.store import Progress, RunStore
+from rollout_tasks.runs.states import Progress
+from rollout_tasks.runs.store import RunStore
 from vm_pool.errors import PoolError
 from vm_pool.pool import VMPool
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rollout_tasks.runs.store import Progress
+from rollout_tasks.runs.states import Progress
 from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import LEASE_TTL, Cluster
 
