@@ -61,7 +61,8 @@ def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cl
     run = submit(cluster)
     cluster.start_worker(concurrency=2)
     watcher = popen(cluster, "--status", run.run_id, "--watch")
-    run.wait_for(committed=1)
+    assert watcher.stdout is not None
+    assert f"/{ROLLOUTS} rollouts" in watcher.stdout.readline()
 
     watcher.send_signal(signal.SIGINT)
     output, _ = watcher.communicate(timeout=20)

@@ -44,20 +44,24 @@ def worker(redis_url: str, tmp_path: Path) -> Iterator[Path]:
 
 
 class Receiver(EventReceiver):
-    """Has tasks run as soon as it listens, and listens until they all have."""
+    """Has tasks run as soon as it certainly hears events, and listens until they all have, or for a minute."""
 
     def __init__(self, app: Celery) -> None:
         self.received: list[str] = []
         self.messages = 0
+        self.sent = False
+        self.deadline = time.monotonic() + 60
         super().__init__(app.connection(), handlers={"*": self.keep}, app=app)
 
-    def on_consume_ready(self, *_: Any, **__: Any) -> None:
-        for _ in range(TASKS):
-            self.app.send_task("finalize_run", ("no-such-run",), queue="finalize")
-
     def keep(self, event: dict[str, Any]) -> None:
+        if not self.sent:  # a worker's heartbeat: from here on nothing is missed
+            self.sent = True
+            self.messages = 0
+            for _ in range(TASKS):
+                self.app.send_task("finalize_run", ("no-such-run",), queue="finalize")
         self.received.append(event["type"])
-        self.should_stop = self.received.count("task-succeeded") == TASKS
+        done = self.received.count("task-succeeded") >= TASKS
+        self.should_stop = done or time.monotonic() > self.deadline
 
     def _receive(self, body: Any, message: Any, **options: Any) -> None:
         self.messages += 1
@@ -70,5 +74,5 @@ def test_every_event_of_a_task_arrives_in_few_messages(worker: Path, redis_url: 
     receiver.capture(limit=None, timeout=60, wakeup=False)
 
     for kind in ("task-received", "task-started", "task-succeeded"):
-        assert receiver.received.count(kind) == TASKS
+        assert receiver.received.count(kind) >= TASKS  # the worker itself looks for lost work now and then
     assert receiver.messages < TASKS
