@@ -120,7 +120,12 @@ def last_rollouts_run(run: EmbeddedRun) -> bool:
     return run.committed() >= ITEMS - 1
 
 
-STAGES = [valkey_starts, worker_starts, rollouts_run, last_rollouts_run]
+STAGES = [
+    pytest.param(valkey_starts, marks=pytest.mark.slow),
+    pytest.param(worker_starts, marks=pytest.mark.slow),
+    rollouts_run,
+    pytest.param(last_rollouts_run, marks=pytest.mark.slow),
+]
 
 
 def wait_for(stage: Callable[[EmbeddedRun], bool], run: EmbeddedRun, process: subprocess.Popen[str]) -> None:
