@@ -1,8 +1,8 @@
 """Asks any OpenAI-compatible endpoint for the next turn; the one place where model calls are retried.
 
-The `openai` client underneath is made on first use, after the fork, and shared by the rollouts of its process. It is
-used through its `post`: the typed `create` spends milliseconds a call on converting the whole history, and hides what
-bad responses hold.
+Underneath is the HTTP client of the `openai` package, made on first use, after the fork, and shared by the rollouts of its
+process. The package's own requests are left out: `create` spends milliseconds a call on converting the whole history and
+hides what bad responses hold, and even `post` takes longer to build a request than it takes to send one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide, re
 from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:
-    import openai
+    import httpx2
 
 SESSION_HEADER = "X-Session-Id"
 """Keeps a trajectory on one replica, and tells a scripted model which script to play."""
@@ -38,7 +38,7 @@ _OVERFLOW_PHRASES = (
     "prompt is too long",
 )
 
-_clients: dict[tuple[int, str, str], openai.OpenAI] = {}
+_clients: dict[tuple[int, str, str], httpx2.Client] = {}
 
 
 def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
@@ -77,8 +77,7 @@ class ModelClient:
         self._config = config
         self._api_key = api_key
         self._base_url = base_url
-        headers = {SESSION_HEADER: session_id, "Content-Type": "application/json"}
-        self._options: Any = {"headers": headers, "timeout": config.timeout}
+        self._headers = {SESSION_HEADER: session_id}
         self._fixed: dict[str, Any] = {"model": config.name}
         for name in ("temperature", "top_p", "max_completion_tokens"):
             if (value := getattr(config, name)) is not None:
@@ -103,41 +102,40 @@ class ModelClient:
             time.sleep(decision.delay)
 
     def _try(self, body: bytes, tries: int, started: float) -> Reply | FailedTry:
-        import openai
+        import httpx2  # what the openai package sends with
 
         try:
-            text = self._client().post("/chat/completions", cast_to=str, content=body, options=self._options)
-            return parse_reply(text, Usage(requests=tries, seconds=time.monotonic() - started))
-        except openai.APIStatusError as error:
-            return self._refused(error)
-        except openai.APITimeoutError:
+            response = self._client().post(
+                f"{self._base_url}/chat/completions", content=body, headers=self._headers, timeout=self._config.timeout
+            )
+            if not response.is_success:
+                return self._refused(response)
+            return parse_reply(response.text, Usage(requests=tries, seconds=time.monotonic() - started))
+        except httpx2.TimeoutException:
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
             return FailedTry(slow, FailureClass.MODEL_OVERLOAD)
-        except openai.APIConnectionError as error:
-            reason = error.__cause__ or error
-            unreachable = f"{self._endpoint} cannot be reached: {type(reason).__name__}: {reason}"
+        except httpx2.HTTPError as error:
+            unreachable = f"{self._endpoint} cannot be reached: {type(error).__name__}: {error}"
             return FailedTry(unreachable, FailureClass.MODEL_OVERLOAD)
         except NotAReplyError as error:
             return FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL)
 
-    def _refused(self, error: openai.APIStatusError) -> FailedTry:
-        status, message = error.status_code, _server_message(error)
+    def _refused(self, response: httpx2.Response) -> FailedTry:
+        status, error = response.status_code, _error_of(response)
+        message = _message_of(error, response)
         sentence = f"{self._endpoint} answered {status}: {message}"
         if status in RETRIED_STATUSES or status >= 500:
-            wanted = retry_after(error.response.headers.get("retry-after"))
+            wanted = retry_after(response.headers.get("retry-after"))
             return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)
-        if _is_context_overflow(error, message):
+        if _is_context_overflow(status, error, message):
             sentence = f"the conversation no longer fits the model's context: {sentence}"
         return FailedTry(sentence, FailureClass.MODEL, retried=False)
 
-    def _client(self) -> openai.OpenAI:
+    def _client(self) -> httpx2.Client:
         key = (os.getpid(), self._base_url, self._api_key)
         client = _clients.get(key)
         if client is None:
-            import openai
-
-            client = openai.OpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
-            _clients[key] = client
+            client = _clients[key] = _connect(self._api_key, self._base_url)
         return client
 
     @property
@@ -150,15 +148,35 @@ class ModelClient:
         return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
 
 
-def _server_message(error: openai.APIStatusError) -> str:
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else body
-    text = message if isinstance(message, str) and message.strip() else error.response.text
-    return " ".join(text.split())[:500] or error.response.reason_phrase
+def _connect(api_key: str, base_url: str) -> httpx2.Client:
+    """The `openai` package's HTTP client, with the headers it would send but for those that say what it runs on."""
+    import openai
+
+    client = openai.DefaultHttpxClient()
+    package = openai.OpenAI(api_key=api_key, base_url=base_url, http_client=client)
+    for name, value in {**package.default_headers, **package.auth_headers}.items():
+        if isinstance(value, str) and not name.startswith("X-Stainless-"):
+            client.headers[name] = value
+    return client
 
 
-def _is_context_overflow(error: openai.APIStatusError, message: str) -> bool:
-    if error.status_code not in {400, 413, 422}:
+def _error_of(response: httpx2.Response) -> Any:
+    """What the response's JSON says of the error; None when it is no JSON."""
+    try:
+        body = response.json()
+    except (ValueError, RecursionError):
+        return None
+    return body.get("error", body) if isinstance(body, dict) else body
+
+
+def _message_of(error: Any, response: httpx2.Response) -> str:
+    message = error.get("message") if isinstance(error, dict) else error
+    text = message if isinstance(message, str) and message.strip() else response.text
+    return " ".join(text.split())[:500] or response.reason_phrase
+
+
+def _is_context_overflow(status: int, error: Any, message: str) -> bool:
+    if status not in {400, 413, 422}:
         return False
-    code = error.body.get("code") if isinstance(error.body, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
     return code == _OVERFLOW_CODE or any(phrase in message.lower() for phrase in _OVERFLOW_PHRASES)
