@@ -17,5 +17,5 @@ command -v bwrap >/dev/null || apt_install bubblewrap
 .venv/bin/ruff check .
 .venv/bin/ruff format --check --quiet .
 .venv/bin/mypy
-# Most tests wait for processes, not for the processor: several at a time, whatever the number of cores.
-exec .venv/bin/python -m pytest --numprocesses 4 --dist loadgroup "${selection[@]}" "$@"
+# Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.
+exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder "${selection[@]}" "$@"

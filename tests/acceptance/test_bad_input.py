@@ -25,9 +25,6 @@ from tests.acceptance.odd_endpoint import odd_endpoint
 from tests.acceptance.refusals import CAN_MOUNT, SECRET, Case, Outcome, Place, Runner, run_command
 from tests.conftest import ValkeyServer, free_port
 
-pytestmark = pytest.mark.xdist_group("bad_input")
-"""Its cases share what they start: they run in one process."""
-
 GOOD = '{"id": "sum", "question": "What is 2 + 3?", "answer": "5"}\n'
 """Without a script, so that nothing is ever rolled out with it by mistake."""
 DATA = {"items.jsonl": GOOD}

@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any
 
+import pytest
+
 from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import Cluster, Run
 from tests.conftest import REPOSITORY
@@ -40,19 +42,21 @@ def submit(cluster: Cluster, config: dict[str, object] | None = None) -> Run:
 
 
 def test_status_before_during_and_after(cluster: Cluster) -> None:
-    long = {"env_mode": "simulated", "simulated": {"seconds": [5.0, 5.0], "needs_vm": False}}
-    run = cluster.submit(long, [{"id": f"item-{n}", "question": "work"} for n in range(3)])
+    items = [{"id": f"short-{n}", "question": "work"} for n in range(2)]
+    items += [{"id": "long", "question": "work", "env_config": {"seconds": [120, 120]}}]
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [0, 0.1], "needs_vm": False}}, items)
     before = command(cluster, "--status", run.run_id)
     cluster.start_worker(concurrency=2)
     run.wait_for(committed=2)
     during = command(cluster, "--status", run.run_id)
+    command(cluster, "--cancel", run.run_id)
     run.wait(seconds=60)
-    after = command(cluster, "--status", run.run_id)
+    after = command(cluster, "--status", run.run_id, code=1)
 
     assert (before["state"], before["committed"], before["running"]) == ("running", 0, 0)
     assert (during["state"], during["committed"], during["running"]) == ("running", 2, 1)
-    assert (after["state"], after["completed"]) == ("done", 3)
-    assert after["summary"]["average_score"] == 1.0
+    assert (after["state"], after["completed"], after["cancelled"]) == ("cancelled", 2, 1)
+    assert after["summary"]["average_score"] == pytest.approx(2 / 3)
 
 
 def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cluster: Cluster) -> None:

@@ -16,9 +16,6 @@ from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.runs.folder import decode_id, encode_id
 from tests.acceptance.refusals import run_command, tree
 
-pytestmark = pytest.mark.xdist_group("faulty_model")
-"""Its cases share what they start: they run in one process."""
-
 RUN_ID = "faulty"
 ODD_IDS = [
     "algebra/linear/1",
