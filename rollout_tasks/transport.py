@@ -7,22 +7,57 @@
    not expect, and the worker ends. Here it is the connection error that it is: the message is delivered again later, and its
    rollout turns out to be committed.
 
-And where it is slow: it makes a client object for every command, which costs a tenth of a worker's main process.
+And where it is slow: it makes a client object for every command, and a transaction of several commands for every message that is
+delivered or acknowledged. Here one script does each. Together that was a quarter of the time of a worker's main process.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import redis
 from kombu import transport
 from kombu.transport import redis as kombu_redis
+from kombu.transport import virtual
 from redis.exceptions import ConnectionError
+
+_DELIVERED = """
+redis.call('zadd', KEYS[1], ARGV[1], ARGV[2])
+redis.call('hset', KEYS[2], ARGV[2], ARGV[3])
+"""
+_ACKNOWLEDGED = """
+redis.call('zrem', KEYS[1], ARGV[1])
+redis.call('hdel', KEYS[2], ARGV[1])
+"""
+
+
+class QoS(kombu_redis.QoS):
+    """Which messages are delivered and not acknowledged yet; what Redis keeps of them is as kombu has it."""
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Notes a message as delivered."""
+        route = message.delivery_info
+        record = json.dumps([message._raw, route["exchange"], route["routing_key"]])
+        self._run(_DELIVERED, time.time(), delivery_tag, record)
+        virtual.QoS.append(self, message, delivery_tag)  # type: ignore[no-untyped-call]
+
+    def ack(self, delivery_tag: str) -> None:
+        """Forgets a message."""
+        self._run(_ACKNOWLEDGED, delivery_tag)
+        virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
+
+    def _run(self, script: str, *arguments: Any) -> None:
+        with self.channel.conn_or_acquire() as client:
+            register = client.register_script(script)
+            register([self.unacked_index_key, self.unacked_key], arguments)
 
 
 class Channel(kombu_redis.Channel):
     """A channel that may outlive its connection."""
 
+    QoS = QoS
     do_restore = False
     _kept_client: redis.Redis | None = None
 

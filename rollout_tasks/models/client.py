@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -38,7 +39,21 @@ _OVERFLOW_PHRASES = (
     "prompt is too long",
 )
 
-_clients: dict[tuple[int, str, str], httpx2.Client] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """A process's way to one endpoint: its client, the calls' address, and the headers that all of them have.
+
+    Making address and headers anew for each call would take as long as sending it.
+    """
+
+    client: httpx2.Client
+    url: httpx2.URL
+    headers: list[tuple[bytes, bytes]]
+
+
+_endpoints: dict[tuple[int, str, str], _Connected] = {}
 
 
 def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
@@ -77,7 +92,8 @@ class ModelClient:
         self._config = config
         self._api_key = api_key
         self._base_url = base_url
-        self._headers = {SESSION_HEADER: session_id}
+        self._session = (SESSION_HEADER.encode(), session_id.encode())
+        self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), config.timeout)}
         self._fixed: dict[str, Any] = {"model": config.name}
         for name in ("temperature", "top_p", "max_completion_tokens"):
             if (value := getattr(config, name)) is not None:
@@ -105,9 +121,7 @@ class ModelClient:
         import httpx2  # what the openai package sends with
 
         try:
-            response = self._client().post(
-                f"{self._base_url}/chat/completions", content=body, headers=self._headers, timeout=self._config.timeout
-            )
+            response = self._send(body)
             if not response.is_success:
                 return self._refused(response)
             return parse_reply(response.text, Usage(requests=tries, seconds=time.monotonic() - started))
@@ -120,6 +134,16 @@ class ModelClient:
         except NotAReplyError as error:
             return FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL)
 
+    def _send(self, body: bytes) -> httpx2.Response:
+        import httpx2
+
+        connected = self._connected()
+        headers = [*connected.headers, self._session, (b"Content-Length", b"%d" % len(body))]
+        stream = httpx2.ByteStream(body)
+        return connected.client.send(
+            httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions=self._extensions)
+        )
+
     def _refused(self, response: httpx2.Response) -> FailedTry:
         status, error = response.status_code, _error_of(response)
         message = _message_of(error, response)
@@ -131,12 +155,12 @@ class ModelClient:
             sentence = f"the conversation no longer fits the model's context: {sentence}"
         return FailedTry(sentence, FailureClass.MODEL, retried=False)
 
-    def _client(self) -> httpx2.Client:
+    def _connected(self) -> _Connected:
         key = (os.getpid(), self._base_url, self._api_key)
-        client = _clients.get(key)
-        if client is None:
-            client = _clients[key] = _connect(self._api_key, self._base_url)
-        return client
+        connected = _endpoints.get(key)
+        if connected is None:
+            connected = _endpoints[key] = _connect(self._api_key, self._base_url)
+        return connected
 
     @property
     def _endpoint(self) -> str:
@@ -148,7 +172,7 @@ class ModelClient:
         return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
 
 
-def _connect(api_key: str, base_url: str) -> httpx2.Client:
+def _connect(api_key: str, base_url: str) -> _Connected:
     """The `openai` package's HTTP client, with the headers it would send but for those that say what it runs on."""
     import openai
 
@@ -157,7 +181,9 @@ def _connect(api_key: str, base_url: str) -> httpx2.Client:
     for name, value in {**package.default_headers, **package.auth_headers}.items():
         if isinstance(value, str) and not name.startswith("X-Stainless-"):
             client.headers[name] = value
-    return client
+    sample = client.build_request("POST", f"{base_url}/chat/completions")
+    del sample.headers["Content-Length"]
+    return _Connected(client, sample.url, sample.headers.raw)
 
 
 def _error_of(response: httpx2.Response) -> Any:
