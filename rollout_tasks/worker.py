@@ -70,7 +70,7 @@ class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
 class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
     """Imports before the fork what rollouts use: the pool's processes share it instead of taking half a second each.
 
-    And takes it out of the garbage collector's sight: walking all modules again and again costs time, and in a child it copies them.
+    And hides them from the garbage collector: walking all modules again and again costs time, and in a child it copies them.
     """
 
     requires = (ServedQueues,)
