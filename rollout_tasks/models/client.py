@@ -40,7 +40,6 @@ _OVERFLOW_PHRASES = (
 )
 
 
-
 @dataclass(frozen=True, slots=True)
 class _Connected:
     """A process's way to one endpoint: its client, the calls' address, and the headers that all of them have.
