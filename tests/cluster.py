@@ -23,6 +23,7 @@ from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from tests.conftest import REPOSITORY, ValkeyServer
+from vm_pool.pool import VMPool
 
 LEASE_TTL = 2.0
 VISIBILITY_TIMEOUT = 4.0
@@ -79,6 +80,17 @@ class Cluster:
         for key, value in given.items():
             command += ["--option", f"{key}={json.dumps(value)}"]
         self.start(name, command)
+        self._wait_for_vms_of(name)
+
+    def _wait_for_vms_of(self, host: str, seconds: float = 30) -> None:
+        """Without VMs in their pool, runs are refused."""
+        deadline = time.monotonic() + seconds
+        with redis.Redis.from_url(self.valkey.url) as client:
+            pool = VMPool(client, "default")
+            while not any(vm.host == host for vm in pool.status().vms):
+                assert time.monotonic() < deadline, f"VM host {host} registered nothing within {seconds} s"
+                time.sleep(0.05)
+            pool.close()
 
     def restart(self, name: str) -> None:
         self.start(name, self.commands[name])

