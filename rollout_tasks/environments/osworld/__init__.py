@@ -1,0 +1,1 @@
+"""OSWorld's desktop tasks on leased virtual machines, driven by the package `desktop-env`."""
