@@ -13,6 +13,7 @@ fi
 
 install requirements-dev.lock
 command -v bwrap >/dev/null || apt_install bubblewrap
+command -v mmdebstrap >/dev/null || apt_install mmdebstrap
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check --quiet .

@@ -1,0 +1,110 @@
+"""Builds the guest image that local desktops and QEMU machines are made of. Start with: build_guest.py --help"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rollout_tasks import command_line
+from rollout_tasks.errors import UserError
+from vm_pool.guest import PROFILES, GuestBuildError, Progress, built_roots, guest_root, size_of
+
+LINE_SECONDS = 5.0
+"""Where there is no terminal to draw on, progress is a line every so often."""
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@application.command(
+    epilog="core: terminal, editor, calculator, file manager, Python. office: LibreOffice. media: GIMP, VLC. browser:"
+    " Chromium. full: all of these and more. Needs root and mmdebstrap; an image that is there is not built again."
+)
+def build(
+    profile: Annotated[str, typer.Option("--profile", help=f"One of {', '.join(PROFILES)}.")] = "core",
+    show_built: Annotated[
+        bool, typer.Option("--list", help="List the images that are there, and build nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences and tables.")] = False,
+) -> None:
+    """Build a guest image into the cache, and say where it is and how large.
+
+    For example:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full[/bold]
+    """
+    if show_built:
+        _show(_listed(), as_json)
+        return
+    began = time.monotonic()
+    try:
+        console = Console(stderr=True)
+        if console.is_terminal:
+            with console.status("Looking for the image") as status:
+                root = guest_root(profile, lambda sentence: status.update(escape(sentence)))
+        else:
+            root = guest_root(profile, _every_few_seconds())
+    except GuestBuildError as error:
+        raise UserError(str(error)) from error
+    seconds, size = time.monotonic() - began, sum(size_of(layer) for layer in root.layers)
+    if as_json:
+        layers = [str(layer) for layer in root.layers]
+        found = {
+            "profile": profile,
+            "digest": root.digest,
+            "layers": layers,
+            "bytes": size,
+            "seconds": round(seconds, 1),
+        }
+        command_line.print_json(found)
+        return
+    typer.echo(f"Guest image {profile}: {_gigabytes(size)}, ready after {seconds:.0f} s, in {root.layers[-1]}")
+
+
+def _every_few_seconds() -> Progress:
+    last = 0.0
+
+    def report(sentence: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            typer.echo(sentence, err=True)
+
+    return report
+
+
+def _listed() -> list[dict[str, Any]]:
+    return [
+        {"profile": profile, "current": current, "bytes": size_of(folder), "folder": str(folder)}
+        for profile, folder, current in built_roots()
+    ]
+
+
+def _show(images: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        command_line.print_json(images)
+        return
+    if not images:
+        typer.echo("No guest image has been built yet: build_guest.py --profile core")
+        return
+    table = Table()
+    for heading in ("profile", "size", "", "folder"):
+        table.add_column(heading, overflow="fold")
+    for image in images:
+        remark = "" if image["current"] else "outdated"
+        table.add_row(image["profile"], _gigabytes(image["bytes"]), remark, image["folder"])
+    Console().print(table)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2f} GB"
+
+
+if __name__ == "__main__":
+    command_line.run(application)

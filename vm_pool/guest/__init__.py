@@ -1,0 +1,21 @@
+"""The guest image: a Debian root with a desktop session and an HTTP server, for containers and virtual machines alike.
+
+``recipe/`` says how its packages are put together, ``files/``, ``session/`` and ``server/`` are what the project adds to them.
+Only this package's top level runs on the host; ``session`` and ``server`` run inside the guest, with what Debian has there.
+"""
+
+from vm_pool.guest.errors import GuestBuildError
+from vm_pool.guest.profiles import PROFILES
+from vm_pool.guest.root import GUEST_ID_COUNT, GUEST_ID_SHIFT, GuestRoot, Progress, built_roots, guest_root, size_of
+
+__all__ = [
+    "GUEST_ID_COUNT",
+    "GUEST_ID_SHIFT",
+    "PROFILES",
+    "GuestBuildError",
+    "GuestRoot",
+    "Progress",
+    "built_roots",
+    "guest_root",
+    "size_of",
+]

@@ -1,0 +1,7 @@
+"""What can go wrong with a guest image."""
+
+from __future__ import annotations
+
+
+class GuestBuildError(Exception):
+    """A guest image cannot be built here; one sentence says why and what to do."""

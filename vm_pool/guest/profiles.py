@@ -1,0 +1,48 @@
+"""Which Debian packages each guest image has. Every profile holds the whole of `core`."""
+
+from __future__ import annotations
+
+SESSION = """
+    at-spi2-core dbus dbus-user-session dbus-x11 dconf-gsettings-backend gsettings-desktop-schemas iproute2
+    libglib2.0-bin libxfixes3 locales novnc openbox procps python-is-python3 python3 python3-flask python3-gi
+    python3-lxml python3-pil python3-pyatspi python3-pyperclip python3-requests python3-tk python3-waitress
+    python3-xlib socat sudo tint2 websockify x11-utils x11-xserver-utils x11vnc xauth xdg-user-dirs xdg-utils
+    xfdesktop4 xvfb ffmpeg
+"""
+
+TOOLS = """
+    bzip2 ca-certificates curl desktop-file-utils file git gnome-screenshot jq less nano openssh-client psmisc
+    scrot shared-mime-info tree tzdata unzip wget wmctrl x11-apps xclip xdotool xsel xz-utils zip
+"""
+
+LOOKS = """
+    adwaita-icon-theme fonts-dejavu-core fonts-liberation fonts-noto-color-emoji gnome-themes-extra
+    hicolor-icon-theme
+"""
+
+CORE = f"{SESSION} {TOOLS} {LOOKS} gedit gnome-calculator gnome-terminal thunar"
+
+OFFICE = """
+    fonts-crosextra-carlito fonts-crosextra-caladea libreoffice-calc libreoffice-gtk3 libreoffice-impress
+    libreoffice-writer
+"""
+
+MEDIA = "gimp vlc"
+
+BROWSER = "chromium"
+
+MORE = """
+    eog evince file-roller gnome-control-center nautilus python3-numpy python3-pip thunderbird
+"""
+
+PROFILES: dict[str, tuple[str, ...]] = {
+    name: tuple(sorted(set(packages.split())))
+    for name, packages in {
+        "core": CORE,
+        "office": f"{CORE} {OFFICE}",
+        "media": f"{CORE} {MEDIA}",
+        "browser": f"{CORE} {BROWSER}",
+        "full": f"{CORE} {OFFICE} {MEDIA} {BROWSER} {MORE}",
+    }.items()
+}
+"""Each profile's packages, sorted."""

@@ -1,0 +1,30 @@
+"""Serves port 5000 for ever."""
+
+from __future__ import annotations
+
+import os
+
+import waitress
+
+from .app import make_app
+
+THREADS = 24
+"""More than the calls that can hang at a time: a hung one ends at its deadline."""
+LARGEST_UPLOAD = 8 * 1024**3
+
+
+def main() -> None:
+    """Starts the server."""
+    screen = tuple(int(side) for side in os.environ["GUEST_SCREEN"].split("x"))
+    waitress.serve(
+        make_app((screen[0], screen[1])),
+        host="0.0.0.0",  # noqa: S104  the guest has no other network than its own
+        port=5000,
+        threads=THREADS,
+        max_request_body_size=LARGEST_UPLOAD,
+        clear_untrusted_proxy_headers=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Opens files as a double click would, and changes the wallpaper."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import urllib.parse
+from pathlib import Path
+
+from flask import Blueprint, Response, send_file
+
+from . import asked, processes, x11
+from .problems import Problem, not_found, too_late
+from .waiting import wait_until
+
+blueprint = Blueprint("opening", __name__)
+
+WINDOW_SECONDS = 60.0
+OTHER_TITLE_SECONDS = 8.0
+"""A new window whose title does not name the file is taken for its window after so long."""
+SETTINGS_SECONDS = 10.0
+BACKGROUND = "org.gnome.desktop.background"
+
+
+@blueprint.post("/setup/open_file")
+def open_file() -> str:
+    """Opens a file with its usual program, and waits for the window."""
+    path = asked.expanded(asked.text(asked.body(), "path"))
+    if not os.path.exists(path):
+        raise not_found(f"there is no file {path}")
+    with x11.connected() as display:
+        before = {window.id for window in x11.normal_windows(display)}
+        opener = processes.start(["xdg-open", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def named() -> bool:
+            stem = Path(path).stem.lower()
+            return any(stem in window.title.lower() for window in x11.normal_windows(display))
+
+        def new() -> bool:
+            usual = [window for window in x11.normal_windows(display) if window.kind == "normal"]
+            return any(window.id not in before for window in usual)
+
+        if wait_until(named, OTHER_TITLE_SECONDS, 0.1) or wait_until(
+            lambda: named() or new(), WINDOW_SECONDS - OTHER_TITLE_SECONDS, 0.1
+        ):
+            return "File opened successfully"
+    if opener.poll():
+        raise Problem(f"no program opens {path}")
+    raise too_late(f"no window came within {WINDOW_SECONDS:g} s of opening {path}")
+
+
+@blueprint.post("/setup/change_wallpaper")
+def change_wallpaper() -> str:
+    """Shows another picture behind everything."""
+    path = asked.expanded(asked.text(asked.body(), "path"))
+    if not os.path.isfile(path):
+        raise not_found(f"there is no file {path}")
+    for key in ("picture-uri", "picture-uri-dark"):
+        setting = ["gsettings", "set", BACKGROUND, key, f"file://{urllib.parse.quote(os.path.abspath(path))}"]
+        if (done := processes.run(setting, SETTINGS_SECONDS)).returncode:
+            raise Problem(f"cannot change the wallpaper: {done.error.strip()}")
+    return "Wallpaper changed successfully"
+
+
+@blueprint.post("/wallpaper")
+def wallpaper() -> Response:
+    """The picture behind everything."""
+    done = processes.run(["gsettings", "get", BACKGROUND, "picture-uri"], SETTINGS_SECONDS)
+    path = urllib.parse.unquote(done.output.strip().strip("'").removeprefix("file://"))
+    if not os.path.isfile(path):
+        raise not_found(f"the wallpaper {path or '(none)'} is not there")
+    return send_file(path, max_age=0)

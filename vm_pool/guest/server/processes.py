@@ -1,0 +1,118 @@
+"""Runs a command with a deadline that holds for everything it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from .problems import Problem, bad_request, too_late
+
+LATE_OUTPUT_SECONDS = 0.5
+"""So long is waited for output after a command has ended: a program left in the background may hold its pipes for ever."""
+LARGEST_OUTPUT = 64 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that has ended."""
+
+    output: str
+    error: str
+    returncode: int
+
+
+def run(
+    command: str | Sequence[str], seconds: float, *, shell: bool = False, folder: str | None = None, merge: bool = False
+) -> Done:
+    """Runs a command.
+
+    Args:
+        command: A list, or text for the shell.
+        seconds: It is killed after so long, with its whole process group.
+        shell: Whether the shell reads it.
+        folder: Where it runs; default: the user's home.
+        merge: Whether what it writes to stderr is part of its output.
+
+    Raises:
+        Problem: It cannot be started, or did not end in time.
+    """
+    process = start(command, shell=shell, folder=folder, stderr=subprocess.STDOUT if merge else subprocess.PIPE)
+    pipes = [_Pipe(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        raise too_late(f"the command did not end within {seconds:g} s and was killed: {shown(command)}") from None
+    texts = [pipe.text() for pipe in pipes]
+    return Done(texts[0], texts[1] if len(texts) > 1 else "", process.returncode)
+
+
+def start(
+    command: str | Sequence[str],
+    *,
+    shell: bool = False,
+    folder: str | None = None,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Starts a command in a process group of its own.
+
+    Raises:
+        Problem: It cannot be started.
+    """
+    try:
+        return subprocess.Popen(  # noqa: S603
+            command,
+            shell=shell,
+            cwd=folder or os.environ["HOME"],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise Problem(f"cannot run {shown(command)}: {error.filename} is not there") from error
+    except OSError as error:
+        raise Problem(f"cannot run {shown(command)}: {error.strerror}") from error
+    except ValueError as error:
+        raise bad_request(f"cannot run {shown(command)}: {error}") from error
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills a command and all of its process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def shown(command: str | Sequence[str]) -> str:
+    """A command for a sentence."""
+    text = command if isinstance(command, str) else " ".join(command)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+class _Pipe:
+    """Reads a pipe to its end in a thread of its own."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._parts, self._size = pipe, list[bytes](), 0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        descriptor = self._pipe.fileno()
+        while part := os.read(descriptor, 65536):
+            if self._size < LARGEST_OUTPUT:
+                self._parts.append(part)
+            self._size += len(part)
+        self._pipe.close()
+
+    def text(self) -> str:
+        self._thread.join(LATE_OUTPUT_SECONDS)
+        return b"".join(list(self._parts)).decode("utf-8", "replace")

@@ -1,0 +1,103 @@
+"""The X display: connections to it, its windows and its pointer, by the window manager's own properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import Xlib.display
+import Xlib.error
+from Xlib import X
+from Xlib.protocol import event
+
+from .problems import Problem
+
+FROM_A_PAGER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A top-level window."""
+
+    id: int
+    title: str
+    instance: str
+    class_name: str
+    kind: str
+    """normal, dialog, dock, desktop, splash, ..."""
+
+
+@contextmanager
+def connected() -> Iterator[Any]:
+    """A connection of one's own: python-xlib's are not for several threads."""
+    try:
+        display = Xlib.display.Display()
+    except (Xlib.error.DisplayError, OSError) as error:
+        raise Problem("the display does not answer", 503) from error
+    try:
+        yield display
+    except (Xlib.error.ConnectionClosedError, OSError) as error:
+        raise Problem("the display has ended", 503) from error
+    finally:
+        display.close()
+
+
+def windows(display: Any) -> list[Window]:
+    """Every top-level window the window manager knows, lowest first."""
+    root = display.screen().root
+    found = []
+    for window_id in property_of(display, root, "_NET_CLIENT_LIST_STACKING") or []:
+        try:
+            found.append(_window(display, window_id))
+        except Xlib.error.XError:
+            continue
+    return found
+
+
+def normal_windows(display: Any) -> list[Window]:
+    """Those that a user would call windows."""
+    return [window for window in windows(display) if window.kind not in ("dock", "desktop")]
+
+
+def _window(display: Any, window_id: int) -> Window:
+    resource = display.create_resource_object("window", window_id)
+    title = property_of(display, resource, "_NET_WM_NAME")
+    if title is None:
+        title = property_of(display, resource, "WM_NAME") or b""
+    wm_class = resource.get_wm_class() or ("", "")
+    kinds = property_of(display, resource, "_NET_WM_WINDOW_TYPE") or []
+    kind = display.get_atom_name(kinds[0]).rpartition("_TYPE_")[2].lower() if len(kinds) else "normal"
+    text = title.decode("utf-8", "replace") if isinstance(title, bytes) else str(title)
+    return Window(window_id, text, wm_class[0], wm_class[1], kind)
+
+
+def property_of(display: Any, window: Any, name: str) -> Any:
+    """A window's property, or None."""
+    found = window.get_full_property(display.intern_atom(name), X.AnyPropertyType)
+    return None if found is None else found.value
+
+
+def ask_window_manager(display: Any, window_id: int, message: str, *data: int) -> None:
+    """Sends the window manager a request about a window."""
+    root = display.screen().root
+    asked = event.ClientMessage(
+        window=display.create_resource_object("window", window_id),
+        client_type=display.intern_atom(message),
+        data=(32, [*data, *[0] * (5 - len(data))]),
+    )
+    root.send_event(asked, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+    display.flush()
+
+
+def active_window(display: Any) -> int:
+    """The id of the window that has the focus; 0 for none."""
+    found = property_of(display, display.screen().root, "_NET_ACTIVE_WINDOW")
+    return int(found[0]) if found is not None and len(found) else 0
+
+
+def size_of(display: Any, window_id: int) -> tuple[int, int]:
+    """A window's width and height."""
+    geometry = display.create_resource_object("window", window_id).get_geometry()
+    return int(geometry.width), int(geometry.height)

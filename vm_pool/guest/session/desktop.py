@@ -1,0 +1,60 @@
+"""The desktop's processes, in the order they need each other."""
+
+from __future__ import annotations
+
+import grp
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from .machine import GID, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
+from .supervisor import Service, Supervisor
+
+GUEST = "/usr/lib/guest"
+START_SECONDS = 30.0
+
+
+def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
+    """Starts everything; returns when all that others wait for is there."""
+    user = environment()
+    server = {**user, "PYTHONPATH": f"{GUEST}/python", "GUEST_SCREEN": f"{screen[0]}x{screen[1]}"}
+    display = (
+        *("Xvfb", ":0", "-screen", "0", f"{screen[0]}x{screen[1]}x24", "-dpi", "96", "-nolisten", "tcp"),
+        *("-auth", user["XAUTHORITY"], "-noreset"),
+    )
+    bus = ("dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address=unix:path={RUNTIME}/bus")
+    supervisor.start(_user_service("display", display, user, essential=True))
+    supervisor.start(_user_service("bus", bus, user))
+    supervisor.start(_user_service("server", ("/usr/bin/python3", "-m", "server"), server))
+    for port, to in ((9222, "TCP:127.0.0.1:1337"), (8006, f"EXEC:{GUEST}/vnc")):
+        forward = ("socat", f"TCP-LISTEN:{port},fork,reuseaddr", to)
+        supervisor.start(_user_service(f"port {port}", forward, user))
+    _wait_for(X_SOCKETS / "X0")
+    _wait_for(RUNTIME / "bus")
+    programs = {
+        "accessibility": ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately"),
+        "window manager": ("openbox", "--sm-disable"),
+        "panel": ("tint2",),
+        "desktop": ("xfdesktop",),
+        "wallpaper": (f"{GUEST}/follow-wallpaper",),
+    }
+    for name, command in programs.items():
+        supervisor.start(_user_service(name, command, user))
+
+
+def _user_service(
+    name: str, command: tuple[str, ...], environment: Mapping[str, str], *, essential: bool = False
+) -> Service:
+    groups = tuple(group.gr_gid for group in grp.getgrall() if USER in group.gr_mem)
+    return Service(name, command, environment, UID, (GID, *groups), str(HOME), essential)
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not path.exists():
+        if time.monotonic() > deadline:
+            sys.stderr.write(f"guest session: {path} did not come within {START_SECONDS:.0f} s\n")
+            os._exit(1)
+        time.sleep(0.005)

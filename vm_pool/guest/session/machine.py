@@ -1,0 +1,88 @@
+"""What must be there before the desktop starts: folders, the host's name, the user's password and environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import subprocess
+from pathlib import Path
+
+USER, UID, GID = "user", 1000, 1000
+HOME = Path("/home/user")
+RUNTIME = Path("/run/user/1000")
+X_SOCKETS = Path("/tmp/.X11-unix")  # noqa: S108
+LARGEST_SIDE = 16_384
+
+
+def screen_size(text: str) -> tuple[int, int]:
+    """Width and height out of ``1920x1080``.
+
+    Raises:
+        ValueError: It is no size of a screen.
+    """
+    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
+    if not found or not all(200 <= int(side) <= LARGEST_SIDE for side in found.groups()):
+        raise ValueError(f"GUEST_SCREEN={text!r}: must look like 1920x1080")
+    return int(found[1]), int(found[2])
+
+
+def prepare(password: str) -> None:
+    """Makes the machine ready for its user. An empty password leaves the one the image has."""
+    _folder(Path("/run/user"), 0o755, 0)
+    _folder(RUNTIME, 0o700, UID)
+    _folder(Path("/run/lock"), 0o1777, 0)
+    for sockets in (X_SOCKETS, Path("/tmp/.ICE-unix")):  # noqa: S108
+        _folder(sockets, 0o1777, 0)
+    _name_in_hosts(socket.gethostname())
+    if password:
+        subprocess.run(["/usr/sbin/chpasswd"], input=f"{USER}:{password}", text=True, check=True)
+    _let_user_see_display()
+
+
+def _folder(path: Path, mode: int, owner: int) -> None:
+    path.mkdir(exist_ok=True)
+    path.chmod(mode)
+    os.chown(path, owner, owner)
+
+
+def _name_in_hosts(name: str) -> None:
+    """Without its own name there, sudo waits for a name server."""
+    hosts = Path("/etc/hosts")
+    if name not in hosts.read_text().split():
+        with hosts.open("a") as file:
+            file.write(f"127.0.0.1 {name}\n")
+
+
+def _let_user_see_display() -> None:
+    """Writes an authority entry; without one, python-xlib's warnings end up in what programs print."""
+    authority = HOME / ".Xauthority"
+    entry = ["/usr/bin/xauth", "-q", "-f", str(authority), "add", ":0", ".", secrets.token_hex(16)]
+    subprocess.run(entry, check=True, stderr=subprocess.DEVNULL)  # noqa: S603
+    os.chown(authority, UID, GID)
+
+
+def environment() -> dict[str, str]:
+    """The user's environment."""
+    return {
+        "HOME": str(HOME),
+        "USER": USER,
+        "LOGNAME": USER,
+        "SHELL": "/bin/bash",
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games:/usr/local/sbin:/usr/sbin:/sbin",
+        "LANG": "en_US.UTF-8",
+        "DISPLAY": ":0",
+        "XAUTHORITY": str(HOME / ".Xauthority"),
+        "XDG_RUNTIME_DIR": str(RUNTIME),
+        "XDG_SESSION_TYPE": "x11",
+        "XDG_CURRENT_DESKTOP": "GNOME",
+        "XDG_DATA_DIRS": "/usr/local/share:/usr/share",
+        "XDG_CONFIG_DIRS": "/etc/xdg",
+        "DBUS_SESSION_BUS_ADDRESS": f"unix:path={RUNTIME}/bus",
+        "GNOME_ACCESSIBILITY": "1",
+        "QT_ACCESSIBILITY": "1",
+        "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1",
+        "SAL_USE_VCLPLUGIN": "gtk3",
+        "PYTHONUNBUFFERED": "1",
+    }

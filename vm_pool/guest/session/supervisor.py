@@ -1,0 +1,105 @@
+"""Starts processes, starts them again when they end, and reaps every orphan, as process 1 must."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+RESTARTS = 5
+"""So many restarts within `RESTART_WINDOW` seconds are enough; then the process stays down."""
+RESTART_WINDOW = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One process of the session."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    as_user: int | None = None
+    """User and group id; None: root."""
+    groups: tuple[int, ...] = ()
+    folder: str = "/"
+    essential: bool = False
+    """The session ends with it."""
+
+
+class Supervisor:
+    """Keeps services running."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, Service] = {}
+        self._ended: dict[str, list[float]] = {}
+        self._due: list[tuple[float, str, Service]] = []
+        # Blocked from the start, so that none is lost before `run` waits for them; children get an empty mask.
+        self._awaited = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._awaited)
+
+    def start(self, service: Service) -> None:
+        """Starts a service, to be kept running."""
+        process = subprocess.Popen(  # noqa: S603
+            service.command,
+            env=dict(service.environment),
+            cwd=service.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            user=service.as_user,
+            group=service.as_user,
+            extra_groups=list(service.groups) if service.as_user is not None else None,
+            start_new_session=True,
+            preexec_fn=_unblock_signals,
+        )
+        process.returncode = 0  # `run` reaps it; Popen must not try.
+        self._running[process.pid] = service
+
+    def run(self) -> int:
+        """Works until an essential service ends or a signal says so; returns the exit code."""
+        while True:
+            wait = max(self._due[0][0] - time.monotonic(), 0) if self._due else None
+            got = signal.sigwait(self._awaited) if wait is None else self._wait_for_signal(wait)
+            if got in (signal.SIGTERM, signal.SIGINT):
+                return 0
+            ended = self._reap()
+            if any(service.essential for service in ended):
+                sys.stderr.write("guest session: the display has ended, and the session with it\n")
+                return 1
+            while self._due and self._due[0][0] <= time.monotonic():
+                self.start(heapq.heappop(self._due)[2])
+
+    def _wait_for_signal(self, seconds: float) -> int | None:
+        found = signal.sigtimedwait(self._awaited, seconds)
+        return found.si_signo if found else None
+
+    def _reap(self) -> list[Service]:
+        ended: list[Service] = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return ended
+            if pid == 0:
+                return ended
+            if service := self._running.pop(pid, None):
+                ended.append(service)
+                self._plan_restart(service, os.waitstatus_to_exitcode(status))
+
+    def _plan_restart(self, service: Service, code: int) -> None:
+        now = time.monotonic()
+        recent = [at for at in self._ended.get(service.name, []) if now - at < RESTART_WINDOW]
+        self._ended[service.name] = [*recent, now]
+        if len(recent) >= RESTARTS:
+            sys.stderr.write(f"guest session: {service.name} ended too often ({code}); it stays down\n")
+            return
+        sys.stderr.write(f"guest session: {service.name} ended ({code}); starting it again\n")
+        heapq.heappush(self._due, (now + 0.2 * 2 ** len(recent), service.name, service))
+
+
+def _unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
