@@ -14,6 +14,7 @@ fi
 install requirements-dev.lock
 command -v bwrap >/dev/null || apt_install bubblewrap
 command -v mmdebstrap >/dev/null || apt_install mmdebstrap
+command -v runc >/dev/null || apt_install runc
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check --quiet .

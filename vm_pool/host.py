@@ -12,9 +12,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 
 from vm_pool.errors import (
     HostSuperseded,
@@ -24,7 +23,9 @@ from vm_pool.errors import (
     TransitionRefused,
     UnknownVM,
 )
+from vm_pool.gate import Gates
 from vm_pool.hosting import HostedVM, HostSide
+from vm_pool.machine import Machine
 from vm_pool.pool import VMPool
 from vm_pool.providers.base import Provider
 from vm_pool.states import Endpoint, VMState
@@ -35,21 +36,6 @@ SLICE_SECONDS = 1.0
 """How long the host sleeps at most before it looks whether to stop."""
 RECONNECT_SECONDS = (0.1, 5.0)
 """Pause before the next try when Redis is away: at first, and at most."""
-
-
-@dataclass(slots=True)
-class _Machine:
-    """What the host itself knows of one VM."""
-
-    vm_id: str
-    fence: int = 0
-    job: Future[None] | None = None
-    booted: bool = False
-    checked_at: float = 0.0
-
-    @property
-    def busy(self) -> bool:
-        return self.job is not None and not self.job.done()
 
 
 class VMHost:
@@ -63,6 +49,7 @@ class VMHost:
         silent_after: Seconds without a sign of life after which the pool stops granting this host's free VMs.
         check_every: Seconds between checks of a free VM.
         retry_after: Seconds before a quarantined VM is tried again: the first time, and at most.
+        gate_address: This machine's address for borrowers to connect to; the default serves this machine alone.
     """
 
     def __init__(
@@ -75,6 +62,7 @@ class VMHost:
         silent_after: float = 15.0,
         check_every: float = 30.0,
         retry_after: tuple[float, float] = (1.0, 300.0),
+        gate_address: str = "127.0.0.1",
     ) -> None:
         if num_vms < 1:
             raise ValueError(f"num_vms is {num_vms}: a host has at least one VM")
@@ -82,7 +70,10 @@ class VMHost:
         self.pool = pool
         self._provider = provider
         self._side = HostSide(pool, self.host_id, silent_after=silent_after)
-        self._machines = {vm_id: _Machine(vm_id) for vm_id in (f"{self.host_id}-{n}" for n in range(num_vms))}
+        self._gates = Gates(gate_address)
+        self._machines = {
+            vm_id: Machine(vm_id, provider, self._gates) for vm_id in (f"{self.host_id}-{n}" for n in range(num_vms))
+        }
         self._check_every = check_every
         self._retry_after = retry_after
         self._jobs = ThreadPoolExecutor(num_vms, thread_name_prefix=f"vm of {self.host_id}")
@@ -145,7 +136,11 @@ class VMHost:
         waits = [self._side.silent_after / 3, max(beat.next_timer_in, 0.01)]
         for vm in beat.vms:
             machine = self._machines.get(vm.vm_id)
-            if machine is None or machine.busy:
+            if machine is None:
+                continue
+            if vm.state not in (VMState.FREE, VMState.LEASED):
+                machine.close_gate(before=vm.fence)  # also of a busy one: the lease is over
+            if machine.busy:
                 continue
             machine.fence = max(machine.fence, vm.fence)
             waits.append(self._attend(machine, vm))
@@ -183,20 +178,20 @@ class VMHost:
                 log.warning("host %s: the pool has lost %s; registering it anew", self.host_id, vm_id)
                 self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
 
-    def _register(self, machine: _Machine, state: VMState) -> None:
+    def _register(self, machine: Machine, state: VMState) -> None:
         needs_reset = self._provider.needs_reset
         known = machine.fence
         machine.fence = self._side.register(machine.vm_id, state, needs_reset=needs_reset, known_fence=known)
 
-    def _attend(self, machine: _Machine, vm: HostedVM) -> float:
+    def _attend(self, machine: Machine, vm: HostedVM) -> float:
         """Starts what the VM's state asks for; returns in how many seconds to look again."""
         if vm.state in (VMState.INITIALIZING, VMState.RESETTING):
             if vm.drained:
                 self._try_move(vm.vm_id, {vm.state}, VMState.STOPPED, vm.fence)
             elif vm.state is VMState.RESETTING and machine.booted:
-                self._start(machine, lambda: self._reset(machine, vm.fence))
+                self._start(machine, lambda: self._prepare(machine, vm.fence, machine.reset))
             else:
-                self._start(machine, lambda: self._boot(machine, vm.fence))
+                self._start(machine, lambda: self._prepare(machine, vm.fence, machine.boot))
         elif vm.state is VMState.STOPPED and machine.booted:
             self._start(machine, lambda: self._end(machine))
         elif vm.state is VMState.ERROR and vm.retry_in is not None:
@@ -210,7 +205,7 @@ class VMHost:
             self._start(machine, lambda: self._check(machine, vm.fence))
         return self._check_every
 
-    def _start(self, machine: _Machine, work: Callable[[], None]) -> None:
+    def _start(self, machine: Machine, work: Callable[[], None]) -> None:
         machine.job = self._jobs.submit(work)
         machine.job.add_done_callback(lambda _job: self._look_again())
 
@@ -220,25 +215,11 @@ class VMHost:
             with suppress(PoolError):
                 self._side.nudge()
 
-    def _boot(self, machine: _Machine, fence: int) -> None:
-        def boot() -> Endpoint:
-            self._provider.stop(machine.vm_id)  # what a failed boot or reset left
-            machine.booted = False
-            endpoint = self._provider.boot(machine.vm_id)
-            machine.booted = True
-            return endpoint
-
-        self._prepare(machine, fence, boot)
-
-    def _reset(self, machine: _Machine, fence: int) -> None:
-        self._prepare(machine, fence, lambda: self._provider.reset(machine.vm_id))
-
-    def _prepare(self, machine: _Machine, fence: int, work: Callable[[], Endpoint]) -> None:
-        """Boots or resets, makes sure that the VM is ready, and reports how it went."""
+    def _prepare(self, machine: Machine, fence: int, work: Callable[[int], Endpoint]) -> None:
+        """Boots or resets, and reports how it went."""
         vm_id = machine.vm_id
         try:
-            endpoint = work()
-            self._provider.check(vm_id)
+            endpoint = work(fence)
         except Exception as error:  # noqa: BLE001 (the border to providers: a broken VM is quarantined)
             why = f"{type(error).__name__}: {error}"
             if not self._stop.is_set():
@@ -251,21 +232,20 @@ class VMHost:
         machine.checked_at = time.monotonic()
         self._report(lambda: self._side.ready(vm_id, fence, endpoint))
 
-    def _check(self, machine: _Machine, fence: int) -> None:
+    def _check(self, machine: Machine, fence: int) -> None:
         """A free VM that does not answer is reset, unless somebody leased it in the meantime."""
         machine.checked_at = time.monotonic()
         try:
-            self._provider.check(machine.vm_id)
+            machine.check()
         except Exception as error:  # noqa: BLE001 (the border to providers)
             log.warning("host %s: %s failed its check and is reset: %s", self.host_id, machine.vm_id, error)
             self._report(lambda: self._try_move(machine.vm_id, {VMState.FREE}, VMState.RESETTING, fence))
 
-    def _end(self, machine: _Machine) -> None:
+    def _end(self, machine: Machine) -> None:
         try:
-            self._provider.stop(machine.vm_id)
+            machine.stop()
         except Exception:  # the border to providers: the others must still be stopped
             log.exception("host %s: %s could not be stopped", self.host_id, machine.vm_id)
-        machine.booted = False
 
     def _report(self, say: Callable[[], object]) -> None:
         """Tells the pool, as often as it takes: fences make sure that old news change nothing."""
@@ -287,6 +267,8 @@ class VMHost:
         ours = self._joined and not superseded
         if ours:
             self._tell_at_the_end(lambda: self.pool.remove(list(self._machines)))
+        for machine in self._machines.values():
+            machine.close_gate()
         if not superseded:  # else the VMs of these ids are the other process's
             ends = [threading.Thread(target=self._end, args=(machine,)) for machine in self._machines.values()]
             for end in ends:
@@ -294,6 +276,9 @@ class VMHost:
             for end in ends:
                 end.join()
         self._jobs.shutdown(wait=True)
+        for machine in self._machines.values():
+            machine.close_gate()  # of a boot that was just done
+        self._gates.close()
         if ours:
             self._tell_at_the_end(self._side.retire)
 

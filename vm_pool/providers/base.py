@@ -1,15 +1,17 @@
-"""The contract of a provider, and how one is found by name."""
+"""The contract of a provider, what it may offer beyond it, and how one is found by name."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from vm_pool.errors import ProviderError
 from vm_pool.states import Endpoint
 
 GROUP = "vm_pool.providers"
+CONNECT_SECONDS = 5.0
 
 
 class Provider(Protocol):
@@ -18,6 +20,8 @@ class Provider(Protocol):
     A VM's id is ``<host>-<number>``. Calls for different VMs come in parallel. Every call gives up by itself after a
     time that suits the provider: nothing above it can end a call that hangs. Whatever a call starts is tagged with the
     VM's id before it starts, so that `reap_leftovers` finds it even if this process is killed on the way.
+
+    A provider may also be one of `ReachesVMs`, `TakesFingerprints` and `ChecksMachine`, each by having its method.
     """
 
     needs_reset: bool
@@ -40,6 +44,58 @@ class Provider(Protocol):
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends what a killed predecessor of this host left running; returns the ids of those VMs."""
+
+
+@runtime_checkable
+class ReachesVMs(Protocol):
+    """A provider whose VMs are not simply reached at their endpoint's address and ports."""
+
+    def connect(self, vm_id: str, purpose: str) -> socket.socket:
+        """A fresh TCP connection to the VM's port for a purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+
+
+@runtime_checkable
+class TakesFingerprints(Protocol):
+    """A provider that can tell a VM in its clean state from one that is not."""
+
+    def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
+        """What a running VM is like now: for each probe (``processes``, ``files``, ...), in the order to look at them, words
+        that are the same whenever the VM is clean."""
+
+
+@runtime_checkable
+class ChecksMachine(Protocol):
+    """A provider that knows what it needs of the machine it runs on."""
+
+    def check_available(self) -> None:
+        """Raises `ProviderError`, one sentence saying what is missing and what to do."""
+
+
+def check_available(provider: Provider) -> None:
+    """Makes sure that the provider can run here, as far as it can tell before a VM boots.
+
+    Raises:
+        ProviderError: It cannot.
+    """
+    if isinstance(provider, ChecksMachine):
+        provider.check_available()
+
+
+def connect(provider: Provider, vm_id: str, purpose: str, endpoint: Endpoint) -> socket.socket:
+    """A fresh TCP connection to a VM.
+
+    Args:
+        provider: The VM's.
+        vm_id: The VM.
+        purpose: One of the endpoint's ports.
+        endpoint: What `boot` or `reset` returned last.
+
+    Raises:
+        OSError: Nothing answers there.
+    """
+    if isinstance(provider, ReachesVMs):
+        return provider.connect(vm_id, purpose)
+    return socket.create_connection((endpoint.address, endpoint.ports[purpose]), timeout=CONNECT_SECONDS)
 
 
 def provider_names() -> list[str]:

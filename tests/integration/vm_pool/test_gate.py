@@ -1,0 +1,272 @@
+"""The gate in front of a VM, with real sockets: what passes, what ends with it, and who else is not disturbed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from vm_pool import gate as gate_module
+from vm_pool.gate import Gate, GateError, Gates
+
+BIG = 8 * 1024 * 1024
+
+
+class Server:
+    """A TCP server that does with each connection what it is told, in a thread of its own."""
+
+    def __init__(self, serve: Callable[[socket.socket], None]) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.connections: list[socket.socket] = []
+        self._serve = serve
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def dial(self, _purpose: str) -> socket.socket:
+        return socket.create_connection(self.listener.getsockname()[:2], timeout=5)
+
+    def close(self) -> None:
+        self.listener.close()
+        for connection in self.connections:
+            connection.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self.connections.append(connection)
+                threading.Thread(target=self._run, args=(connection,), daemon=True).start()
+
+    def _run(self, connection: socket.socket) -> None:
+        with suppress(OSError):
+            self._serve(connection)
+
+
+def echo(connection: socket.socket) -> None:
+    while data := connection.recv(65536):
+        connection.sendall(data)
+    connection.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def ends() -> Iterator[ExitStack]:
+    with ExitStack() as ends:
+        yield ends
+
+
+@pytest.fixture
+def gates(ends: ExitStack) -> Gates:
+    gates = Gates()
+    ends.callback(gates.close)
+    return gates
+
+
+@pytest.fixture
+def serve(ends: ExitStack) -> Callable[[Callable[[socket.socket], None]], Server]:
+    def serve(work: Callable[[socket.socket], None]) -> Server:
+        server = Server(work)
+        ends.callback(server.close)
+        return server
+
+    return serve
+
+
+@pytest.fixture
+def opened(gates: Gates, ends: ExitStack) -> Callable[..., Gate]:
+    def opened(dial: gate_module.Dial, *purposes: str) -> Gate:
+        gate = gates.open(list(purposes) or ["control"], dial)
+        ends.callback(gate.close)
+        return gate
+
+    return opened
+
+
+def knock(gate: Gate, purpose: str = "control") -> socket.socket:
+    connection = socket.create_connection((gate.endpoint.address, gate.endpoint.ports[purpose]), timeout=20)
+    connection.settimeout(20)
+    return connection
+
+
+def received(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size and (part := connection.recv(65536)):
+        data += part
+    return bytes(data)
+
+
+def is_over(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.005)
+
+
+def test_bytes_pass_both_ways_and_each_purpose_has_its_own_port(opened: Callable, serve: Callable) -> None:
+    servers = {"control": serve(echo), "vnc": serve(lambda end: end.sendall(b"RFB"))}
+    gate = opened(lambda purpose: servers[purpose].dial(purpose), "control", "vnc")
+    payload = bytes(range(256)) * (BIG // 256)
+    with knock(gate) as connection, knock(gate, "vnc") as picture:
+        threading.Thread(target=connection.sendall, args=(payload,), daemon=True).start()
+        assert received(connection, BIG) == payload
+        assert received(picture, 3) == b"RFB"
+
+
+def test_each_side_may_end_its_half_first(opened: Callable, serve: Callable) -> None:
+    def answer_at_the_end(connection: socket.socket) -> None:
+        said = received(connection, BIG)
+        connection.sendall(said[::-1])
+        connection.close()
+
+    gate = opened(serve(answer_at_the_end).dial)
+    with knock(gate) as connection:
+        connection.sendall(b"question")
+        connection.shutdown(socket.SHUT_WR)
+        assert received(connection, BIG) == b"noitseuq"
+        assert is_over(connection)
+    until(lambda: gate.connections == 0)
+
+
+def test_closing_ends_connections_and_ports_at_once(opened: Callable, serve: Callable) -> None:
+    server = serve(echo)
+    gate = opened(server.dial)
+    with knock(gate) as connection:
+        connection.sendall(b"x")
+        assert received(connection, 1) == b"x"
+
+        gate.close()
+
+        assert is_over(connection)
+        assert is_over(server.connections[0])
+        with pytest.raises(ConnectionRefusedError):
+            knock(gate)
+    assert gate.connections == 0
+    gate.close()
+
+
+def test_nothing_sent_after_the_close_arrives(opened: Callable, serve: Callable) -> None:
+    arrived: list[bytes] = []
+
+    def note(connection: socket.socket) -> None:
+        while data := connection.recv(65536):
+            arrived.append(data)
+
+    gate = opened(serve(note).dial)
+    with knock(gate) as connection:
+        connection.sendall(b"before")
+        until(lambda: arrived == [b"before"])
+        gate.close()
+        with suppress(OSError):
+            connection.sendall(b"after")
+        assert is_over(connection)
+    assert arrived == [b"before"]
+
+
+def test_a_connection_that_is_being_made_at_the_close_is_dropped(opened: Callable, serve: Callable) -> None:
+    server = serve(echo)
+    dialling, go_on = threading.Event(), threading.Event()
+
+    def slow_dial(purpose: str) -> socket.socket:
+        dialling.set()
+        assert go_on.wait(20)
+        return server.dial(purpose)
+
+    gate = opened(slow_dial)
+    with knock(gate) as connection:
+        connection.sendall(b"action")
+        assert dialling.wait(20)
+        gate.close()
+        go_on.set()
+        assert is_over(connection)
+    until(lambda: len(server.connections) == 1)
+    assert is_over(server.connections[0])
+
+
+def test_a_reader_that_does_not_read_holds_up_nobody_else(opened: Callable, serve: Callable) -> None:
+    sent: list[int] = []
+
+    def pour(connection: socket.socket) -> None:
+        while True:
+            sent.append(connection.send(b"x" * 65536))
+
+    pouring, echoing = opened(serve(pour).dial), opened(serve(echo).dial)
+    with knock(pouring) as slow, knock(echoing) as brisk:
+        until(lambda: len(sent) > 0)
+        seen = -1
+        while seen != len(sent):  # until the pourer is held up
+            seen = len(sent)
+            time.sleep(0.3)
+        assert sum(sent) < 64 * 1024 * 1024
+        brisk.sendall(b"still here")
+        assert received(brisk, 10) == b"still here"
+        assert len(received(slow, 1000)) >= 1000
+
+
+def test_only_so_many_connections_pass_at_a_time(
+    opened: Callable, serve: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "CONNECTIONS", 3)
+    gate = opened(serve(echo).dial)
+    admitted = [knock(gate) for _ in range(3)]
+    until(lambda: gate.connections == 3)
+    with suppress(ConnectionResetError), knock(gate) as refused:
+        assert is_over(refused)
+    admitted.pop().close()
+    until(lambda: gate.connections == 2)
+    with knock(gate) as next_one:
+        next_one.sendall(b"y")
+        assert received(next_one, 1) == b"y"
+    for connection in admitted:
+        connection.close()
+
+
+def test_a_vm_that_does_not_answer_costs_only_its_own_borrower(opened: Callable, serve: Callable) -> None:
+    def dead(_purpose: str) -> socket.socket:
+        raise ConnectionRefusedError("no server")
+
+    def broken(_purpose: str) -> socket.socket:
+        raise RuntimeError("box-1 is not running")
+
+    for dial in (dead, broken):
+        gate = opened(dial)
+        with knock(gate) as connection:
+            assert is_over(connection)
+        until(lambda gate=gate: gate.connections == 0)
+    with knock(opened(serve(echo).dial)) as connection:
+        connection.sendall(b"z")
+        assert received(connection, 1) == b"z"
+
+
+def test_a_server_that_hangs_up_hangs_up_through_the_gate(opened: Callable, serve: Callable) -> None:
+    gate = opened(serve(lambda connection: connection.close()).dial)
+    with knock(gate) as connection:
+        assert is_over(connection)
+    until(lambda: gate.connections == 0)
+
+
+def test_ports_of_earlier_gates_are_not_used_again(gates: Gates, serve: Callable) -> None:
+    server = serve(echo)
+    seen: set[int] = set()
+    for _ in range(300):
+        gate = gates.open(["control", "vnc"], server.dial)
+        ports = set(gate.endpoint.ports.values())
+        assert len(ports) == 2
+        assert not ports & seen
+        seen |= ports
+        gate.close()
+
+
+def test_an_address_of_another_machine_is_refused_with_a_sentence() -> None:
+    gates = Gates("192.0.2.1")
+    with pytest.raises(GateError, match=r"a gate cannot listen on 192\.0\.2\.1: "):
+        gates.open(["control"], lambda _purpose: socket.socket())
+    gates.close()

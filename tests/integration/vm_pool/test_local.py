@@ -1,0 +1,70 @@
+"""Local desktops for real: started, looked at, reverted, ended, and found again after their host was killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.desktops import in_guest, traces
+from vm_pool.providers import desktop
+from vm_pool.providers.local import LocalProvider
+
+HOST = f"test-local-{os.getpid()}"
+VM = f"{HOST}-0"
+SCREEN = {"screen_width": 1280, "screen_height": 720}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[LocalProvider]:
+    provider = LocalProvider(SCREEN)
+    provider.boot(VM)
+    yield provider
+    provider.stop(VM)
+    assert traces(VM) == []
+
+
+def test_a_desktop_answers_with_a_screenshot_of_the_right_size(provider: LocalProvider) -> None:
+    provider.check(VM)
+    png, size = desktop.screenshot(lambda: provider.connect(VM, "control"), 10)
+    assert size == (1280, 720)
+    assert len(png) > 1000
+
+
+def test_a_reset_leaves_nothing_of_what_was_done(provider: LocalProvider) -> None:
+    in_guest(
+        provider, VM, "echo secret > /home/user/secret; echo secret > /tmp/secret; setsid sleep 1000 >/dev/null 2>&1 &"
+    )
+    assert in_guest(provider, VM, "cat /home/user/secret /tmp/secret; pgrep -c sleep").split() == [
+        "secret",
+        "secret",
+        "1",
+    ]
+    provider.reset(VM)
+    provider.check(VM)
+    assert in_guest(provider, VM, "ls /home/user/secret /tmp/secret 2>/dev/null; pgrep -c sleep").split() == ["0"]
+
+
+def test_the_guest_can_write_no_more_than_its_disk(provider: LocalProvider) -> None:
+    small = LocalProvider({**SCREEN, "disk_mib": 64})
+    vm_id = f"{HOST}-1"
+    try:
+        small.boot(vm_id)
+        said = in_guest(small, vm_id, "head -c 100M /dev/zero > /home/user/big; stat -c %s /home/user/big")
+        assert "No space left on device" in said
+        assert int(said.split()[0]) < 64 * 1024 * 1024
+    finally:
+        small.stop(vm_id)
+    assert traces(vm_id) == []
+
+
+def test_everything_of_a_stopped_desktop_is_gone(provider: LocalProvider) -> None:
+    vm_id = f"{HOST}-2"
+    provider.boot(vm_id)
+    assert traces(vm_id) != []
+    provider.stop(vm_id)
+    assert traces(vm_id) == []
+    provider.stop(vm_id)
+    with pytest.raises(RuntimeError, match=f"{vm_id} is not running"):
+        provider.check(vm_id)

@@ -1,0 +1,218 @@
+"""A TCP gate in front of a VM: fresh ports for each lease, closed with it. The fence, enforced where the VM is.
+
+A borrower that was paused or cut off may still have the address and open connections of a lease that is over. Closing the
+gate ends them all, and nobody gets those ports again soon. All gates of a process share one event loop in one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from vm_pool.states import Endpoint
+
+log = logging.getLogger(__name__)
+
+Dial = Callable[[str], socket.socket]
+"""Makes a connection to the VM for a purpose (``control``, ``chromium``, ...); may block, and gives up by itself."""
+
+CONNECTIONS = 256
+"""How many a gate lets through at a time; the next ones are refused."""
+DIALLING = 4
+"""How many connections to one VM are made at a time: a frozen VM must not take the threads of the others."""
+RETIRED_PORTS = 8192
+"""How many ports are not used again, the latest: whoever still has an old address must meet nobody."""
+_CLOSE_SECONDS = 10.0
+_CHUNK = 1 << 18
+_ACCEPT_PAUSE_SECONDS = 0.1
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER value with which closing drops what is still on its way."""
+
+
+class GateError(RuntimeError):
+    """A gate cannot be opened; one sentence says why."""
+
+
+class Gates:
+    """Opens gates, and runs them in a thread of its own.
+
+    Args:
+        address: Of this machine, for the gates to listen on and for borrowers to connect to.
+    """
+
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self.address = address
+        self._retired: deque[int] = deque(maxlen=RETIRED_PORTS)
+        self._guard = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def open(self, purposes: list[str], dial: Dial) -> Gate:
+        """Opens a gate with a fresh port for each purpose.
+
+        Raises:
+            GateError: The address is not one of this machine's, or there are no ports left.
+        """
+        with self._guard:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="gates", daemon=True)
+                self._thread.start()
+            listeners: dict[str, socket.socket] = {}
+            try:
+                for purpose in purposes:
+                    listeners[purpose] = self._listen()
+            except OSError as error:
+                for listener in listeners.values():
+                    listener.close()
+                raise GateError(f"a gate cannot listen on {self.address}: {error.strerror or error}") from error
+            gate = Gate(self._loop, listeners, dial)
+            self._retired.extend(gate.endpoint.ports.values())
+        return gate
+
+    def close(self) -> None:
+        """Ends the thread; the gates should be closed before."""
+        with self._guard:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_CLOSE_SECONDS)
+            if not thread.is_alive():
+                loop.close()
+
+    def _listen(self) -> socket.socket:
+        """A listening socket on a port that no gate had lately."""
+        passed_over: list[socket.socket] = []  # held until a good one is found, so that no port comes up twice
+        try:
+            while True:
+                listener = socket.create_server((self.address, 0), backlog=128)
+                if listener.getsockname()[1] not in self._retired:
+                    listener.setblocking(False)
+                    return listener
+                passed_over.append(listener)
+        finally:
+            for listener in passed_over:
+                listener.close()
+
+
+class Gate:
+    """The way to one VM for one lease. Made by `Gates.open`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, listeners: dict[str, socket.socket], dial: Dial) -> None:
+        address = next(iter(listeners.values())).getsockname()[0] if listeners else ""
+        self.endpoint = Endpoint(address, {name: one.getsockname()[1] for name, one in listeners.items()})
+        """Where borrowers connect to."""
+        self._loop = loop
+        self._dial = dial
+        self._dialler = ThreadPoolExecutor(DIALLING, thread_name_prefix="gate dials")
+        self._listeners = listeners
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open_connections = 0
+        self._closed = False
+        for purpose, listener in listeners.items():
+            asyncio.run_coroutine_threadsafe(self._begin(self._accept(purpose, listener)), loop)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return self._open_connections
+
+    def close(self) -> None:
+        """Ends everything at once; when it returns, nothing more reaches the VM. Harmless when repeated.
+
+        Raises:
+            TimeoutError: The thread of all gates is stuck.
+        """
+        if not self._closed:
+            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(_CLOSE_SECONDS)
+
+    async def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shut(self) -> None:
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for listener in self._listeners.values():
+            listener.close()
+        self._dialler.shutdown(wait=False, cancel_futures=True)
+
+    async def _accept(self, purpose: str, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = await self._loop.sock_accept(listener)
+            except OSError as error:  # no descriptors left, or the other side changed its mind
+                log.warning("a gate's connection for %s could not be taken: %s", purpose, error)
+                await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
+                continue
+            if self._open_connections >= CONNECTIONS:
+                _drop(near)
+                continue
+            self._open_connections += 1
+            await self._begin(self._serve(purpose, near))
+
+    async def _serve(self, purpose: str, near: socket.socket) -> None:
+        """Passes bytes both ways until both sides have said their last."""
+        far: socket.socket | None = None
+        in_order = False
+        try:
+            near.setblocking(False)
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a borrower that vanished is noticed
+            for option, seconds in _KEEPALIVE:
+                near.setsockopt(socket.IPPROTO_TCP, option, seconds)
+            far = await self._loop.run_in_executor(self._dialler, self._dial_unless_closed, purpose)
+            far.setblocking(False)
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.TaskGroup() as ways:
+                ways.create_task(self._pass_on(near, far))
+                ways.create_task(self._pass_on(far, near))
+            in_order = True
+        except* OSError as group:
+            log.debug("a connection through a gate for %s ended: %s", purpose, group.exceptions[0])
+        except* Exception as group:  # noqa: BLE001 (the border to providers: one connection fails, not the gate)
+            log.warning("a gate could not connect to the VM's %s port: %s", purpose, group.exceptions[0])
+        finally:
+            self._open_connections -= 1
+            finish = socket.socket.close if in_order else _drop
+            finish(near)
+            if far is not None:
+                finish(far)
+
+    async def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        """A slow reader holds up this way of this connection, and no more than a chunk of memory."""
+        while data := await self._loop.sock_recv(source, _CHUNK):
+            await self._loop.sock_sendall(target, data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def _dial_unless_closed(self, purpose: str) -> socket.socket:
+        far = self._dial(purpose)
+        if self._closed:
+            far.close()
+            raise ConnectionAbortedError("the gate was closed")
+        return far
+
+
+def _drop(end: socket.socket) -> None:
+    """Closes a connection with a reset: what waits in it is not sent any more."""
+    with suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    end.close()

@@ -1,0 +1,110 @@
+"""What the OCI runtime is told about a desktop: its namespaces, mounts, capabilities and limits.
+
+Root in the guest is an id without any rights outside. Nothing of the host is mounted but the device nodes that the runtime
+itself puts in (null, zero, full, random, urandom, tty). The network namespace has a loopback and no link.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vm_pool.guest import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from vm_pool.providers.local import seccomp
+from vm_pool.providers.local.options import LocalOptions
+
+SESSION = "/usr/lib/guest/session"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+CAPABILITIES = tuple(
+    f"CAP_{name}"
+    for name in ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE")
+)
+"""What becoming another user, sudo and installing files need; over the guest's own users and files alone."""
+
+_HIDDEN_IN_PROC = """
+    acpi asound bus cgroups cmdline config.gz consoles crypto devices diskstats dma driver execdomains fb fs interrupts iomem
+    ioports irq kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats locks mdstat misc modules
+    mtrr partitions sched_debug schedstat scsi slabinfo softirqs swaps sysrq-trigger sysvipc timer_list tty vmallocinfo
+    zoneinfo
+"""
+_SEEN_IN_SYS = ("devices", "system")
+"""Below /sys only /sys/devices/system stays: the processors, which programs count there."""
+
+
+def runtime_config(options: LocalOptions, *, hostname: str, cgroup: str) -> dict[str, Any]:
+    """The bundle's config.json.
+
+    Args:
+        options: Screen and limits.
+        hostname: The guest's name.
+        cgroup: The cgroup's path, which belongs to this desktop alone.
+    """
+    return {
+        "ociVersion": "1.0.2",
+        "hostname": hostname,
+        "root": {"path": "root", "readonly": False},
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "cwd": "/",
+            "args": [SESSION],
+            "env": [f"PATH={_PATH}", f"GUEST_SCREEN={options.screen_width}x{options.screen_height}", "LANG=C.UTF-8"],
+            "capabilities": {kind: list(CAPABILITIES) for kind in ("bounding", "effective", "permitted")},
+            # The password of sudo is the guest's own affair: root in there is nobody out here.
+            "noNewPrivileges": False,
+        },
+        "mounts": _mounts(),
+        "linux": {
+            "namespaces": [{"type": kind} for kind in ("user", "pid", "mount", "ipc", "uts", "network", "cgroup")],
+            "uidMappings": [_ids()],
+            "gidMappings": [_ids()],
+            "cgroupsPath": cgroup,
+            "resources": _limits(options),
+            "maskedPaths": [*(f"/proc/{name}" for name in _HIDDEN_IN_PROC.split()), *_hidden_in_sys()],
+            "readonlyPaths": ["/proc/sys"],
+            "rootfsPropagation": "private",
+        }
+        | ({"seccomp": profile} if (profile := seccomp.profile()) else {}),
+    }
+
+
+def _ids() -> dict[str, int]:
+    return {"containerID": 0, "hostID": GUEST_ID_SHIFT, "size": GUEST_ID_COUNT}
+
+
+def _mounts() -> list[dict[str, Any]]:
+    def mount(kind: str, where: str, *options: str) -> dict[str, Any]:
+        return {"destination": where, "type": kind, "source": kind, "options": ["nosuid", *options]}
+
+    return [
+        mount("proc", "/proc", "nodev", "noexec"),
+        mount("sysfs", "/sys", "nodev", "noexec", "ro"),
+        mount("tmpfs", "/dev", "noexec", "strictatime", "mode=755", "size=64k"),
+        mount("devpts", "/dev/pts", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"),
+        mount("mqueue", "/dev/mqueue", "nodev", "noexec"),
+        mount("tmpfs", "/dev/shm", "nodev", "mode=1777", "size=1g"),  # noqa: S108 (the guest's own)
+        mount("tmpfs", "/tmp", "nodev", "mode=1777", "size=1g"),  # noqa: S108 (the guest's own)
+        mount("tmpfs", "/run", "nodev", "mode=755", "size=64m"),
+    ]
+
+
+def _limits(options: LocalOptions) -> dict[str, Any]:
+    limits: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}]}
+    if options.memory_mib is not None:
+        limits["memory"] = {"limit": options.memory_mib * 1024 * 1024}
+    if options.processes is not None:
+        limits["pids"] = {"limit": options.processes}
+    if options.cpus is not None:
+        limits["cpu"] = {"period": 100_000, "quota": round(options.cpus * 100_000)}
+    return limits
+
+
+def _hidden_in_sys() -> list[str]:
+    """Everything there but the processors."""
+    hidden = []
+    folder = Path("/sys")
+    for seen in _SEEN_IN_SYS:
+        hidden += [str(path) for path in sorted(folder.iterdir()) if path.name != seen]
+        folder /= seen
+    return hidden

@@ -1,0 +1,59 @@
+"""The cgroups in which the kernel counts and limits what a desktop takes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_MOUNTED = Path("/sys/fs/cgroup")
+
+
+def cgroup_of(vm_id: str) -> str:
+    """A desktop's cgroup, as a path in every hierarchy."""
+    return f"/computer-use-rollouts.{vm_id}"
+
+
+def unlimitable(wanted: list[str]) -> list[str]:
+    """Those controllers that this machine cannot limit by.
+
+    Args:
+        wanted: Among ``memory``, ``pids`` and ``cpu``.
+    """
+    with suppress(OSError):
+        wanted = sorted(set(wanted) - set((_MOUNTED / "cgroup.controllers").read_text().split()))
+    return [name for name in wanted if not os.access(_MOUNTED / name / "cgroup.procs", os.W_OK)]
+
+
+def remove(vm_id: str, seconds: float) -> None:
+    """Ends what is left in a desktop's cgroup, and removes it; nothing to do is no error.
+
+    Raises:
+        TimeoutError: Something there does not end.
+    """
+    deadline = time.monotonic() + seconds
+    name = cgroup_of(vm_id).lstrip("/")
+    left = [folder for folder in (_MOUNTED / name, *_MOUNTED.glob(f"*/{name}")) if folder.is_dir()]
+    while left := [folder for folder in left if not _removed(folder)]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{vm_id}: processes in {left[0]} do not end within {seconds:.0f} s")
+        time.sleep(0.01)
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        with suppress(OSError):
+            (folder / "freezer.state").write_text("THAWED")  # a frozen process does not end
+        with suppress(OSError):
+            (folder / "cgroup.freeze").write_text("0")
+        with suppress(OSError):
+            for pid in filter(None, map(int, (folder / "cgroup.procs").read_text().split())):  # 0: not of our namespace
+                os.kill(pid, signal.SIGKILL)
+        return False
+    return True

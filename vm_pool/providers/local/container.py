@@ -1,0 +1,302 @@
+"""One desktop as a container: started through its keeper, reached, looked into, ended with everything it holds.
+
+The keeper (`keeper.sh`) is the first process of a pid namespace and has a mount namespace of its own: when it dies, however
+that happens, the kernel ends the whole desktop and its mounts. It dies with this process, whose pipe it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from vm_pool.guest import GUEST_ID_SHIFT, GuestRoot
+from vm_pool.providers.local import cgroups
+from vm_pool.providers.local.bundle import runtime_config
+from vm_pool.providers.local.namespaces import connect_inside
+from vm_pool.providers.local.options import LocalOptions
+from vm_pool.scripts import checked_vm_id
+
+LAUNCH_SECONDS = 20.0
+"""From launching the keeper to the session's first instruction; hundredths of a second unless the machine is very busy."""
+END_SECONDS = 10.0
+"""From SIGKILL to the end of the last process."""
+HOSTNAME = "desktop"
+_RUNTIME_MESSAGE = re.compile(r'level=error msg="(.*)"')
+_KEEPER = Path(__file__).with_name("keeper.sh")
+
+
+class DesktopStopped(RuntimeError):
+    """The desktop was stopped while something was being done with it."""
+
+
+class Container:
+    """A desktop's processes, mounts, cgroup and folder.
+
+    Args:
+        vm_id: Names all of them.
+        options: Screen and limits.
+        runtime: The OCI runtime's command.
+    """
+
+    def __init__(self, vm_id: str, options: LocalOptions, runtime: str) -> None:
+        self.vm_id = vm_id
+        self.folder = folder_of(vm_id)
+        self._options = options
+        self._runtime = runtime
+        self._guard = threading.Lock()
+        self._stopped = False
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._network: int | None = None
+        self._written: int | None = None
+
+    def start(self, root: GuestRoot) -> None:
+        """Starts the desktop's session; returns as soon as its first process runs.
+
+        Raises:
+            RuntimeError: It cannot be started; one sentence of the runtime's or of mount's.
+            DesktopStopped: `end` was called meanwhile.
+        """
+        try:
+            end_leftover(self.vm_id)
+            self._make_folder()
+            keeper = self._launch(root)
+            said = _first_line(keeper, LAUNCH_SECONDS)
+            if said != "started":
+                raise RuntimeError(
+                    f"{self.vm_id} cannot be started: {said or f'nothing within {LAUNCH_SECONDS:.0f} s'}"
+                )
+            self._open_insides(Path(f"/proc/{_only_child(keeper.pid)}/root"))
+        except BaseException as error:
+            stopped = self._stopped
+            self.end()
+            if stopped:
+                raise DesktopStopped(f"{self.vm_id} was stopped while it started") from error
+            raise
+
+    def connect(self, port: int, seconds: float) -> socket.socket:
+        """A connection to one of its ports.
+
+        Raises:
+            OSError: Nothing answers there.
+            DesktopStopped: It is not running.
+        """
+        with self._guard:
+            if self._network is None:
+                raise DesktopStopped(f"{self.vm_id} is not running")
+            network = os.dup(self._network)
+        try:
+            return connect_inside(network, port, seconds)
+        finally:
+            os.close(network)
+
+    def changed_files(self) -> Iterator[str]:
+        """The files that were written, replaced or removed since the start, as absolute paths in the guest."""
+        with self._guard:
+            if self._written is None:
+                raise DesktopStopped(f"{self.vm_id} is not running")
+            written = os.dup(self._written)
+        try:
+            for base, _folders, files, _descriptor in os.fwalk(".", dir_fd=written):
+                yield from (os.path.normpath(f"/{base}/{name}") for name in files)
+        finally:
+            os.close(written)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `end` was called."""
+        return self._stopped
+
+    def console(self) -> str:
+        """The last lines that its session wrote."""
+        with self._guard:
+            if self._written is None:
+                return "unknown"
+            try:
+                reader = os.open("../console", os.O_RDONLY, dir_fd=self._written)
+            except OSError:
+                return "unknown"
+        with os.fdopen(reader, errors="replace") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - 2000, 0))
+            return " | ".join(file.read().splitlines()[-5:]) or "empty"
+
+    def alive(self) -> bool:
+        """Whether the keeper still runs."""
+        keeper = self._keeper
+        return keeper is not None and keeper.poll() is None
+
+    def end(self) -> None:
+        """Ends the desktop in whatever state it is; a `start` that is going on raises.
+
+        Raises:
+            TimeoutError: Something does not end.
+        """
+        with self._guard:
+            self._stopped = True
+            keeper, self._keeper = self._keeper, None
+            for descriptor in (self._network, self._written):
+                if descriptor is not None:
+                    os.close(descriptor)
+            self._network = self._written = None
+        if keeper is not None:
+            _end_keeper(keeper.pid)
+            keeper.wait(END_SECONDS)
+            for stream in (keeper.stdin, keeper.stdout):
+                if stream is not None:
+                    stream.close()
+        remove_traces(self.vm_id)
+
+    def _open_insides(self, inside: Path) -> None:
+        """Takes hold of the network and of what is written, for a process id may come to mean another process."""
+        init = (self.folder / "init").read_text()
+        network = os.open(inside / "proc" / init / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC)
+        written = os.open(inside / (self.folder / "disk" / "upper").relative_to("/"), os.O_RDONLY | os.O_DIRECTORY)
+        with self._guard:
+            self._network, self._written = network, written
+
+    def _make_folder(self) -> None:
+        config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroups.cgroup_of(self.vm_id))
+        for folder in (*reversed(self.folder.parents[:2]), self.folder, self.folder / "disk", self.folder / "root"):
+            folder.mkdir(mode=0o711, exist_ok=True)  # the guest's root, nobody here, passes through on its way
+        (self.folder / "config.json").write_text(json.dumps(config))
+
+    def _launch(self, root: GuestRoot) -> subprocess.Popen[bytes]:
+        layers = ":".join(_for_mount(layer) for layer in root.layers)
+        keeper = ["sh", str(_KEEPER), str(self.folder), self.vm_id, cgroups.cgroup_of(self.vm_id), layers]
+        keeper += [str(self._options.disk_mib), str(GUEST_ID_SHIFT), self._runtime]
+        with self._guard:
+            if self._stopped:
+                raise DesktopStopped(f"{self.vm_id} was stopped before it started")
+            self._keeper = subprocess.Popen(  # noqa: S603
+                ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *keeper],  # noqa: S607
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C at the host's terminal is the host's business
+                cwd="/",
+            )
+            return self._keeper
+
+
+def state_folder() -> Path:
+    """Where the folders of this user's running desktops are, each named after its VM."""
+    base = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
+    return Path(base) / "computer-use-rollouts" / "desktops"
+
+
+def folder_of(vm_id: str) -> Path:
+    """A desktop's folder, which exists exactly as long as anything of it may.
+
+    Raises:
+        ValueError: That is no VM's id.
+    """
+    if checked_vm_id(vm_id) in {".", ".."}:
+        raise ValueError(f"{vm_id!r} is not a VM's id")
+    return state_folder() / vm_id
+
+
+def end_leftover(vm_id: str) -> bool:
+    """Ends a desktop that an earlier process started, if it is still there; whether it was."""
+    if not folder_of(vm_id).exists():
+        return False
+    for pid in _keepers_of(vm_id):
+        _end_keeper(pid)
+    remove_traces(vm_id)
+    return True
+
+
+def leftovers(host_id: str) -> list[str]:
+    """The ids of the host's VMs, ``<host>-<number>``, that have a folder."""
+    with suppress(FileNotFoundError):
+        return sorted(folder.name for folder in state_folder().iterdir() if folder.name.rpartition("-")[0] == host_id)
+    return []
+
+
+def remove_traces(vm_id: str) -> None:
+    """Removes the cgroup, then the folder, of a desktop whose keeper has ended."""
+    cgroups.remove(vm_id, END_SECONDS)
+    shutil.rmtree(folder_of(vm_id), ignore_errors=True)
+
+
+def _keepers_of(vm_id: str) -> Iterator[int]:
+    """Keepers, and what launches them, of one VM among all processes of this user."""
+    marks = (str(_KEEPER.name), str(folder_of(vm_id)))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                named = any(word.endswith(marks[0]) for word in words) and marks[1] in words
+                if named and entry.stat().st_uid == os.geteuid():
+                    yield int(entry.name)
+
+
+def _end_keeper(pid: int) -> None:
+    """Kills a keeper, or the process that launched it, and waits for the end of all that is in its namespace."""
+    watched: list[int] = []
+    try:
+        for process in (pid, *_children(pid)):
+            with suppress(ProcessLookupError):
+                watched.append(os.pidfd_open(process))
+        for descriptor in reversed(watched):  # the launcher last: it waits for its child
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            if not poll.poll(END_SECONDS * 1000):
+                raise TimeoutError(f"process {pid}, which holds a desktop, does not end within {END_SECONDS:.0f} s")
+    finally:
+        for descriptor in watched:
+            os.close(descriptor)
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, _text(Path(f"/proc/{pid}/task/{pid}/children")).split()))
+
+
+def _only_child(pid: int) -> int:
+    children = _children(pid)
+    if len(children) != 1:
+        raise RuntimeError("the desktop's keeper has ended")
+    return children[0]
+
+
+def _first_line(process: subprocess.Popen[bytes], seconds: float) -> str:
+    """What the keeper says first, or all it says if it ends."""
+    if process.stdout is None:
+        raise ValueError("the keeper's output is not read")
+    poll = select.poll()
+    poll.register(process.stdout, select.POLLIN)
+    if not poll.poll(seconds * 1000):
+        return ""
+    first = process.stdout.readline().decode(errors="replace").strip()
+    if first == "started":
+        return first
+    rest = process.stdout.read().decode(errors="replace")
+    said = " ".join(f"{first} {rest}".split())
+    if (message := _RUNTIME_MESSAGE.search(said)) is not None:
+        said = message[1]
+    return said[-500:] or "its keeper ended without a word"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _for_mount(path: Path) -> str:
+    """A path as an overlay's mount option takes it."""
+    if "," in str(path) or "\\" in str(path):
+        raise ValueError(f"{path}: a guest image's path must have no comma and no backslash; set XDG_CACHE_HOME")
+    return str(path).replace(":", "\\:")

@@ -1,0 +1,39 @@
+# Holds one desktop: mounts its root, has the OCI runtime start it, and ends it with itself.
+#
+# Runs as the first process of a pid namespace and in a mount namespace of its own, so that whatever happens to it, the kernel
+# ends every process of the desktop and lets go of its mounts. It ends when its input does: when the VM host is gone.
+#
+# Arguments: the desktop's folder (which holds config.json), its id, its cgroup, the overlay's lowerdir, megabytes it may write,
+#            the owner of its root, the runtime's command
+set -eu
+
+folder=$1 id=$2 cgroup=$3 layers=$4 megabytes=$5 owner=$6 runtime=$7
+cd "$folder"
+
+leave_nothing() {
+    kill -KILL -1 2>/dev/null || true
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        gone=yes
+        for place in "/sys/fs/cgroup$cgroup" /sys/fs/cgroup/*"$cgroup"; do
+            [ ! -d "$place" ] || rmdir "$place" 2>/dev/null || gone=no
+        done
+        [ $gone = no ] || break
+        sleep 0.05
+    done
+    cd /
+    umount -l "$folder/root" "$folder/disk" 2>/dev/null || true
+    rm -rf "$folder"
+}
+
+mount -t tmpfs -o "size=${megabytes}m,mode=700" desktop disk
+mkdir disk/upper disk/work
+chmod 755 disk/upper
+chown "$owner:$owner" disk/upper
+mount -t overlay -o "lowerdir=$layers,upperdir=disk/upper,workdir=disk/work" desktop root
+if ! "$runtime" --root "$folder/runtime" run --detach --bundle . --pid-file init "$id" </dev/null >disk/console 2>&1; then
+    tail -n 3 disk/console
+    exit 1
+fi
+echo started
+read -r _ || true
+leave_nothing

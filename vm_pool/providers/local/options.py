@@ -1,0 +1,30 @@
+"""What a user may say about local desktops."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class LocalOptions(BaseModel):
+    """How local desktops are made, and how much of the machine each may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    profile: str = "core"
+    """The guest image: core, office, media, browser or full. Built when it is first needed."""
+    screen_width: int = Field(1920, ge=320, le=7680)
+    """Pixels."""
+    screen_height: int = Field(1080, ge=200, le=4320)
+    """Pixels."""
+    memory_mib: int | None = Field(4096, ge=256)
+    """Memory of one desktop, its files included; None for no limit."""
+    processes: int | None = Field(1024, ge=64)
+    """Processes and threads of one desktop; None for no limit."""
+    cpus: float | None = Field(None, gt=0)
+    """How many processors' time one desktop may take; None for as much as is idle."""
+    disk_mib: int = Field(2048, ge=64)
+    """Files that a desktop may write over its image; they live in memory."""
+    start_seconds: float = Field(30.0, gt=0)
+    """How long a desktop may take to come up."""
+    runtime: str | None = None
+    """The OCI runtime's command; None for runc, else crun, whichever is installed."""

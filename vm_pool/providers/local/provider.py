@@ -1,0 +1,138 @@
+"""The provider `local`: a desktop per OCI container on this machine, on an overlay of the guest image."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vm_pool.guest import GuestRoot, guest_root
+from vm_pool.providers import desktop
+from vm_pool.providers.local.container import Container, DesktopStopped, end_leftover, leftovers
+from vm_pool.providers.local.options import LocalOptions
+from vm_pool.providers.local.requirements import check_machine
+from vm_pool.states import Endpoint
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5.0
+CHECK_SECONDS = 5.0
+"""For each question of a check."""
+_LOOK_SECONDS = 0.02
+"""Between two looks whether a desktop that starts is up."""
+
+
+class LocalProvider:
+    """Containers without a daemon; its options are `LocalOptions`."""
+
+    needs_reset = True
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = LocalOptions.model_validate(dict(options))
+        self._screen = (self.options.screen_width, self.options.screen_height)
+        self._containers: dict[str, Container] = {}
+        self._lock = threading.Lock()
+        self._building = threading.Lock()
+        self._runtime = ""
+        self._root: GuestRoot | None = None
+
+    def check_available(self) -> None:
+        """Makes sure that this machine can run local desktops.
+
+        Raises:
+            ProviderError: It cannot; one sentence says what is missing and what to do.
+        """
+        self._runtime = check_machine(self.options)
+
+    def boot(self, vm_id: str) -> Endpoint:
+        """Starts a desktop and waits until its server answers; builds the guest image first where it is missing."""
+        if not self._runtime:
+            self.check_available()
+        container = Container(vm_id, self.options, self._runtime)
+        with self._lock:
+            earlier, self._containers[vm_id] = self._containers.get(vm_id), container
+        if earlier is not None:
+            earlier.end()
+        container.start(self._image(container))
+        self._wait_until_up(container)
+        return Endpoint("", desktop.PORTS)
+
+    def check(self, vm_id: str) -> None:
+        """Raises unless the guest is healthy and its screenshot has the right size."""
+        container = self._container(vm_id)
+
+        def connect() -> socket.socket:
+            return container.connect(desktop.PORTS["control"], CONNECT_SECONDS)
+
+        desktop.health(connect, CHECK_SECONDS)
+        _, size = desktop.screenshot(connect, CHECK_SECONDS)
+        if size != self._screen:
+            raise desktop.DesktopUnwell(
+                f"{vm_id}: the screenshot is {size[0]}x{size[1]}, not {self._screen[0]}x{self._screen[1]}"
+            )
+
+    def reset(self, vm_id: str) -> Endpoint:
+        """Kills every process of the desktop, drops what it wrote, and starts it again."""
+        self._container(vm_id).end()
+        return self.boot(vm_id)
+
+    def stop(self, vm_id: str) -> None:
+        """Ends the desktop, also one that an earlier process started."""
+        with self._lock:
+            container = self._containers.pop(vm_id, None)
+        if container is not None:
+            container.end()
+        else:
+            end_leftover(vm_id)
+
+    def connect(self, vm_id: str, purpose: str) -> socket.socket:
+        """A fresh connection to one of the desktop's ports, which no network leads to."""
+        return self._container(vm_id).connect(desktop.PORTS[purpose], CONNECT_SECONDS)
+
+    def reap_leftovers(self, host_id: str) -> Sequence[str]:
+        """Ends the desktops of a predecessor of this host, at whichever step it died."""
+        return [vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)]
+
+    def _container(self, vm_id: str) -> Container:
+        with self._lock:
+            container = self._containers.get(vm_id)
+        if container is None:
+            raise DesktopStopped(f"{vm_id} is not running")
+        return container
+
+    def _image(self, container: Container) -> GuestRoot:
+        """The guest image; the first desktop that starts builds it, the others wait."""
+
+        def progress(sentence: str) -> None:
+            if container.stopped:
+                raise DesktopStopped(f"{container.vm_id} was stopped while the guest image was built")
+            log.info("guest image %s: %s", self.options.profile, sentence)
+
+        while not self._building.acquire(timeout=0.2):
+            if container.stopped:
+                raise DesktopStopped(f"{container.vm_id} was stopped while the guest image was built")
+        try:
+            if self._root is None:
+                self._root = guest_root(self.options.profile, progress)
+            return self._root
+        finally:
+            self._building.release()
+
+    def _wait_until_up(self, container: Container) -> None:
+        deadline = time.monotonic() + self.options.start_seconds
+        while True:
+            try:
+                desktop.health(lambda: container.connect(desktop.PORTS["control"], CONNECT_SECONDS), CHECK_SECONDS)
+                return
+            except desktop.DesktopUnwell as error:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(
+                        f"{container.vm_id} is not ready within {self.options.start_seconds:.0f} s of its start: {error}; "
+                        f"the last lines of its console: {container.console()}"
+                    ) from error
+            if not container.alive():
+                raise RuntimeError(f"{container.vm_id} ended while it started")
+            time.sleep(_LOOK_SECONDS)

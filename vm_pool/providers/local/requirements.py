@@ -1,0 +1,85 @@
+"""Whether this machine can run local desktops, and what it lacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from vm_pool.errors import ProviderError
+from vm_pool.providers.local import cgroups
+from vm_pool.providers.local.options import LocalOptions
+
+RUNTIMES = ("runc", "crun")
+"""OCI runtimes, the first that is installed being used."""
+_PROBE = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
+_PROBE_SECONDS = 10.0
+
+
+def check_machine(options: LocalOptions) -> str:
+    """Makes sure that the machine has what local desktops need.
+
+    Returns:
+        The OCI runtime's command.
+
+    Raises:
+        ProviderError: It has not; one sentence says what is missing and what to do.
+    """
+    if os.geteuid() != 0:
+        raise ProviderError("local desktops need root, to mount and to make namespaces: start the VM host as root")
+    runtime = _runtime(options)
+    for command in ("unshare", "mount"):
+        if shutil.which(command) is None:
+            raise ProviderError(f"local desktops need the command {command}: apt-get install util-linux mount")
+    if not _text("/proc/sys/user/max_user_namespaces", "1").strip("0\n"):
+        raise ProviderError("local desktops need user namespaces: sysctl -w user.max_user_namespaces=10000")
+    _check_namespaces()
+    if "overlay" not in _text("/proc/filesystems", ""):
+        subprocess.run(["modprobe", "overlay"], check=False, capture_output=True)  # noqa: S607
+        if "overlay" not in _text("/proc/filesystems", ""):
+            raise ProviderError("local desktops need overlayfs, which this kernel does not have: use --provider qemu")
+    _check_limits(options)
+    return runtime
+
+
+def _runtime(options: LocalOptions) -> str:
+    for name in (options.runtime,) if options.runtime else RUNTIMES:
+        if (found := shutil.which(name)) is not None:
+            return found
+    wanted = options.runtime or " or ".join(RUNTIMES)
+    raise ProviderError(f"local desktops need an OCI runtime, {wanted}: apt-get install runc")
+
+
+def _check_namespaces() -> None:
+    try:
+        done = subprocess.run(  # noqa: S603
+            _PROBE, check=False, capture_output=True, text=True, timeout=_PROBE_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProviderError(f"local desktops need namespaces, and making some took over {_PROBE_SECONDS} s") from error
+    if done.returncode != 0:
+        why = " ".join(done.stderr.split())[:200]
+        raise ProviderError(
+            f"local desktops need the right to make namespaces and to mount ({why}): start the VM host as root outside of "
+            "any container, or in one with --privileged"
+        )
+
+
+def _check_limits(options: LocalOptions) -> None:
+    limits = {"memory": "memory_mib", "pids": "processes", "cpu": "cpus"}
+    wanted = [name for name, option in limits.items() if getattr(options, option) is not None]
+    lacking = cgroups.unlimitable(wanted)
+    if lacking:
+        without = " ".join(f"{limits[name]}=null" for name in lacking)
+        raise ProviderError(
+            f"this machine cannot limit a desktop's {' and '.join(lacking)}: mount the cgroup controllers at /sys/fs/cgroup, "
+            f"or do without with the provider options {without}"
+        )
+
+
+def _text(path: str, otherwise: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return otherwise
