@@ -79,6 +79,7 @@ class VMHost:
         self._jobs = ThreadPoolExecutor(num_vms, thread_name_prefix=f"vm of {self.host_id}")
         self._joined = False
         self._server = ""
+        self._heard_at = 0
         self._stop = threading.Event()
 
     def run(self, stop: threading.Event | None = None) -> None:
@@ -132,6 +133,7 @@ class VMHost:
         """One look at every VM; returns how many seconds nothing will be due."""
         self._join()
         beat = self._side.beat()
+        self._heard_at = beat.at
         self._register_missing({vm.vm_id for vm in beat.vms})
         waits = [self._side.silent_after / 3, max(beat.next_timer_in, 0.01)]
         for vm in beat.vms:
@@ -153,11 +155,8 @@ class VMHost:
                 return
 
     def _join(self) -> None:
-        """Becomes the one that speaks for the host, and after a restart of Redis distrusts what it says is free.
-
-        What Redis had not written down when it was killed may have been a grant.
-        """
-        server = self._side.server_process()
+        """Becomes the one that speaks for the host, and distrusts a Redis that is not the one it spoke to before."""
+        server, started_at = self._side.server_process()
         if not self._joined:
             for vm in self._side.beat(take_over=True).vms:
                 if vm.vm_id not in self._machines:
@@ -167,10 +166,22 @@ class VMHost:
             self._joined = True
             log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         elif server != self._server:
-            for vm in self._side.beat().vms:
-                if vm.state is VMState.FREE:
-                    self._try_move(vm.vm_id, {VMState.FREE}, VMState.RESETTING, vm.fence)
+            self._distrust(max(started_at, self._heard_at))
         self._server = server
+
+    def _distrust(self, known_until: int) -> None:
+        """After a restart of Redis: a grant that it had not written down may have an unknown holder behind it.
+
+        So what it calls free is reset, and a lease it gave since is taken back: its VM may have been held by somebody else.
+
+        Args:
+            known_until: Leases with a fence, which is their time, up to this are known to have had the VM to themselves.
+        """
+        for vm in self._side.beat().vms:
+            machine = self._machines.get(vm.vm_id)
+            shared = machine is not None and machine.has_gate and vm.fence > known_until
+            if vm.state is VMState.FREE or (vm.state is VMState.LEASED and shared):
+                self._try_move(vm.vm_id, {vm.state}, VMState.RESETTING, vm.fence)
 
     def _register_missing(self, known: set[str]) -> None:
         for vm_id, machine in self._machines.items():

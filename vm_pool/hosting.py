@@ -33,6 +33,8 @@ class HostedVM:
 class Beat:
     """The pool's answer to a sign of life."""
 
+    at: int
+    """When it was given: microseconds of the server's clock, as fences are."""
     vms: tuple[HostedVM, ...]
     next_timer_in: float
     """Seconds until something in the pool may end."""
@@ -70,12 +72,15 @@ class HostSide:
             raise HostSuperseded(f"another process speaks for host {self.host_id} of pool {self.pool.name!r} now")
         now, next_timer, *rows = rest
         vms = tuple(self._row(row, now) for row in rows)
-        return Beat(vms, (next_timer - now) / 1_000_000)
+        return Beat(now, vms, (next_timer - now) / 1_000_000)
 
-    def server_process(self) -> str:
-        """Which process of Redis answers; another one after each restart."""
-        info: str = self.pool.wire.call("INFO", "server")
-        return next(line for line in info.splitlines() if line.startswith("run_id:"))
+    def server_process(self) -> tuple[str, int]:
+        """Which process of Redis answers, another one after each restart, and when it started, or up to a second before:
+        microseconds of its clock."""
+        seconds, microseconds_more = self.pool.wire.call("TIME")
+        said = dict(line.split(":", 1) for line in self.pool.wire.call("INFO", "server").splitlines() if ":" in line)
+        uptime = int(said["uptime_in_seconds"]) + 1
+        return said["run_id"], int(seconds) * 1_000_000 + int(microseconds_more) - uptime * 1_000_000
 
     def wait_for_work(self, seconds: float) -> bool:
         """Blocks until the pool has something for the host to do, at most so long; whether it has."""

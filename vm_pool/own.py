@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from vm_pool.providers.base import Provider
+from vm_pool.gate import Gates
+from vm_pool.providers.base import Provider, connect
 from vm_pool.states import Endpoint
 
 
@@ -35,7 +36,7 @@ class OwnVM:
 
 @contextmanager
 def own_vm(provider: Provider, vm_id: str) -> Iterator[OwnVM]:
-    """Boots and checks a VM, and stops it at the end whatever happened.
+    """Boots and checks a VM, and stops it at the end whatever happened. Its ports are reached as those of a lent VM are.
 
     Args:
         provider: Where it comes from.
@@ -44,9 +45,15 @@ def own_vm(provider: Provider, vm_id: str) -> Iterator[OwnVM]:
     Raises:
         Exception: Whatever the provider raises when the VM does not come up.
     """
-    try:
+    with ExitStack() as ends:
+        ends.callback(provider.stop, vm_id)
         endpoint = provider.boot(vm_id)
         provider.check(vm_id)
-        yield OwnVM(vm_id, endpoint)
-    finally:
-        provider.stop(vm_id)
+        if endpoint.ports:
+            gates = Gates()
+            ends.callback(gates.close)
+            gate = gates.open(list(endpoint.ports), lambda purpose: connect(provider, vm_id, purpose, endpoint))
+            ends.callback(gate.close)
+            yield OwnVM(vm_id, gate.endpoint)
+        else:
+            yield OwnVM(vm_id, endpoint)

@@ -91,7 +91,11 @@ class LossyProxy:
                 if self.cut_off:
                     near.close()
                     continue
-                far = socket.create_connection(("127.0.0.1", self._server_port))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._server_port))
+                except OSError:
+                    near.close()
+                    continue
                 self._open += [near, far]
                 doomed = threading.Event()
                 threading.Thread(target=self._requests, args=(near, far, doomed), daemon=True).start()
