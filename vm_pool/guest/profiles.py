@@ -16,8 +16,8 @@ TOOLS = """
 """
 
 LOOKS = """
-    adwaita-icon-theme fonts-dejavu-core fonts-liberation fonts-noto-color-emoji gnome-themes-extra
-    hicolor-icon-theme
+    adwaita-icon-theme fonts-dejavu-core fonts-droid-fallback fonts-liberation fonts-noto-color-emoji gnome-themes-extra
+    hicolor-icon-theme librsvg2-common
 """
 
 CORE = f"{SESSION} {TOOLS} {LOOKS} gedit gnome-calculator gnome-terminal thunar"
@@ -27,12 +27,12 @@ OFFICE = """
     libreoffice-writer
 """
 
-MEDIA = "gimp vlc"
+MEDIA = "gimp pulseaudio pulseaudio-utils vlc"
 
 BROWSER = "chromium"
 
 MORE = """
-    eog evince file-roller gnome-control-center nautilus python3-numpy python3-pip thunderbird
+    eog evince file-roller gnome-control-center gvfs nautilus pavucontrol python3-numpy python3-pip thunderbird
 """
 
 PROFILES: dict[str, tuple[str, ...]] = {

@@ -13,6 +13,7 @@ rm -f "$root/etc/resolv.conf"
 rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
 ln -sf /usr/share/zoneinfo/Etc/UTC "$root/etc/localtime"
 in_guest dbus-uuidgen >"$root/etc/machine-id"
+rm -f "$root"/usr/lib/python3*/EXTERNALLY-MANAGED
 
 in_guest localedef -i en_US -f UTF-8 en_US.UTF-8
 printf 'LANG=en_US.UTF-8\n' >"$root/etc/default/locale"
@@ -23,16 +24,16 @@ for folder in Desktop Documents Downloads Music Pictures Public Templates Videos
     in_guest install -d -o user -g user "/home/user/$folder"
 done
 in_guest install -d -o user -g user -m 700 /home/user/.config /home/user/.cache /home/user/.local /home/user/.local/share
-
-# Links to the newest version of what Ubuntu calls otherwise.
-[ ! -e "$root/usr/bin/chromium" ] || ln -sf /usr/lib/guest/google-chrome "$root/usr/bin/google-chrome"
+in_guest setpriv --reuid user --regid user --init-groups env -i HOME=/home/user PATH=/usr/bin:/bin LANG=C.UTF-8 xdg-user-dirs-update
 
 # Settings and looks.
 cp "$recipe/guest.gschema.override" "$root/usr/share/glib-2.0/schemas/90_guest.gschema.override"
 in_guest glib-compile-schemas /usr/share/glib-2.0/schemas
 install -d "$root/usr/share/backgrounds"
 in_guest python3 - /usr/share/backgrounds/guest.png <"$recipe/wallpaper.py"
-
 in_guest fc-cache --system-only
+
+"$recipe/applications.sh" "$root"
+
 in_guest ldconfig
 rm -rf "$root"/var/cache/apt/* "$root"/var/log/apt "$root"/var/log/dpkg.log "$root"/var/log/bootstrap.log

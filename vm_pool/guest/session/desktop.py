@@ -36,10 +36,13 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     programs = {
         "accessibility": ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately"),
         "window manager": ("openbox", "--sm-disable"),
-        "panel": ("tint2",),
+        "panel": (f"{GUEST}/panel",),
         "desktop": ("xfdesktop",),
         "wallpaper": (f"{GUEST}/follow-wallpaper",),
     }
+    if Path("/usr/bin/pulseaudio").exists():
+        quiet = ("--daemonize=no", "--exit-idle-time=-1", "--log-level=error", "--realtime=no", "--high-priority=no")
+        programs["sound"] = ("pulseaudio", *quiet, "-n", f"--file={GUEST}/sound.pa")
     for name, command in programs.items():
         supervisor.start(_user_service(name, command, user))
 
