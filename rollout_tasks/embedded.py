@@ -108,7 +108,7 @@ class EmbeddedStack:
     def start_worker(self, concurrency: int, vms: HostedVMs | None) -> None:
         """Starts a worker, and its VMs where any are needed; does not wait for it."""
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
-        command += ["--hostname=embedded@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
+        command += [f"--hostname=embedded-{os.getpid()}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
         if vms is not None:
             command += [f"--num-vms={vms.number}", f"--provider={vms.provider}", f"--vm-pool={vms.pool}"]
             command += [f"--provider-option={key}={json.dumps(value)}" for key, value in vms.options.items()]

@@ -6,9 +6,11 @@ import contextlib
 import gc
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 _RECONCILE_TICK = "reconcile:tick"
 _VM_HOST_STOP_SECONDS = 60
-_VM_HOST_RESTART_SECONDS = 1.0
+_VM_HOST_RESTART_SECONDS = (1.0, 60.0)
+"""Pause before a VM host that ended is started again: at first, and at most when it goes on ending soon."""
 _EVENTS_WAIT_SECONDS = 0.5
 
 
@@ -42,6 +45,11 @@ def install(app: Celery) -> None:
     )
     app.user_options["worker"].add(
         click.Option(["--vm-pool"], default="default", help="The VMs' pool, with --num-vms.")
+    )
+    app.user_options["worker"].add(
+        click.Option(
+            ["--vm-address"], default="127.0.0.1", help="This machine's address for who borrows VMs, with --num-vms."
+        )
     )
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(SharedImports)
@@ -100,6 +108,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
         provider: str | None = None,
         provider_option: tuple[str, ...] = (),
         vm_pool: str | None = None,
+        vm_address: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(worker, **options)
@@ -110,6 +119,8 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
             f"--num-vms={num_vms}",
             f"--provider={provider or 'simulated'}",
             f"--pool={vm_pool or 'default'}",
+            f"--address={vm_address or '127.0.0.1'}",
+            f"--host-id={_host_id(worker.hostname)}",
             f"--exit-with-parent={os.getpid()}",
             *(f"--option={option}" for option in provider_option),
         ]
@@ -130,11 +141,18 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
         self.process = subprocess.Popen(self.command, process_group=0)  # noqa: S603
 
     def _keep_running(self) -> None:
+        pause, longest = _VM_HOST_RESTART_SECONDS
         while self.process is not None:
+            began = time.monotonic()
             code = self.process.wait()
-            if self.stopping.wait(_VM_HOST_RESTART_SECONDS):
+            if time.monotonic() - began > longest:
+                pause = _VM_HOST_RESTART_SECONDS[0]
+            if self.stopping.is_set():
                 return
-            logger.error("the VM host ended by itself (exit code %d); starting it again", code)
+            logger.error("the VM host ended by itself (exit code %d); starting it again in %.0f s", code, pause)
+            if self.stopping.wait(pause):
+                return
+            pause = min(pause * 2, longest)
             self._launch()
 
     def stop(self, _worker: Any) -> None:
@@ -150,6 +168,13 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
             self.process.kill()
 
     terminate = stop
+
+
+def _host_id(worker: str) -> str:
+    """The VM host's name: the machine's, and the worker's own where it has one, since two hosts may not share a name."""
+    name, _, machine = worker.partition("@")
+    host = machine if name == "celery" else f"{name}.{machine}"
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", host)[:100]
 
 
 class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]

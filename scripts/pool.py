@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
 from rollout_tasks.settings import settings
-from vm_pool import Event, PoolError, PoolStatus, VMPool, VMState
+from vm_pool import VM, Event, PoolError, PoolStatus, VMPool, VMState
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
@@ -40,6 +40,8 @@ COLOURS = {
     VMState.STOPPED: "dim",
 }
 WAITERS_SHOWN = 20
+SHOWN_PORTS = ("control", "vnc")
+"""The others are in --json."""
 
 
 @application.command()
@@ -179,7 +181,8 @@ def _status_as_dict(status: PoolStatus) -> dict[str, Any]:
 
 def _status_tables(status: PoolStatus) -> Group:
     vms = Table(title=f"pool {status.name}: {status.sentence()}", title_justify="left")
-    for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", ""):
+    purposes = [purpose for purpose in SHOWN_PORTS if any(purpose in vm.endpoint.ports for vm in status.vms)]
+    for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", *purposes, ""):
         right = heading in ("for", "lease left", "grants", "resets")
         vms.add_column(heading, justify="right" if right else "left", overflow="fold")
     for vm in status.vms:
@@ -191,6 +194,7 @@ def _status_tables(status: PoolStatus) -> Group:
             _duration(vm.deadline - status.at) if vm.deadline is not None else "",
             str(vm.grants),
             str(vm.resets),
+            *(_address(vm, purpose) for purpose in purposes),
             Text("; ".join(_remarks(vm, status.at))),
         )
     parts: list[Table | Text] = [vms]
@@ -201,7 +205,13 @@ def _status_tables(status: PoolStatus) -> Group:
     return Group(*parts)
 
 
-def _remarks(vm: Any, now: float) -> list[str]:
+def _address(vm: VM, purpose: str) -> str:
+    """Where the VM is reached now; nowhere unless somebody can hold it."""
+    port = vm.endpoint.ports.get(purpose)
+    return f"{vm.endpoint.address}:{port}" if port and vm.state in (VMState.FREE, VMState.LEASED) else ""
+
+
+def _remarks(vm: VM, now: float) -> list[str]:
     remarks = []
     if not vm.host_heard:
         remarks.append(f"no sign of life from {vm.host}")

@@ -21,7 +21,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.settings import settings
 from vm_pool import VMPool
 from vm_pool.host import VMHost
-from vm_pool.providers import load_provider, provider_names
+from vm_pool.providers import check_available, load_provider, provider_names
 
 PARENT_LOOK_SECONDS = 0.5
 
@@ -33,7 +33,18 @@ def serve(
     num_vms: Annotated[int, typer.Option("--num-vms", "-m", min=1, help="How many VMs this machine has.")] = 3,
     provider: Annotated[str, typer.Option("--provider", help="Where they come from.")] = "simulated",
     pool: Annotated[str, typer.Option("--pool", help="The pool they are lent out from.")] = "default",
-    host_id: Annotated[str | None, typer.Option("--host-id", help="Default: the machine's name.")] = None,
+    host_id: Annotated[
+        str | None,
+        typer.Option("--host-id", help="Default: the machine's name. Two hosts on one machine need two names."),
+    ] = None,
+    address: Annotated[
+        str,
+        typer.Option(
+            "--address",
+            help="This machine's address for those who borrow VMs. The default serves this machine alone; any other lets "
+            "whoever reaches it act in VMs that are lent out, so keep it inside a network you trust.",
+        ),
+    ] = "127.0.0.1",
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,7 +64,8 @@ def serve(
     try:
         opened = VMPool(redis.Redis.from_url(redis_url or settings().redis_address), pool)
         made = load_provider(provider, _parse_options(option or []))
-        host = VMHost(opened, made, num_vms=num_vms, host_id=host_id)
+        check_available(made)
+        host = VMHost(opened, made, num_vms=num_vms, host_id=host_id, gate_address=address)
     except ValueError as error:
         raise UserError(str(error)) from error
     stop = threading.Event()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from vm_pool.booting import SAY_EVERY_SECONDS, BootProgress
 from vm_pool.errors import (
     HostSuperseded,
     PoolError,
@@ -80,6 +81,7 @@ class VMHost:
         self._joined = False
         self._server = ""
         self._heard_at = 0
+        self._progress = BootProgress(time.monotonic())
         self._stop = threading.Event()
 
     def run(self, stop: threading.Event | None = None) -> None:
@@ -135,6 +137,7 @@ class VMHost:
         beat = self._side.beat()
         self._heard_at = beat.at
         self._register_missing({vm.vm_id for vm in beat.vms})
+        self._tell_progress([vm.state for vm in beat.vms])
         waits = [self._side.silent_after / 3, max(beat.next_timer_in, 0.01)]
         for vm in beat.vms:
             machine = self._machines.get(vm.vm_id)
@@ -146,7 +149,11 @@ class VMHost:
                 continue
             machine.fence = max(machine.fence, vm.fence)
             waits.append(self._attend(machine, vm))
-        return min(waits)
+        return min(waits) if self._progress.done else min(*waits, SAY_EVERY_SECONDS)
+
+    def _tell_progress(self, states: list[VMState]) -> None:
+        if (sentence := self._progress.sentence(states, time.monotonic())) is not None:
+            log.info("host %s: %s", self.host_id, sentence)
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
