@@ -23,10 +23,10 @@ CAPABILITIES = tuple(
 """What becoming another user, sudo and installing files need; over the guest's own users and files alone."""
 
 _HIDDEN_IN_PROC = """
-    acpi asound bus cgroups cmdline config.gz consoles crypto devices diskstats dma driver execdomains fb fs interrupts iomem
-    ioports irq kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats locks mdstat misc modules
-    mtrr partitions sched_debug schedstat scsi slabinfo softirqs swaps sysrq-trigger sysvipc timer_list tty vmallocinfo
-    zoneinfo
+    acpi asound buddyinfo bus cgroups cmdline config.gz consoles crypto devices diskstats dma driver execdomains fb fs
+    interrupts iomem ioports irq kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats locks
+    mdstat misc modules mtrr pagetypeinfo partitions pressure sched_debug schedstat scsi slabinfo softirqs swaps
+    sysrq-trigger timer_list tty vmallocinfo zoneinfo
 """
 _SEEN_IN_SYS = ("devices", "system")
 """Below /sys only /sys/devices/system stays: the processors, which programs count there."""
@@ -51,6 +51,8 @@ def runtime_config(options: LocalOptions, *, hostname: str, cgroup: str) -> dict
             "args": [SESSION],
             "env": [f"PATH={_PATH}", f"GUEST_SCREEN={options.screen_width}x{options.screen_height}", "LANG=C.UTF-8"],
             "capabilities": {kind: list(CAPABILITIES) for kind in ("bounding", "effective", "permitted")},
+            # 1, not 0: it also keeps the host's crash handler, where there is one, from being started for the guest.
+            "rlimits": [{"type": "RLIMIT_CORE", "soft": 1, "hard": 1}],
             # The password of sudo is the guest's own affair: root in there is nobody out here.
             "noNewPrivileges": False,
         },

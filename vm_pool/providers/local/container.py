@@ -31,6 +31,8 @@ LAUNCH_SECONDS = 20.0
 END_SECONDS = 10.0
 """From SIGKILL to the end of the last process."""
 HOSTNAME = "desktop"
+STATE_FOLDER = Path("/run/computer-use-rollouts/desktops")
+"""Where the folders of running desktops are, each named after its VM."""
 _RUNTIME_MESSAGE = re.compile(r'level=error msg="(.*)"')
 _KEEPER = Path(__file__).with_name("keeper.sh")
 
@@ -68,7 +70,7 @@ class Container:
         """
         try:
             end_leftover(self.vm_id)
-            self._make_folder()
+            self._make_folder(root)
             keeper = self._launch(root)
             said = _first_line(keeper, LAUNCH_SECONDS)
             if said != "started":
@@ -164,16 +166,22 @@ class Container:
         with self._guard:
             self._network, self._written = network, written
 
-    def _make_folder(self) -> None:
+    def _make_folder(self, root: GuestRoot) -> None:
         config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroups.cgroup_of(self.vm_id))
-        for folder in (*reversed(self.folder.parents[:2]), self.folder, self.folder / "disk", self.folder / "root"):
+        for folder in (
+            *reversed(self.folder.parents[:2]),
+            self.folder,
+            *(self.folder / name for name in ("disk", "root", "layers")),
+        ):
             folder.mkdir(mode=0o711, exist_ok=True)  # the guest's root, nobody here, passes through on its way
+        for number, layer in enumerate(root.layers):
+            (self.folder / "layers" / str(number)).symlink_to(layer)
         (self.folder / "config.json").write_text(json.dumps(config))
 
     def _launch(self, root: GuestRoot) -> subprocess.Popen[bytes]:
-        layers = ":".join(_for_mount(layer) for layer in root.layers)
-        keeper = ["sh", str(_KEEPER), str(self.folder), self.vm_id, cgroups.cgroup_of(self.vm_id), layers]
+        keeper = ["sh", str(_KEEPER), str(self.folder), self.vm_id, cgroups.cgroup_of(self.vm_id)]
         keeper += [str(self._options.disk_mib), str(GUEST_ID_SHIFT), self._runtime]
+        keeper += [":".join(f"layers/{number}" for number in range(len(root.layers)))]
         with self._guard:
             if self._stopped:
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
@@ -188,12 +196,6 @@ class Container:
             return self._keeper
 
 
-def state_folder() -> Path:
-    """Where the folders of this user's running desktops are, each named after its VM."""
-    base = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
-    return Path(base) / "computer-use-rollouts" / "desktops"
-
-
 def folder_of(vm_id: str) -> Path:
     """A desktop's folder, which exists exactly as long as anything of it may.
 
@@ -202,7 +204,7 @@ def folder_of(vm_id: str) -> Path:
     """
     if checked_vm_id(vm_id) in {".", ".."}:
         raise ValueError(f"{vm_id!r} is not a VM's id")
-    return state_folder() / vm_id
+    return STATE_FOLDER / vm_id
 
 
 def end_leftover(vm_id: str) -> bool:
@@ -218,7 +220,7 @@ def end_leftover(vm_id: str) -> bool:
 def leftovers(host_id: str) -> list[str]:
     """The ids of the host's VMs, ``<host>-<number>``, that have a folder."""
     with suppress(FileNotFoundError):
-        return sorted(folder.name for folder in state_folder().iterdir() if folder.name.rpartition("-")[0] == host_id)
+        return sorted(folder.name for folder in STATE_FOLDER.iterdir() if folder.name.rpartition("-")[0] == host_id)
     return []
 
 
@@ -293,10 +295,3 @@ def _text(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def _for_mount(path: Path) -> str:
-    """A path as an overlay's mount option takes it."""
-    if "," in str(path) or "\\" in str(path):
-        raise ValueError(f"{path}: a guest image's path must have no comma and no backslash; set XDG_CACHE_HOME")
-    return str(path).replace(":", "\\:")

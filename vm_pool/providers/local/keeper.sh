@@ -3,11 +3,11 @@
 # Runs as the first process of a pid namespace and in a mount namespace of its own, so that whatever happens to it, the kernel
 # ends every process of the desktop and lets go of its mounts. It ends when its input does: when the VM host is gone.
 #
-# Arguments: the desktop's folder (which holds config.json), its id, its cgroup, the overlay's lowerdir, megabytes it may write,
-#            the owner of its root, the runtime's command
+# Arguments: the desktop's folder (which holds config.json), its id, its cgroup, megabytes it may write, the owner of its root,
+#            the runtime's command, the overlay's lowerdir
 set -eu
 
-folder=$1 id=$2 cgroup=$3 layers=$4 megabytes=$5 owner=$6 runtime=$7
+folder=$1 id=$2 cgroup=$3 megabytes=$4 owner=$5 runtime=$6 layers=$7
 cd "$folder"
 
 leave_nothing() {
@@ -22,13 +22,14 @@ leave_nothing() {
     done
     cd /
     umount -l "$folder/root" "$folder/disk" 2>/dev/null || true
-    rm -rf "$folder"
+    rm -rf --one-file-system "$folder"
 }
 
 mount -t tmpfs -o "size=${megabytes}m,mode=700" desktop disk
 mkdir disk/upper disk/work
 chmod 755 disk/upper
 chown "$owner:$owner" disk/upper
+# The layers are links beside it: the guest can read the overlay's options, and the host's paths are none of its business.
 mount -t overlay -o "lowerdir=$layers,upperdir=disk/upper,workdir=disk/work" desktop root
 if ! "$runtime" --root "$folder/runtime" run --detach --bundle . --pid-file init "$id" </dev/null >disk/console 2>&1; then
     tail -n 3 disk/console
