@@ -29,6 +29,8 @@ from rollout_tasks.trajectories.writer import TrajectoryWriter
 
 logger = logging.getLogger(__name__)
 
+PREPARE_SECONDS = 1800.0
+"""How long an environment may take before it asks for a VM; files of a task may be large."""
 CLEANUP_SECONDS = 30.0
 """How long closing an environment may take."""
 GRACE_SECONDS = 30.0
@@ -67,6 +69,7 @@ class Attempt:
             name = registry.environment_name(self.item, self.config)
             environment_class = registry.environment(name)
             needs_vm = environment_class.needs_vm_for(self.config, self.item)
+        self._prepare(environment_class, pulse)
         if not needs_vm:
             return self._episode(verdict, environment_class, None, pulse)
         asked = time.time()
@@ -80,6 +83,15 @@ class Attempt:
             if lending is not None:
                 lending = replace(lending, released=time.time())
         return replace(verdict, lending=lending)
+
+    def _prepare(self, environment_class: type[Environment], pulse: Pulse) -> None:
+        """What needs no VM is done before one is asked for."""
+        message = f"preparing took longer than {PREPARE_SECONDS:g} s"
+        with (
+            pulse.interruption.guard(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
+            boundary(FailureClass.ENV_SETUP, "preparing"),
+        ):
+            environment_class.prepare(self.config, self.item)
 
     def _episode(
         self, verdict: Verdict, environment_class: type[Environment], vm: VMAccess | None, pulse: Pulse

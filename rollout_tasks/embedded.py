@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,10 +105,18 @@ class EmbeddedStack:
         self._wait("valkey", lambda: _answers(client))
         client.close()
 
-    def start_worker(self, concurrency: int, vms: HostedVMs | None) -> None:
-        """Starts a worker, and its VMs where any are needed; does not wait for it."""
+    def start_worker(self, concurrency: int, vms: HostedVMs | None, queues: Iterable[str] = ()) -> None:
+        """Starts a worker, and its VMs where any are needed; does not wait for it.
+
+        Args:
+            concurrency: How many rollouts at a time.
+            vms: Hosted beside it.
+            queues: What it serves; default: everything that this machine can.
+        """
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
         command += [f"--hostname=embedded-{os.getpid()}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
+        if queues:
+            command.append(f"--queues={','.join(queues)}")
         if vms is not None:
             command += [f"--num-vms={vms.number}", f"--provider={vms.provider}", f"--vm-pool={vms.pool}"]
             command += [f"--provider-option={key}={json.dumps(value)}" for key, value in vms.options.items()]

@@ -2,6 +2,7 @@
 
 The episode runs in the main thread of a prefork child, where a signal breaks into almost anything. The alarm is the attempt's
 wall time; a heartbeat thread may ring it early, with a reason. Cleaning up happens after the guard, with an alarm of its own.
+What has a shorter deadline inside an attempt stands in a `time_limit`.
 """
 
 from __future__ import annotations
@@ -89,3 +90,42 @@ class Interruption:
             self.hard_deadline = None
         if overdue:
             raise EpisodeInterrupted(failure_class, message)
+
+
+@contextmanager
+def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Iterator[None]:
+    """Limits a part of what a guard already limits; the guard's own alarm still rings inside. May be nested.
+
+    Args:
+        seconds: The part's wall time.
+        failure_class: The class when it passes.
+        message: The sentence when it passes.
+
+    Raises:
+        EpisodeInterrupted: The time passed, or the guard around rang.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("a time limit works in a process's main thread only")
+    began = time.monotonic()
+    overdue = False
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        nonlocal overdue
+        if time.monotonic() - began >= seconds:
+            overdue = True
+            raise EpisodeInterrupted(failure_class, message)
+        if callable(before):
+            before(number, frame)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    outer, again = signal.getitimer(signal.ITIMER_REAL)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, outer or seconds), _RING_AGAIN_SECONDS)
+        yield
+    finally:
+        left = max(outer - (time.monotonic() - began), 0.001) if outer else 0
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left, again)
+    if overdue:
+        raise EpisodeInterrupted(failure_class, message)

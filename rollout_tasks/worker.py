@@ -90,7 +90,10 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
         queues = worker.app.amqp.queues.consume_from
         for name, reason in registry.available_environments().items():
             environment = registry.environment(name) if reason is None else None
-            if environment and environment.queue in queues and registry.agent(environment.default_agent).needs_model:
+            if environment is None or environment.queue not in queues:
+                continue
+            environment.preload()
+            if registry.agent(environment.default_agent).needs_model:
                 import openai  # noqa: F401
         gc.collect()
         gc.freeze()

@@ -28,6 +28,8 @@ from vm_pool.pool import VMPool
 LEASE_TTL = 2.0
 VISIBILITY_TIMEOUT = 4.0
 RECONCILE_EVERY = 1.0
+LIGHT_QUEUES = "rollout.light,rollout.py,rollout.simulated,finalize"
+"""A worker that serves osworld, too, takes seconds longer to start."""
 
 
 @dataclass
@@ -61,10 +63,10 @@ class Cluster:
                 command, env=self.environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
             )
 
-    def start_worker(self, name: str = "worker", *, concurrency: int = 6, queues: str = "") -> None:
+    def start_worker(self, name: str = "worker", *, concurrency: int = 6, queues: str = LIGHT_QUEUES) -> None:
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
         command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
-        self.start(name, command + ([f"--queues={queues}"] if queues else []))
+        self.start(name, [*command, f"--queues={queues}"])
 
     def start_vm_host(
         self, name: str = "vm_host", *, num_vms: int = 3, options: dict[str, object] | None = None

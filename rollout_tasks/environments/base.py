@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -74,6 +74,10 @@ class VMAccess(Protocol):
         """Raises when the lease is lost or past its deadline: call before touching the VM."""
 
 
+class VMLost(Exception):
+    """The VM stopped answering; raised by environments, and tried again on another VM. Says how it showed."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
     """What an environment is made from, once per attempt."""
@@ -131,6 +135,23 @@ class Environment(World, Protocol):
     def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:  # noqa: ARG003
         """Whether an attempt at this item leases a VM, for environments where that differs."""
         return cls.needs_vm
+
+    @classmethod
+    def check_item(cls, config: RunConfig, item: Item) -> None:
+        """Looks at an item before anything is enqueued; raises `ValueError` with one sentence when it is wrong."""
+
+    @classmethod
+    def needs(cls, config: RunConfig, items: Iterable[Item]) -> Mapping[str, Any]:  # noqa: ARG003
+        """What the items need besides this project, for people: said by a dry run. JSON values by kind of need."""
+        return {}
+
+    @classmethod
+    def prepare(cls, config: RunConfig, item: Item) -> None:
+        """What takes long and needs no VM, as downloads do: done before the attempt asks for one."""
+
+    @classmethod
+    def preload(cls) -> None:
+        """Imports what episodes use; called once in a worker that serves the environment, before it forks."""
 
     @classmethod
     def check_available(cls) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from benchmark.items import Item
-from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, VMAccess, World
+from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, VMAccess, VMLost, World
 from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
 from vm_pool.errors import LeaseLost
 
@@ -29,19 +32,19 @@ class GuardedWorld(World):
     def reset(self, item: Item) -> Observation:
         """See `World`."""
         self._check_lease()
-        with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"):
+        with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), _lost_vm():
             return self._world.reset(item)
 
     def execute(self, call: ToolCall) -> ToolResult:
         """See `World`."""
         self._check_lease()
-        with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"):
+        with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), _lost_vm():
             return self._world.execute(call)
 
     def evaluate(self) -> float | None:
         """See `World`. A score outside [0, 1] is no score."""
         self._check_lease()
-        with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"):
+        with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), _lost_vm():
             score = self._world.evaluate()
             if score is not None and not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be between 0 and 1, got {score!r}")
@@ -59,3 +62,11 @@ class GuardedWorld(World):
             self._vm.check()
         except LeaseLost as lost:
             raise RolloutFailure(FailureClass.LEASE_LOST, str(lost)) from lost
+
+
+@contextmanager
+def _lost_vm() -> Iterator[None]:
+    try:
+        yield
+    except VMLost as lost:
+        raise RolloutFailure(FailureClass.VM_LOST, str(lost)) from lost

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,13 @@ DONE, LOST = 0, 1
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
     """A new run."""
     benchmark = load_benchmark(config)
-    for sentence in benchmark.skipped:
-        sys.stderr.write(f"left out: {sentence}\n")
     environments = preflight.check_names(config, benchmark.items)
+    items, wrong = preflight.check_items(config, benchmark.items)
+    for sentence in (*benchmark.skipped, *wrong):
+        sys.stderr.write(f"left out: {sentence}\n")
+    if wrong:
+        benchmark = replace(benchmark, items=tuple(items))
+        environments = preflight.check_names(config, items)
     work = new_work(config, benchmark)
     return _go(work, environments, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
 
@@ -99,12 +104,26 @@ def _dry_run(work: Work, environments: set[str], *, here: bool, as_json: bool) -
         "model": config.model.name if model else None,
         "embedded": here,
     }
+    needed = preflight.needs(config, work.items)
     if as_json:
-        print_json(found)
+        print_json(found | ({"needs": needed} if needed else {}))
     else:
         shown = ", ".join(f"{key}: {value}" for key, value in found.items())
         sys.stdout.write(f"Nothing was enqueued. {shown}\n")
+        for name, kinds in needed.items():
+            sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
     return DONE
+
+
+def _listed(kinds: Mapping[str, Any]) -> str:
+    """Needs as one line: ``programs: chrome 65, gimp 27; downloads: 447``."""
+    parts = []
+    for kind, value in kinds.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{name} {count}" for name, count in value.items())
+        if value:
+            parts.append(f"{kind}: {value}")
+    return "; ".join(parts) or "nothing"
 
 
 def _check_broker(work: Work) -> None:

@@ -13,10 +13,12 @@ from rollout_tasks.interrupts import Interrupts, StopRequested
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import preflight
+from rollout_tasks.runs.enqueue import queues_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submit import Work, enqueue, write_down
 from rollout_tasks.runs.watch import watch
+from rollout_tasks.tasks import FINALIZE_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
     with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
     stack.start_valkey()
     vms = HostedVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, config.vm.provider_options)
-    stack.start_worker(config.num_rollouts, vms if with_vms else None)
+    queues = [*queues_of(config, work.items), FINALIZE_QUEUE]
+    stack.start_worker(config.num_rollouts, vms if with_vms else None, queues)
     stack.start_flower()
     console.print(f"Flower: {stack.flower_url} (login {stack.flower_login})", highlight=False, soft_wrap=True)
     store = RunStore(checked_client())

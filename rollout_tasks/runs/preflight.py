@@ -51,6 +51,40 @@ def check_names(config: RunConfig, items: Iterable[Item]) -> set[str]:
     return names
 
 
+def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+    """Has each item looked at by the environment it runs in.
+
+    Returns:
+        The items that are right, and a sentence for each other one, empty unless those are left out (`skip_invalid`).
+
+    Raises:
+        UserError: One is wrong and may not be left out, or none is right.
+    """
+    right: list[Item] = []
+    wrong: list[str] = []
+    for item in items:
+        try:
+            registry.environment(registry.environment_name(item, config)).check_item(config, item)
+        except ValueError as error:
+            wrong.append(f"item {item.id!r}: {error}")
+            if not config.data.skip_invalid:
+                raise UserError(wrong[0]) from error
+        else:
+            right.append(item)
+    if not right:
+        raise UserError(f"none of the {len(items)} items is valid, the first because: {wrong[0]}")
+    return right, wrong
+
+
+def needs(config: RunConfig, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
+    """What the items need besides this project, by environment; those that need nothing are left out."""
+    grouped: dict[str, list[Item]] = {}
+    for item in items:
+        grouped.setdefault(registry.environment_name(item, config), []).append(item)
+    said = {name: dict(registry.environment(name).needs(config, group)) for name, group in grouped.items()}
+    return {name: value for name, value in said.items() if value}
+
+
 def check_metric(name: str) -> None:
     """Checks that there is such a metric.
 

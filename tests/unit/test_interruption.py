@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -7,7 +8,7 @@ import time
 import pytest
 
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
-from rollout_tasks.interruption import Interruption
+from rollout_tasks.interruption import Interruption, time_limit
 
 LONG = 30.0
 
@@ -75,3 +76,46 @@ def test_what_ends_in_time_is_left_alone_and_nothing_stays_armed() -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert interruption.hard_deadline is None
     assert interruption.requested
+
+
+def test_a_part_may_have_a_shorter_limit_of_its_own() -> None:
+    with guarded(Interruption(), LONG):
+        with (
+            pytest.raises(EpisodeInterrupted, match="setting up") as raised,
+            time_limit(0.05, FailureClass.ENV_SETUP, "setting up took long"),
+        ):
+            time.sleep(LONG)
+        assert raised.value.failure_class is FailureClass.ENV_SETUP
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > LONG / 2
+
+
+def test_the_guard_still_rings_inside_a_part_with_a_longer_limit() -> None:
+    with (
+        pytest.raises(EpisodeInterrupted, match="too slow"),
+        guarded(Interruption(), 0.05),
+        time_limit(LONG, FailureClass.ENV_SETUP, "setting up took long"),
+    ):
+        time.sleep(LONG)
+
+
+def test_a_request_breaks_into_a_limited_part() -> None:
+    interruption = Interruption()
+    threading.Timer(0.05, interruption.request, (FailureClass.LEASE_LOST, "gone")).start()
+
+    with (
+        pytest.raises(EpisodeInterrupted, match="gone"),
+        guarded(interruption, LONG),
+        time_limit(LONG, FailureClass.ENV_SETUP, "setting up took long"),
+    ):
+        time.sleep(LONG)
+
+
+def test_an_interruption_that_a_limited_part_swallowed_comes_at_its_end() -> None:
+    handler = signal.getsignal(signal.SIGALRM)
+    with (
+        pytest.raises(EpisodeInterrupted, match="setting up"),
+        time_limit(0.05, FailureClass.ENV_SETUP, "setting up took long"),
+        contextlib.suppress(BaseException),
+    ):
+        time.sleep(LONG)
+    assert signal.getsignal(signal.SIGALRM) is handler

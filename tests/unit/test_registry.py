@@ -48,7 +48,7 @@ def test_an_unknown_name_names_the_known_and_the_closest(name: str, said: str) -
         registry.environment(name)
 
     assert str(caught.value).startswith(said)
-    assert "math, py, simulated" in str(caught.value)
+    assert "math, osworld, py, simulated" in str(caught.value)
 
 
 def test_an_unknown_agent() -> None:

@@ -5,6 +5,7 @@ It is imported when first asked for: that takes seconds and 300 MiB. A worker as
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import logging
@@ -15,11 +16,14 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+from rollout_tasks.environments.osworld import additions
+
 LOGGER = "desktopenv"
 """The logger above all of the package's own."""
 INSTALL_COMMAND = "uv pip install --require-hashes -r requirements-osworld.lock"
 
 
+NOT_INSTALLED = f"desktops need the package desktop-env, which is not installed: {INSTALL_COMMAND}"
 OCR_METRIC = "compare_image_text"
 """The one metric that needs easyocr, and with it torch."""
 OCR_MISSING = f"the metric {OCR_METRIC} needs easyocr (several GB with torch), which is not installed"
@@ -46,23 +50,33 @@ def is_installed() -> bool:
 
 
 @lru_cache(maxsize=1)
-def desktop_env() -> ModuleType:
+def desktop_env() -> Any:
     """The module `desktop_env.desktop_env`, with `getters` and `metrics` as its attributes.
 
     Raises:
         RuntimeError: It is not installed, or cannot be imported.
     """
     if not is_installed():
-        raise RuntimeError(f"desktops need the package desktop-env, which is not installed: {INSTALL_COMMAND}")
+        raise RuntimeError(NOT_INSTALLED)
     # It reports every try of every call: of use in an attempt's own folder, not in a worker's log.
     logger = logging.getLogger(LOGGER)
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     try:
         with _easyocr_or_stand_in(), _no_environment_file():
-            return importlib.import_module("desktop_env.desktop_env")
+            module = importlib.import_module("desktop_env.desktop_env")
     except ImportError as error:
         raise RuntimeError(f"the package desktop-env is installed incompletely ({error}): {INSTALL_COMMAND}") from error
+    _repair(module)
+    return module
+
+
+def _repair(module: Any) -> None:
+    """Takes out what must not stay, evaluating text from the guest as Python, and what the typist does better."""
+    basic_os = importlib.import_module("desktop_env.evaluators.metrics.basic_os")
+    basic_os.eval = ast.literal_eval  # type: ignore[attr-defined]
+    module._fix_pyautogui_less_than_bug = str
+    additions.add_to(module.getters, module.metrics)
 
 
 @contextmanager

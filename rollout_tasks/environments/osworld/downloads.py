@@ -1,0 +1,235 @@
+"""A cache of downloads, shared by all processes of a machine: each URL is downloaded once, whoever needs it.
+
+<cache>/computer-use-rollouts/downloads/
+    objects/<sha256 of the content>     complete files, never changed
+    urls/<sha256 of the URL>.json       what a URL gave: its object's hash and size
+    partial/<sha256 of the URL>         what has come of a download so far; it goes on from there, also after a kill
+    locks/<sha256 of the URL>           held by whoever downloads it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+MAX_BYTES = 4 << 30
+"""A larger file is no task's."""
+TRIES = 4
+PAUSE_SECONDS = (0.5, 8.0)
+"""Before another try: at first, and at most."""
+WAIT_SECONDS = 3600.0
+"""How long somebody else may take over the same URL."""
+SILENCE_SECONDS = 60.0
+_TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
+_CHUNK = 1 << 18
+_LOOK_SECONDS = 0.1
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes there are, and how many there will be as far as known."""
+
+
+class DownloadError(Exception):
+    """A file cannot be downloaded; one sentence names the URL and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A complete file in the cache."""
+
+    url: str
+    sha256: str
+    size: int
+    path: Path
+
+
+def cache_folder() -> Path:
+    """This user's cache of everything this project keeps."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "computer-use-rollouts"
+
+
+class DownloadCache:
+    """The cache in one folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Touches nothing yet.
+
+        Args:
+            folder: Default: ``downloads`` in this user's cache.
+        """
+        self.folder = folder or cache_folder() / "downloads"
+
+    def find(self, url: str) -> Download | None:
+        """What is cached of a URL; None when it is not, or not whole."""
+        try:
+            known = json.loads((self.folder / "urls" / f"{_key(url)}.json").read_text(encoding="utf-8"))
+            path = self.folder / "objects" / str(known["sha256"])
+            size = int(known["size"])
+            if path.stat().st_size == size:
+                return Download(url, path.name, size, path)
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return None
+
+    def fetch(self, url: str, progress: Progress = lambda _have, _total: None) -> Download:
+        """Returns the file of a URL, downloading it unless it is cached or somebody else is at it.
+
+        Raises:
+            DownloadError: It cannot be had.
+        """
+        if (found := self.find(url)) is not None:
+            return found
+        if urlsplit(url).scheme not in {"http", "https"}:
+            raise DownloadError(f"{url}: only http and https are downloaded")
+        for name in ("objects", "urls", "partial", "locks"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        with self._lock(url):
+            return self.find(url) or self._download(url, progress)
+
+    def copy(self, url: str, target: Path) -> None:
+        """Puts a copy of a URL's file at a place; a copy, since whoever gets it may change it.
+
+        Raises:
+            DownloadError: It cannot be had.
+        """
+        download = self.fetch(url)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(download.path, target)
+
+    def _download(self, url: str, progress: Progress) -> Download:
+        partial = self.folder / "partial" / _key(url)
+        pause, longest = PAUSE_SECONDS
+        for left in reversed(range(TRIES)):
+            try:
+                _receive(url, partial, progress)
+                break
+            except httpx.HTTPStatusError as error:
+                status = error.response.status_code
+                if status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE and partial.exists():
+                    partial.unlink()
+                elif status not in _PASSING or not left:
+                    partial.unlink(missing_ok=True)
+                    raise DownloadError(f"{url}: HTTP {status} {error.response.reason_phrase}") from error
+            except (httpx.HTTPError, httpx.InvalidURL, _BrokenOff) as error:
+                if not left:
+                    raise DownloadError(f"{url}: {str(error) or type(error).__name__} ({TRIES} tries)") from error
+            time.sleep(pause)
+            pause = min(pause * 2, longest)
+        return self._keep(url, partial)
+
+    def _keep(self, url: str, partial: Path) -> Download:
+        """Makes a complete partial file an object, then the URL's entry: whoever finds the entry finds the object."""
+        with partial.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        download = Download(url, digest, partial.stat().st_size, self.folder / "objects" / digest)
+        partial.replace(download.path)
+        _state_of(partial).unlink(missing_ok=True)
+        entry = self.folder / "urls" / f"{_key(url)}.json"
+        temporary = entry.with_suffix(f".{os.getpid()}.part")
+        facts = {"url": url, "sha256": digest, "size": download.size, "at": time.time()}
+        temporary.write_text(json.dumps(facts), encoding="utf-8")
+        temporary.replace(entry)
+        return download
+
+    @contextmanager
+    def _lock(self, url: str) -> Iterator[None]:
+        """Held by one process or thread at a time; ends with its holder, whatever becomes of that."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        with (self.folder / "locks" / _key(url)).open("wb") as file:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() > deadline:
+                        raise DownloadError(f"{url}: another process downloads it since {WAIT_SECONDS:g} s") from error
+                    time.sleep(_LOOK_SECONDS)
+            yield
+
+
+class _BrokenOff(Exception):
+    """A transfer ended before it was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a partial file is a part of."""
+
+    validator: str
+    """The server's ETag or date for it; a download goes on only if it is still the same."""
+    total: int | None
+
+
+def _receive(url: str, partial: Path, progress: Progress) -> None:
+    """One try: goes on where an earlier one ended, if the server still has the same file."""
+    have = partial.stat().st_size if partial.exists() else 0
+    state = _read_state(partial) if have else None
+    if have and (state is None or not state.validator):
+        have = 0
+    headers = {"Accept-Encoding": "identity"}
+    if have and state is not None:
+        if state.total == have:
+            return
+        headers |= {"Range": f"bytes={have}-", "If-Range": state.validator}
+    with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=_TIMEOUT) as response:
+        response.raise_for_status()
+        if response.status_code != 206:
+            have = 0
+        total = _total(response, have)
+        _check_size(url, have if total is None else total)
+        _write_state(partial, _State(_validator(response), total))
+        with partial.open("ab" if have else "wb") as file:
+            for chunk in response.iter_bytes(_CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                _check_size(url, have)
+                progress(have, total)
+    if total is not None and have != total:
+        raise _BrokenOff(f"broke off after {have} of {total} bytes")
+
+
+def _total(response: httpx.Response, have: int) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return have + int(length) if length.isdigit() and "Content-Encoding" not in response.headers else None
+
+
+def _validator(response: httpx.Response) -> str:
+    tag = response.headers.get("ETag", "")
+    return str(tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", ""))
+
+
+def _check_size(url: str, size: int) -> None:
+    if size > MAX_BYTES:
+        raise DownloadError(f"{url}: larger than {MAX_BYTES >> 30} GiB")
+
+
+def _state_of(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.json")
+
+
+def _read_state(partial: Path) -> _State | None:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return _State(**json.loads(_state_of(partial).read_text(encoding="utf-8")))
+    return None
+
+
+def _write_state(partial: Path, state: _State) -> None:
+    _state_of(partial).write_text(json.dumps(asdict(state)), encoding="utf-8")
+
+
+def _key(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()

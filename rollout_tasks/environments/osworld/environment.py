@@ -1,0 +1,172 @@
+"""OSWorld's tasks on a leased VM. What is heavy is imported when an episode needs it: light workers look at this class too."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import (
+    Environment,
+    EnvironmentContext,
+    Observation,
+    Tool,
+    ToolCall,
+    ToolResult,
+    VMLost,
+)
+from rollout_tasks.environments.osworld import library, words
+from rollout_tasks.environments.osworld.needs import needs_of, total
+from rollout_tasks.environments.osworld.spaces import SPACES
+from rollout_tasks.environments.osworld.spaces.base import CallRefused, View
+from rollout_tasks.environments.osworld.task import task_config
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.interruption import time_limit
+
+if TYPE_CHECKING:
+    from rollout_tasks.environments.osworld.session import Session
+
+logger = logging.getLogger(__name__)
+
+SETUP_SECONDS = 300.0
+EVALUATION_SECONDS = 300.0
+STEP_SECONDS = 150.0
+"""Longer than any command in the guest may take; a step's own pause comes on top."""
+OUTPUT_CHARACTERS = 4_000
+"""Of what a script prints, in the reply."""
+
+
+class OSWorldEnvironment(Environment):
+    """A desktop and a task on it."""
+
+    needs_vm: ClassVar[bool] = True
+    queue: ClassVar[str] = "rollout.osworld"
+    default_agent: ClassVar[str] = "tool_calling"
+
+    def __init__(self, context: EnvironmentContext) -> None:
+        """Touches nothing yet."""
+        self._context = context
+        self._config = context.config.desktop
+        self._space = SPACES[self._config.action_space]
+        self._session: Session | None = None
+        self._view = View((self._config.screen_width, self._config.screen_height))
+
+    @classmethod
+    def check_available(cls) -> None:
+        """Whether desktop-env is installed."""
+        if not library.is_installed():
+            raise RuntimeError(library.NOT_INSTALLED)
+
+    @classmethod
+    def check_item(cls, config: RunConfig, item: Item) -> None:
+        """Whether it is a task that desktop-env knows how to set up and evaluate."""
+        task_config(item)
+        desktop = config.desktop
+        if desktop.observation_type in {"a11y_tree", "som"} and not desktop.require_a11y_tree:
+            raise ValueError(
+                f"--no-a11y-tree: an observation of type {desktop.observation_type} is made from that tree"
+            )
+
+    @classmethod
+    def needs(cls, config: RunConfig, items: Iterable[Item]) -> Mapping[str, Any]:  # noqa: ARG003
+        """Programs, downloads, accounts and the like."""
+        return total(needs_of(task_config(item), item) for item in items)
+
+    @classmethod
+    def prepare(cls, config: RunConfig, item: Item) -> None:  # noqa: ARG003
+        """Downloads the task's files."""
+        from rollout_tasks.environments.osworld.downloads import DownloadCache
+        from rollout_tasks.environments.osworld.task_files import files_of
+
+        downloads = DownloadCache()
+        for file in files_of(task_config(item)):
+            downloads.fetch(file.url)
+
+    @classmethod
+    def preload(cls) -> None:
+        """desktop-env with all its evaluators."""
+        importlib.import_module("rollout_tasks.environments.osworld.session")
+
+    def instructions(self, item: Item) -> str:  # noqa: ARG002
+        """See `Environment`."""
+        return words.instructions(self._config)
+
+    def tools(self) -> list[Tool]:
+        """Those of the run's action space."""
+        tools: list[Tool] = self._space.tools(self._view)
+        return tools
+
+    def reset(self, item: Item) -> Observation:
+        """Attaches to the VM and sets the task up on it."""
+        from rollout_tasks.environments.osworld.session import Session
+
+        if self._context.vm is None:
+            raise ValueError("a desktop task needs a VM")
+        self._session = Session(self._context, task_config(item))
+        with self._vm_watched(), time_limit(SETUP_SECONDS, FailureClass.ENV_SETUP, _late("setting up", SETUP_SECONDS)):
+            self._session.begin()
+            return self._look()
+
+    def execute(self, call: ToolCall) -> ToolResult:
+        """Acts, waits, and looks at the screen."""
+        try:
+            plan = self._space.plan(call, self._view)
+        except CallRefused as refusal:
+            return ToolResult("failed", f"Validation failed for {call.name}: {refusal}")
+        pause = self._config.sleep_after_execution if plan.pause is None else float(plan.pause)
+        limit = STEP_SECONDS + pause
+        with self._vm_watched(), time_limit(limit, FailureClass.ENV_STEP, _late(call.name, limit)):
+            outcome = self._open_session.act(plan.action, pause)
+            observation = self._look()
+        output = outcome.output.strip()[:OUTPUT_CHARACTERS]
+        if not outcome.ok:
+            problem = outcome.error.strip()[-OUTPUT_CHARACTERS:] or "no reason given"
+            return ToolResult("failed", f"Execution failed for {call.name}: {_joined(problem, output)}", observation)
+        response = f"Action executed successfully: {plan.said}"
+        return ToolResult(
+            "success", _joined(response, output) if plan.answers else response, observation, ends_episode=plan.ends
+        )
+
+    def evaluate(self) -> float | None:
+        """What the task's own evaluator says."""
+        late = _late("the evaluation", EVALUATION_SECONDS)
+        with self._vm_watched(), time_limit(EVALUATION_SECONDS, FailureClass.ENV_EVALUATE, late):
+            return self._open_session.score()
+
+    def close(self) -> None:
+        """Lets go of the VM and removes the attempt's working files."""
+        if self._session is not None:
+            self._session.close()
+
+    @property
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise RuntimeError("reset comes first")
+        return self._session
+
+    def _look(self) -> Observation:
+        """The observation; remembers what the agent's next call may point at."""
+        sight = self._open_session.sight()
+        self._view = View(sight.screen, sight.marks)
+        return sight.observation
+
+    @contextmanager
+    def _vm_watched(self) -> Iterator[None]:
+        from rollout_tasks.environments.osworld.wire import VMUnreachable
+
+        try:
+            yield
+        except VMUnreachable as lost:
+            raise VMLost(str(lost)) from lost
+
+
+def _late(what: str, seconds: float) -> str:
+    return f"{what} took longer than {seconds:g} s"
+
+
+def _joined(first: str, output: str) -> str:
+    return f"{first}\n{output}" if output else first

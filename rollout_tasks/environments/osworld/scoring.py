@@ -1,0 +1,123 @@
+"""What a task's evaluator says, as a number; and which of its failures are the agent's.
+
+A result that is missing, or cannot be read as what it should be, is a wrong result: 0. Anything else that goes wrong says
+nothing about the agent and is raised.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import posixpath
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import requests
+from lxml import etree
+from PIL import UnidentifiedImageError
+
+from rollout_tasks.environments.osworld.desktop import Desktop
+from rollout_tasks.environments.osworld.library import LOGGER
+from rollout_tasks.environments.osworld.task import file_names, metrics_of
+from rollout_tasks.environments.osworld.wire import REQUESTS
+
+logger = logging.getLogger(f"{LOGGER}.scoring")
+
+TEST_SUITE_METRIC = "check_python_file_by_test_suite"
+"""desktop-env would run the agent's program in this process; here it runs in the guest."""
+_UNREADABLE: tuple[type[Exception], ...] = (
+    UnidentifiedImageError,
+    UnicodeDecodeError,
+    etree.XMLSyntaxError,
+    json.JSONDecodeError,
+    zipfile.BadZipFile,
+)
+_ROUNDING = 1e-6
+_RUN_TESTS = """\
+import importlib.util, os, sys
+os.chdir({folder!r})
+sys.path.insert(0, {folder!r})
+spec = importlib.util.spec_from_file_location("the_tests", {test!r})
+tests = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tests)
+print({marker!r}, float(getattr(tests, {function!r})()))
+"""
+
+
+def score(desktop: Desktop, task: Mapping[str, Any]) -> float:
+    """The task's score in [0, 1].
+
+    Raises:
+        ValueError: The evaluator gives no number, or none in that range.
+        Exception: Whatever else goes wrong in a getter or metric.
+        VMUnreachable: The VM is gone.
+    """
+    names = metrics_of(task["evaluator"])
+    if names != ["infeasible"]:
+        metrics = desktop.metric if isinstance(desktop.metric, list) else [desktop.metric]
+        watched = [_watched(desktop, task, *pair) for pair in zip(names, metrics, strict=True)]
+        desktop.metric = watched if isinstance(desktop.metric, list) else watched[0]
+    value = desktop.score()
+    if value is None:
+        raise ValueError(f"the evaluator {', '.join(names)} gave no score")
+    number = float(value)
+    return min(max(number, 0.0), 1.0) if -_ROUNDING < number < 1 + _ROUNDING else number
+
+
+def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Callable[..., Any]) -> Callable[..., Any]:
+    """A metric whose complaints about a missing or broken result are a score of 0."""
+    if name == TEST_SUITE_METRIC:
+
+        def metric(_result: Any, test_file: str | None, **options: Any) -> float:
+            return _tests_in_guest(desktop, task, test_file, str(options.get("test_function_name", "test")))
+
+    def watched(result: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return metric(result, *arguments, **options)
+        except _UNREADABLE as error:
+            logger.error("%s: the result cannot be read: %s", name, error)
+        except Exception as error:
+            if not _is_missing(result):
+                raise
+            logger.error("%s: there is no result: %s", name, error)
+        return 0.0
+
+    return watched
+
+
+def _is_missing(result: Any) -> bool:
+    """Whether the guest had no such file, or said nothing."""
+    return result is None or (isinstance(result, list) and None in result)
+
+
+def _tests_in_guest(desktop: Desktop, task: Mapping[str, Any], test_file: str | None, function: str) -> float:
+    """Runs a test suite on the agent's files where those belong: in the guest, whatever they contain."""
+    if test_file is None:
+        return 0.0
+    folder = Path(desktop.cache_dir)
+    guest_folder = "/tmp/rollout-tests"  # noqa: S108
+    desktop.controller.execute_python_command(f"import os; os.makedirs({guest_folder!r}, exist_ok=True)")
+    for name in file_names(task["evaluator"]):
+        if (folder / name).is_file():
+            _upload(desktop, folder / name, posixpath.join(guest_folder, name))
+    marker = "the tests say"
+    test = posixpath.join(guest_folder, Path(test_file).name)
+    code = _RUN_TESTS.format(folder=guest_folder, test=test, marker=marker, function=function)
+    answer = desktop.controller.execute_python_command(f"\n{code}")
+    said = [line.removeprefix(marker) for line in answer["output"].splitlines() if line.startswith(marker)]
+    if not said:
+        logger.error("the tests did not end: %s", answer["error"][-1000:])
+        return 0.0
+    return min(max(float(said[-1]), 0.0), 1.0)
+
+
+def _upload(desktop: Desktop, file: Path, target: str) -> None:
+    with file.open("rb") as content:
+        response: requests.Response = REQUESTS.post(
+            f"{desktop.controller.http_server}/setup/upload",
+            data={"file_path": target},
+            files={"file_data": (file.name, content)},
+        )
+    response.raise_for_status()

@@ -1,0 +1,60 @@
+"""Typing for the guest: replaces pyautogui's own, which skips what the keyboard has no key for and types '>' for '<'.
+
+Sent to the guest as source, in front of every command that may type; needs nothing there that pyautogui does not bring. Only
+X11: on other systems pyautogui's own typing stays.
+"""
+
+SOURCE = """\
+def _learn_to_type():
+    try:
+        from Xlib import X, XK, display
+        from Xlib.ext import xtest
+    except ImportError:
+        return
+    own = pyautogui.typewrite
+
+    def type_text(message, interval=0.0, **options):
+        if not isinstance(message, str):
+            return own(message, interval, **options)
+        screen = display.Display()
+        first, last = screen.display.info.min_keycode, screen.display.info.max_keycode
+        rows = screen.get_keyboard_mapping(first, last - first + 1)
+        spare = [first + place for place, row in enumerate(rows) if not any(row)]
+        shift = screen.keysym_to_keycode(XK.XK_Shift_L)
+        keys, lent = {}, {}
+        for place, row in enumerate(rows):
+            for column in (0, 1):
+                keys.setdefault(row[column], (first + place, column == 1))
+        for character in message.replace("\\r\\n", "\\n"):
+            code = ord(character)
+            symbol = {10: 0xFF0D, 13: 0xFF0D, 9: 0xFF09, 8: 0xFF08, 27: 0xFF1B}.get(code)
+            if symbol is None:
+                symbol = code if 0x20 <= code <= 0x7E or 0xA0 <= code <= 0xFF else 0x1000000 + code
+            if symbol not in keys and symbol not in lent:
+                if len(lent) == len(spare):
+                    time.sleep(0.3)
+                    lent.clear()
+                lent[symbol] = spare[len(lent)]
+                screen.change_keyboard_mapping(lent[symbol], [(symbol, symbol)])
+                screen.sync()
+                time.sleep(0.05)
+            keycode, shifted = keys.get(symbol) or (lent[symbol], False)
+            events = [(X.KeyPress, keycode), (X.KeyRelease, keycode)]
+            for event, key in [(X.KeyPress, shift), *events, (X.KeyRelease, shift)] if shifted else events:
+                xtest.fake_input(screen, event, key)
+            screen.sync()
+            time.sleep(max(interval, 0.005))
+        if lent:
+            time.sleep(0.3)
+            for keycode in lent.values():
+                screen.change_keyboard_mapping(keycode, [(0, 0)])
+        screen.sync()
+        screen.close()
+
+    pyautogui.typewrite = pyautogui.write = type_text
+
+
+_learn_to_type()
+"""
+"""Characters without a key get a spare one for the moment; programs need a little time to notice a changed keyboard, at
+the beginning and before it changes back."""

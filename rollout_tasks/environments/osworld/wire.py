@@ -1,0 +1,211 @@
+"""How desktop-env talks to a VM: every request has a deadline, and a VM that stopped answering is noticed at once.
+
+desktop-env calls `requests` without timeouts, tries again where that cannot help and hides what went wrong. Its modules
+get a `requests` and a `time` from here instead (`lay`). Requests to a VM that is wired go through its `Wire`, all others
+only get a deadline.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+CONNECT_SECONDS = 5.0
+PROBE_SECONDS = 5.0
+REFUSED_AGAIN_SECONDS = 0.5
+"""A refused connection is tried once more after this: a server may be starting again."""
+ELSEWHERE_SECONDS = (10.0, 60.0)
+"""Connecting to, and silence of, anything that is no VM."""
+DEFAULT_SECONDS = 30.0
+ANSWER_SECONDS = {
+    "/screenshot": 10.0,
+    "/accessibility": 40.0,
+    "/terminal": 40.0,
+    "/platform": 15.0,
+    "/execute": 130.0,
+    "/setup/execute": 130.0,
+    "/setup/execute_with_verification": 130.0,
+    "/run_python": 130.0,
+    "/run_bash_script": 130.0,
+    "/setup/open_file": 130.0,
+    "/setup/upload": 300.0,
+    "/file": 120.0,
+    "/start_recording": 15.0,
+    "/end_recording": 20.0,
+}
+"""How long a VM may be silent over a request, in seconds; a little longer than its own deadlines."""
+
+
+class VMUnreachable(BaseException):
+    """The VM does not answer any more. No `Exception`: desktop-env catches those and goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that the VM's server answered with an error."""
+
+    path: str
+    status: int
+    body: str
+
+
+class Wire:
+    """The line to one VM's control server, from `open` to `close`."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self.origin = f"http://{address}:{port}"
+        self.lost = ""
+        """Why the VM is taken to be gone; empty while it answers."""
+        self.refusals: list[Refusal] = []
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def open(self) -> None:
+        """From now on desktop-env's requests to the VM go through here."""
+        _wires[urlsplit(self.origin).netloc] = self
+
+    def close(self) -> None:
+        """Ends that."""
+        _wires.pop(urlsplit(self.origin).netloc, None)
+        self._session.close()
+
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:
+        """Sends one request.
+
+        Raises:
+            VMUnreachable: The VM does not answer, now or since an earlier request.
+            requests.RequestException: The VM answers, but this request failed.
+        """
+        self.check()
+        path = urlsplit(url).path
+        options["timeout"] = (CONNECT_SECONDS, _shorter(options.get("timeout"), ANSWER_SECONDS.get(path)))
+        try:
+            response = self._connected(method, url, options)
+        except requests.ReadTimeout as error:
+            self._probe(f"{path} was not answered within {options['timeout'][1]:g} s")
+            raise error
+        except requests.ConnectionError as error:
+            self._probe(f"the connection broke at {path}")
+            raise error
+        if response.status_code >= 400:
+            self.refusals.append(Refusal(path, response.status_code, response.text[:500]))
+        return response
+
+    def check(self) -> None:
+        """Raises when the VM is gone.
+
+        Raises:
+            VMUnreachable: It is.
+        """
+        if self.lost:
+            raise VMUnreachable(self.lost)
+
+    def lose(self, why: str) -> None:
+        """Notes that the VM is gone.
+
+        Raises:
+            VMUnreachable: Always.
+        """
+        self.lost = self.lost or f"the VM at {self.origin} does not answer: {why}"
+        self.check()
+
+    def _connected(self, method: str, url: str, options: Mapping[str, Any]) -> requests.Response:
+        """One request; where no connection came about at all, a second one."""
+        try:
+            return self._session.request(method, url, **options)
+        except requests.ConnectionError as error:
+            if not _never_sent(error):
+                raise
+        time.sleep(REFUSED_AGAIN_SECONDS)
+        try:
+            return self._session.request(method, url, **options)
+        except requests.ConnectionError as error:
+            if _never_sent(error):
+                self.lose("it accepts no connection")
+            raise
+
+    def _probe(self, problem: str) -> None:
+        """Finds out whether only one request failed."""
+        try:
+            self._session.get(f"{self.origin}/platform", timeout=(CONNECT_SECONDS, PROBE_SECONDS))
+        except requests.RequestException:
+            self.lose(problem)
+
+
+def lay() -> None:
+    """Gives every module of desktop-env that is imported by now the `requests` and `time` of this module."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("desktop_env.") and not name.startswith("desktop_env.providers"):
+            if getattr(module, "requests", None) is requests:
+                module.requests = REQUESTS  # type: ignore[attr-defined]
+            if getattr(module, "time", None) is time:
+                module.time = _TIME  # type: ignore[attr-defined]
+
+
+_wires: dict[str, Wire] = {}
+"""By host and port. A worker process has one at a time."""
+
+
+class _Requests(ModuleType):
+    """`requests`, as far as desktop-env uses it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(requests, name)
+
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:
+        """See `requests.request`."""
+        wire = _wires.get(urlsplit(url).netloc)
+        if wire is not None:
+            return wire.request(method, url, **options)
+        options.setdefault("timeout", ELSEWHERE_SECONDS)
+        return requests.request(method, url, **options)  # noqa: S113
+
+    def get(self, url: str, params: Any = None, **options: Any) -> requests.Response:
+        """See `requests.get`."""
+        return self.request("GET", url, params=params, **options)
+
+    def post(self, url: str, data: Any = None, json: Any = None, **options: Any) -> requests.Response:
+        """See `requests.post`."""
+        return self.request("POST", url, data=data, json=json, **options)
+
+
+class _Time(ModuleType):
+    """`time`, whose sleep ends where the VM is gone: some loops catch everything, sleep and go on."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        """See `time.sleep`."""
+        for wire in _wires.values():
+            wire.check()
+        time.sleep(seconds)
+
+
+REQUESTS = _Requests("requests")
+"""For code that talks to a VM as desktop-env does."""
+_TIME = _Time("time")
+
+
+def _shorter(given: Any, usual: float | None) -> float:
+    wanted = given[-1] if isinstance(given, tuple) else given
+    usual = usual or DEFAULT_SECONDS
+    return min(float(wanted), usual) if isinstance(wanted, int | float) else usual
+
+
+def _never_sent(error: requests.ConnectionError) -> bool:
+    """Whether the request cannot have reached the server."""
+    import urllib3
+
+    reason = error.args[0] if error.args else None
+    return isinstance(
+        getattr(reason, "reason", None), urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError
+    )
