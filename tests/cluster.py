@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,16 +69,22 @@ class Cluster:
         self.start(name, [*command, f"--queues={queues}"])
 
     def start_vm_host(
-        self, name: str = "vm_host", *, num_vms: int = 3, options: dict[str, object] | None = None
+        self,
+        name: str = "vm_host",
+        *,
+        num_vms: int = 3,
+        provider: str = "simulated",
+        options: Mapping[str, object] | None = None,
     ) -> None:
         command = [
             sys.executable,
             "scripts/vm_host.py",
             f"--num-vms={num_vms}",
-            "--provider=simulated",
+            f"--provider={provider}",
             f"--host-id={name}",
         ]
-        given = {"boot_seconds": 0.1, "reset_seconds": 0.1} | (options or {})
+        quick = {"boot_seconds": 0.1, "reset_seconds": 0.1} if provider == "simulated" else {}
+        given = {**quick, **(options or {})}
         for key, value in given.items():
             command += ["--option", f"{key}={json.dumps(value)}"]
         self.start(name, command)
