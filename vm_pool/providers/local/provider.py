@@ -29,6 +29,7 @@ class LocalProvider:
     """Containers without a daemon; its options are `LocalOptions`."""
 
     needs_reset = True
+    option_names = frozenset(LocalOptions.model_fields)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = LocalOptions.model_validate(dict(options))

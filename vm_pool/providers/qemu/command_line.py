@@ -64,7 +64,14 @@ def _guest(folder: Path, boot: GuestBoot, options: QemuOptions, clock: int) -> l
     screen = f"GUEST_SCREEN={options.screen_width}x{options.screen_height}"
     return [
         *("-machine", "q35,vmport=off"),
-        *("-kernel", str(kernel.kernel), "-initrd", str(kernel.first_root), "-append", f"{_KERNEL_SAYS} {screen}"),
+        *(
+            "-kernel",
+            str(kernel.kernel),
+            "-initrd",
+            str(kernel.first_root),
+            "-append",
+            f"{_KERNEL_SAYS} DISK=/dev/vda {screen}",
+        ),
         *("-device", "virtio-blk-pci,drive=disk", "-device", "virtio-net-pci,netdev=net,romfile="),
         *("-chardev", f"file,id=console,path={_escaped(folder / CONSOLE)}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=clock,fd={clock}", "-serial", "chardev:clock"),
@@ -72,8 +79,9 @@ def _guest(folder: Path, boot: GuestBoot, options: QemuOptions, clock: int) -> l
 
 
 def _own(folder: Path, boot: OwnBoot, options: QemuOptions) -> list[str]:
-    """Devices that systems of any kind bring drivers for."""
+    """Devices that the image's system brings drivers for."""
     machine = "q35,vmport=off"
+    disk, network = ("ide-hd", "e1000e") if options.os_type == "Windows" else ("virtio-blk-pci", "virtio-net-pci")
     blocks: list[str] = []
     if boot.firmware.code is not None:
         code = {"driver": "raw", "read-only": True, "file": {"driver": "file", "filename": str(boot.firmware.code)}}
@@ -81,7 +89,7 @@ def _own(folder: Path, boot: OwnBoot, options: QemuOptions) -> list[str]:
         machine += ",pflash0=code,pflash1=variables"
     return [
         *("-machine", machine, *blocks),
-        *("-device", "ide-hd,drive=disk", "-device", "e1000e,netdev=net,romfile="),
+        *("-device", f"{disk},drive=disk", "-device", f"{network},netdev=net,romfile="),
         *("-device", f"VGA,edid=on,xres={options.screen_width},yres={options.screen_height}"),
         *("-device", "qemu-xhci", "-device", "usb-tablet", "-device", "usb-kbd"),
     ]

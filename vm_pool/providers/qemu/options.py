@@ -28,6 +28,8 @@ class QemuOptions(BaseModel):
     """Memory of one VM; None for 2048, or 4096 for an image of one's own."""
     cpus: int = Field(2, ge=1, le=64)
     """Processors of one VM."""
+    os_type: Literal["Ubuntu", "Windows"] = "Ubuntu"
+    """The system of an image of one's own: any Linux has drivers for virtual devices, Windows needs a PC's."""
     firmware: Literal["auto", "bios", "uefi"] = "auto"
     """What starts an image of one's own; auto looks at how its disk is partitioned."""
     accelerator: Literal["auto", "kvm", "tcg"] = "auto"

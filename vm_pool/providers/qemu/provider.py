@@ -29,6 +29,7 @@ class QemuProvider:
     """Virtual machines on this machine; its options are `QemuOptions`."""
 
     needs_reset = True
+    option_names = frozenset(QemuOptions.model_fields)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = QemuOptions.model_validate(dict(options))
