@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -74,7 +75,7 @@ class Cluster:
         *,
         num_vms: int = 3,
         provider: str = "simulated",
-        options: Mapping[str, object] | None = None,
+        options: dict[str, object] | None = None,
     ) -> None:
         command = [
             sys.executable,
@@ -84,7 +85,7 @@ class Cluster:
             f"--host-id={name}",
         ]
         quick = {"boot_seconds": 0.1, "reset_seconds": 0.1} if provider == "simulated" else {}
-        given = {**quick, **(options or {})}
+        given = quick | (options or {})
         for key, value in given.items():
             command += ["--option", f"{key}={json.dumps(value)}"]
         self.start(name, command)
@@ -142,10 +143,18 @@ class Cluster:
     def store(self) -> RunStore:
         return RunStore(self.client, silent_seconds=LEASE_TTL)
 
-    def submit(self, config: dict[str, object], items: list[dict[str, object]]) -> Run:
-        data = self.folder / "items.jsonl"
-        data.write_text("".join(json.dumps(item) + "\n" for item in items))
-        resolved = parse_config({"data": {"path": str(data)}, "output_dir": str(self.results), **config}, where="test")
+    @property
+    def items_file(self) -> Path:
+        return self.folder / "items.jsonl"
+
+    def write_items(self, items: list[dict[str, Any]]) -> None:
+        self.items_file.write_text("".join(json.dumps(item) + "\n" for item in items))
+
+    def submit(self, config: dict[str, Any], items: list[dict[str, Any]]) -> Run:
+        self.write_items(items)
+        resolved = parse_config(
+            {"data": {"path": str(self.items_file)}, "output_dir": str(self.results), **config}, where="test"
+        )
         file = self.folder / "run.yaml"
         file.write_text(json.dumps(resolved.model_dump(mode="json", exclude_none=True)))
         done = subprocess.run(

@@ -8,8 +8,10 @@ only get a deadline.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -19,6 +21,8 @@ import requests
 
 CONNECT_SECONDS = 5.0
 PROBE_SECONDS = 5.0
+SILENT_SECONDS = 10.0
+"""How long a VM may be busy with a request before it is asked whether it is there at all, and between two such questions."""
 REFUSED_AGAIN_SECONDS = 0.5
 """A refused connection is tried once more after this: a server may be starting again."""
 ELSEWHERE_SECONDS = (10.0, 60.0)
@@ -119,22 +123,47 @@ class Wire:
     def _connected(self, method: str, url: str, options: Mapping[str, Any]) -> requests.Response:
         """One request; where no connection came about at all, a second one."""
         try:
-            return self._session.request(method, url, **options)
+            return self._watched(method, url, options)
         except requests.ConnectionError as error:
             if not _never_sent(error):
                 raise
         time.sleep(REFUSED_AGAIN_SECONDS)
         try:
-            return self._session.request(method, url, **options)
+            return self._watched(method, url, options)
         except requests.ConnectionError as error:
             if _never_sent(error):
                 self.lose("it accepts no connection")
             raise
 
+    def _watched(self, method: str, url: str, options: Mapping[str, Any]) -> requests.Response:
+        """One request. While it is not answered, the VM must go on answering others: a frozen one is noticed long before
+        the deadline of, say, a command that may take two minutes.
+        """
+        if options["timeout"][1] <= 2 * SILENT_SECONDS:
+            return self._session.request(method, url, **options)
+        answer: Future[requests.Response] = Future()
+
+        def send() -> None:
+            try:
+                answer.set_result(self._session.request(method, url, **options))
+            except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
+                answer.set_exception(error)
+
+        threading.Thread(target=send, name="request to a VM", daemon=True).start()
+        while True:
+            try:
+                return answer.result(SILENT_SECONDS)
+            except TimeoutError:
+                if answer.done():
+                    raise
+                self._probe(f"{urlsplit(url).path} is not answered, and nothing else is")
+
     def _probe(self, problem: str) -> None:
         """Finds out whether only one request failed."""
         try:
-            self._session.get(f"{self.origin}/platform", timeout=(CONNECT_SECONDS, PROBE_SECONDS))
+            with requests.Session() as session:
+                session.trust_env = False
+                session.get(f"{self.origin}/platform", timeout=(CONNECT_SECONDS, PROBE_SECONDS))
         except requests.RequestException:
             self.lose(problem)
 

@@ -29,7 +29,6 @@ class LocalProvider:
     """Containers without a daemon; its options are `LocalOptions`."""
 
     needs_reset = True
-    option_names = frozenset(LocalOptions.model_fields)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = LocalOptions.model_validate(dict(options))
@@ -50,11 +49,16 @@ class LocalProvider:
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a desktop and waits until its server answers; builds the guest image first where it is missing."""
+        if not self._runtime:
+            self.check_available()
+        container = Container(vm_id, self.options, self._runtime)
         with self._lock:
-            earlier = self._containers.pop(vm_id, None)
+            earlier, self._containers[vm_id] = self._containers.get(vm_id), container
         if earlier is not None:
             earlier.end()
-        return self._start(vm_id, instead_of=None)
+        container.start(self._image(container))
+        self._wait_until_up(container)
+        return Endpoint("", desktop.PORTS)
 
     def check(self, vm_id: str) -> None:
         """Raises unless the guest is healthy and its screenshot has the right size."""
@@ -72,9 +76,8 @@ class LocalProvider:
 
     def reset(self, vm_id: str) -> Endpoint:
         """Kills every process of the desktop, drops what it wrote, and starts it again."""
-        earlier = self._container(vm_id)
-        earlier.end()
-        return self._start(vm_id, instead_of=earlier)
+        self._container(vm_id).end()
+        return self.boot(vm_id)
 
     def stop(self, vm_id: str) -> None:
         """Ends the desktop, also one that an earlier process started."""
@@ -92,18 +95,6 @@ class LocalProvider:
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the desktops of a predecessor of this host, at whichever step it died."""
         return [vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)]
-
-    def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
-        if not self._runtime:
-            self.check_available()
-        container = Container(vm_id, self.options, self._runtime)
-        with self._lock:
-            if self._containers.get(vm_id) is not instead_of:
-                raise DesktopStopped(f"{vm_id} was stopped during its reset")
-            self._containers[vm_id] = container
-        container.start(self._image(container))
-        self._wait_until_up(container)
-        return Endpoint("", desktop.PORTS)
 
     def _container(self, vm_id: str) -> Container:
         with self._lock:

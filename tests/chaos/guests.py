@@ -1,0 +1,52 @@
+"""The processes of local desktops, seen from the machine: found by what one of them runs, frozen and killed like any others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+
+def _namespace(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    return ""
+
+
+def in_same_guest(process: psutil.Process) -> list[psutil.Process]:
+    """Every process of the desktop that has this one."""
+    namespace = _namespace(process.pid)
+    return [other for other in psutil.process_iter() if namespace and _namespace(other.pid) == namespace]
+
+
+def find(runs: Callable[[list[str]], bool], seconds: float) -> psutil.Process:
+    """Waits for a process inside some desktop whose command line is the wanted one."""
+    host = _namespace(os.getpid())
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if runs(process.cmdline()) and _namespace(process.pid) not in {"", host}:
+                    return process
+        time.sleep(0.02)
+    raise AssertionError(f"no desktop ran it within {seconds} s")
+
+
+def freeze(process: psutil.Process) -> None:
+    """Stops every process of the desktop; only its host's SIGKILL helps."""
+    for other in in_same_guest(process):
+        with contextlib.suppress(psutil.Error):
+            other.send_signal(signal.SIGSTOP)
+
+
+def kill_server(process: psutil.Process) -> None:
+    """Kills what answers HTTP in the desktop; it may be started again there."""
+    for other in in_same_guest(process):
+        with contextlib.suppress(psutil.Error):
+            if "server" in " ".join(other.cmdline()):
+                other.kill()
