@@ -68,8 +68,8 @@ def _content() -> Iterator[tuple[Path, Path]]:
     for source in sorted(path for path in (HERE / "files").rglob("*") if path.is_file()):
         yield source.relative_to(HERE / "files"), source
     for package in _PACKAGES:
-        for source in sorted((HERE / package).glob("*.py")):
-            yield LIBRARY / package / source.name, source
+        for source in sorted((HERE / package).rglob("*.py")):
+            yield LIBRARY / source.relative_to(HERE), source
 
 
 def _compile(sources: dict[str, str], packages: Path) -> dict[str, bytes]:

@@ -9,6 +9,8 @@ has() { [ -e "$root/usr/bin/$1" ]; }
 
 # File managers started over the bus would run from the start, for nobody; programs fall back to starting them when needed.
 rm -f "$root"/usr/share/dbus-1/services/*FileManager*.service
+# Nor is anything indexed.
+rm -f "$root"/usr/share/dbus-1/services/org.freedesktop.Tracker3.Miner.*.service
 
 if has chromium; then
     # Under the names that OSWorld's tasks start, look for and kill. A second name of the file: the kernel knows programs by it.
@@ -27,7 +29,7 @@ if has soffice; then
     settings=$root/home/user/.config/libreoffice/4/user/registrymodifications.xcu
     item() { printf '<item oor:path="/org.openoffice.%s"><prop oor:name="%s" oor:op="fuse"><value>%s</value></prop></item>' "$1" "$2" "$3"; }
     version=$(as_user soffice --version | sed 's/^LibreOffice \([0-9]*\.[0-9]*\).*/\1/')
-    sed -i "s#</oor:items>#$(item Office.Common/Misc ShowTipOfTheDay false)$(item Office.Common/Misc FirstRun false)$(item Setup/Product ooSetupLastVersion "$version")</oor:items>#" "$settings"
+    sed -i "s#</oor:items>#$(item Office.Common/Misc ShowTipOfTheDay false)$(item Office.Common/Misc FirstRun false)$(item Office.Common/Misc SymbolStyle colibre)$(item Setup/Product ooSetupLastVersion "$version")</oor:items>#" "$settings"
     grep -q ShowTipOfTheDay "$settings"
 fi
 
@@ -35,6 +37,9 @@ if has gimp; then
     # Asks every plug-in what it can do, once.
     as_user gimp --no-interface --batch-interpreter plug-in-script-fu-eval --batch '(gimp-quit 0)' >/dev/null 2>&1
     [ -e "$root/home/user/.config/GIMP/2.10/pluginrc" ]
+    # Made with GTK 2, it tells assistive technology something only when told to.
+    printf '#!/bin/sh\nGTK_MODULES=gail:atk-bridge exec /usr/bin/gimp "$@"\n' >"$root/usr/local/bin/gimp"
+    chmod 755 "$root/usr/local/bin/gimp"
 fi
 
 if has vlc; then

@@ -6,6 +6,7 @@ import os
 
 import waitress
 
+from . import warm
 from .app import make_app
 
 THREADS = 24
@@ -15,7 +16,10 @@ LARGEST_UPLOAD = 8 * 1024**3
 
 def main() -> None:
     """Starts the server."""
-    screen = tuple(int(side) for side in os.environ["GUEST_SCREEN"].split("x"))
+    screen = tuple(int(side) for side in os.environ.pop("GUEST_SCREEN").split("x"))
+    # What it runs for others finds the user's environment, not the server's own.
+    os.environ.pop("PYTHONPATH", None)
+    warm.start()
     waitress.serve(
         make_app((screen[0], screen[1])),
         host="0.0.0.0",  # noqa: S104  the guest has no other network than its own

@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from . import asked, processes, windows
+from . import asked, processes, warm, windows
 from .problems import Problem, bad_request
 
 blueprint = Blueprint("commands", __name__)
@@ -26,7 +26,8 @@ def execute() -> Response:
     """Runs a command to its end."""
     values = asked.body()
     command, shell = _command(values)
-    done = processes.run(command, COMMAND_SECONDS, shell=shell)
+    done = warm.run(command[2], COMMAND_SECONDS) if warm.takes(command, shell=shell) else None
+    done = done or processes.run(command, COMMAND_SECONDS, shell=shell)
     return jsonify(status="success", output=done.output, error=done.error, returncode=done.returncode)
 
 

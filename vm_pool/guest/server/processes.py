@@ -43,7 +43,7 @@ def run(
         Problem: It cannot be started, or did not end in time.
     """
     process = start(command, shell=shell, folder=folder, stderr=subprocess.STDOUT if merge else subprocess.PIPE)
-    pipes = [_Pipe(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
+    pipes = [Pipe(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -86,9 +86,14 @@ def start(
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kills a command and all of its process group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process.pid)
     process.wait()
+
+
+def kill_group(leader: int) -> None:
+    """Kills a process group; none left is none to kill."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def shown(command: str | Sequence[str]) -> str:
@@ -97,7 +102,7 @@ def shown(command: str | Sequence[str]) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-class _Pipe:
+class Pipe:
     """Reads a pipe to its end in a thread of its own."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
@@ -114,5 +119,6 @@ class _Pipe:
         self._pipe.close()
 
     def text(self) -> str:
+        """What has come, once it has ended or nothing more is waited for."""
         self._thread.join(LATE_OUTPUT_SECONDS)
         return b"".join(list(self._parts)).decode("utf-8", "replace")

@@ -101,3 +101,21 @@ def size_of(display: Any, window_id: int) -> tuple[int, int]:
     """A window's width and height."""
     geometry = display.create_resource_object("window", window_id).get_geometry()
     return int(geometry.width), int(geometry.height)
+
+
+def content_places() -> dict[tuple[int, str], tuple[int, int]]:
+    """By process id and title, where on the screen a window's content begins: inside the shadow it may draw itself."""
+    places = {}
+    with connected() as display:
+        for window in normal_windows(display):
+            resource = display.create_resource_object("window", window.id)
+            try:
+                pid = property_of(display, resource, "_NET_WM_PID")
+                shadow = property_of(display, resource, "_GTK_FRAME_EXTENTS")
+                corner = display.screen().root.translate_coords(resource, 0, 0)
+            except Xlib.error.XError:
+                continue
+            left, _right, top, _bottom = shadow if shadow is not None and len(shadow) == 4 else (0, 0, 0, 0)
+            if pid is not None and len(pid):
+                places[int(pid[0]), window.title] = (int(corner.x + left), int(corner.y + top))
+    return places

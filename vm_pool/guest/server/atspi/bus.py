@@ -1,0 +1,161 @@
+"""A connection to a message bus that asks many questions at once and does not wait for those who never answer."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from . import wire
+from .wire import Call, Reply
+
+SILENCE_SECONDS = 1.0
+"""A program that has answered nothing for so long, while questions wait for it, is not asked any more."""
+AT_ONCE = 64
+"""So many questions wait for one program at a time."""
+_CHUNK = 1 << 20
+
+
+class BusError(Exception):
+    """The bus is not there, or has ended."""
+
+
+class Bus:
+    """One connection; for one thread at a time.
+
+    Raises:
+        BusError: The bus does not answer.
+    """
+
+    def __init__(self, address: str, seconds: float = 5.0) -> None:
+        self._socket = _connect(address, seconds)
+        self._serial = 0
+        self._received = bytearray()
+        self.silent: set[str] = set()
+        """The programs that gave no answer in time, since this was emptied last."""
+        try:
+            _authenticate(self._socket)
+            hello = Call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello")
+            if self.ask([hello], time.monotonic() + seconds)[0] is None:
+                raise BusError(f"the bus {address} does not welcome anyone")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._socket.close()
+
+    def ask(self, calls: Sequence[Call], deadline: float) -> list[Reply | None]:
+        """Asks all of it at once.
+
+        Args:
+            calls: Whom to ask what.
+            deadline: When to stop waiting, by the monotonic clock.
+
+        Returns:
+            The answers, in the order of the calls; None for an error, or where none came in time.
+
+        Raises:
+            BusError: The connection has ended.
+        """
+        answers: list[Reply | None] = [None] * len(calls)
+        waiting: dict[str, deque[int]] = defaultdict(deque)
+        for place, call in enumerate(calls):
+            waiting[call.destination].append(place)
+        asked: dict[int, int] = {}
+        open_questions = dict.fromkeys(waiting, 0)
+        heard = dict.fromkeys(waiting, time.monotonic())
+        out = bytearray()
+        while True:
+            now = time.monotonic()
+            for name in [name for name, since in heard.items() if now - since > SILENCE_SECONDS or now > deadline]:
+                if waiting[name] or open_questions[name]:
+                    self.silent.add(name)
+                waiting[name].clear()
+                open_questions[name] = 0
+                del heard[name]
+            for name in heard:
+                queue = waiting[name]
+                while queue and open_questions[name] < AT_ONCE:
+                    place = queue.popleft()
+                    self._serial = self._serial % 0xFFFF_FFF0 + 1
+                    asked[self._serial] = place
+                    out += wire.encode(calls[place], self._serial)
+                    open_questions[name] += 1
+            if not any(open_questions[name] for name in heard):
+                return answers
+            for reply_to, reply in self._exchange(out, 0.05):
+                if (place := asked.pop(reply_to, -1)) < 0:
+                    continue
+                name = calls[place].destination
+                if name in heard:
+                    open_questions[name] -= 1
+                    heard[name] = time.monotonic()
+                if reply is not None and not reply.error:
+                    answers[place] = reply
+                if not waiting[name] and not open_questions[name]:
+                    heard.pop(name, None)
+
+    def _exchange(self, out: bytearray, seconds: float) -> list[tuple[int, Reply | None]]:
+        """Sends what can be sent, and returns what has come."""
+        try:
+            readable, writable, _ = select.select([self._socket], [self._socket] if out else [], [], seconds)
+            if writable:
+                del out[: self._socket.send(out)]
+            if readable:
+                data = self._socket.recv(_CHUNK)
+                if not data:
+                    raise BusError("the bus has ended the connection")
+                self._received += data
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            raise BusError(f"the bus is gone: {error.strerror}") from error
+        found, start = [], 0
+        try:
+            while True:
+                end, reply_to, reply = wire.decode(self._received, start)
+                if not end:
+                    break
+                start = end
+                if reply_to:
+                    found.append((reply_to, reply))
+        except (ValueError, IndexError) as error:
+            raise BusError(f"the bus does not speak D-Bus: {error}") from error
+        del self._received[:start]
+        return found
+
+
+def _connect(address: str, seconds: float) -> socket.socket:
+    """Connects to the first unix socket of a D-Bus address."""
+    for option in address.split(";"):
+        transport, _, pairs = option.partition(":")
+        values = dict(pair.split("=", 1) for pair in pairs.split(",") if "=" in pair)
+        path = unquote(values.get("path", "")) or (f"\0{unquote(values['abstract'])}" if "abstract" in values else "")
+        if transport == "unix" and path:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.settimeout(seconds)
+                connection.connect(path)
+            except OSError as error:
+                connection.close()
+                raise BusError(f"the bus {address} is not there: {error.strerror}") from error
+            return connection
+    raise BusError(f"the bus's address {address!r} names no socket")
+
+
+def _authenticate(connection: socket.socket) -> None:
+    try:
+        connection.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
+        answer = connection.recv(256)
+        if not answer.startswith(b"OK "):
+            raise BusError(f"the bus refuses this user: {answer.decode('ascii', 'replace').strip()}")
+        connection.sendall(b"BEGIN\r\n")
+        connection.setblocking(False)
+    except OSError as error:
+        raise BusError(f"the bus does not answer: {error.strerror or error}") from error

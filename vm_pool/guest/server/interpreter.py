@@ -1,0 +1,133 @@
+"""An interpreter that has done its imports, and runs code in forks of itself: a process of its own, started by `warm`.
+
+Every action of ``desktop-env`` is a ``python -c "import pyautogui; ..."``, which spends most of its time importing. A fork of this
+process runs the same code as the same user with the same output, exit code and environment. What opens a connection to the
+display when imported is left for the fork to import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import types
+from types import TracebackType
+
+PRELOADED = (
+    *("PIL.Image", "PIL.ImageGrab", "PIL.ImageOps", "PIL.PngImagePlugin", "Xlib.XK", "Xlib.display", "Xlib.ext.xtest"),
+    *(
+        "ctypes",
+        "datetime",
+        "platform",
+        "pymsgbox",
+        "pyperclip",
+        "pyscreeze",
+        "pytweening",
+        "subprocess",
+        "tkinter.ttk",
+    ),
+    *("Xlib.support.unix_connect", "Xlib.xauth", "Xlib.keysymdef.latin1", "Xlib.keysymdef.miscellany", "webbrowser"),
+)
+LENGTH = struct.Struct("<I")
+STATUS = struct.Struct("<i")
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Serves the socket that is standard input as long as its parent lives; in a fork, runs what was asked for."""
+    listener = socket.socket(fileno=os.dup(0))
+    sys.path[0] = ""  # As it is for ``python -c``; it was this module's folder.
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _run(_serve(listener))
+
+
+def _serve(listener: socket.socket) -> str:
+    """Forks for every connection; returns in the fork, with the code to run."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    while True:
+        for descriptor, _event in poll.poll():
+            if descriptor in running:
+                pid, connection = running.pop(descriptor)
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                _report(connection, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                continue
+            try:
+                connection, _ = listener.accept()
+                code, outputs = _receive(connection)
+            except (OSError, EOFError, UnicodeDecodeError):
+                continue
+            pid = os.fork()
+            if pid == 0:
+                for opened in (connection, listener, *(one for _pid, one in running.values())):
+                    opened.detach()
+                _become_command(outputs)
+                return code
+            for output in outputs:
+                os.close(output)
+            connection.sendall(STATUS.pack(pid))
+            waiting = os.pidfd_open(pid)
+            running[waiting] = (pid, connection)
+            poll.register(waiting, select.POLLIN)
+
+
+def _receive(connection: socket.socket) -> tuple[str, list[int]]:
+    first, outputs, _flags, _address = socket.recv_fds(connection, LENGTH.size, 2)
+    if len(first) != LENGTH.size or len(outputs) != 2:
+        raise EOFError
+    (length,) = LENGTH.unpack(first)
+    content = bytearray()
+    while len(content) < length:
+        part = connection.recv(min(length - len(content), 65536))
+        if not part:
+            raise EOFError
+        content += part
+    return content.decode(), outputs
+
+
+def _report(connection: socket.socket, code: int) -> None:
+    # Whoever asked may have stopped waiting.
+    with contextlib.suppress(OSError):
+        connection.sendall(STATUS.pack(code))
+    connection.close()
+
+
+def _become_command(outputs: list[int]) -> None:
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, goal in zip((nothing, *outputs), (0, 1, 2), strict=True):
+        os.dup2(descriptor, goal)
+    os.closerange(3, 65536)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _run(code: str) -> None:
+    sys.argv = ["-c"]
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    sys.excepthook = _excepthook
+    exec(compile(code, "<string>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Shows a traceback without this module, as an interpreter of its own would."""
+    while trace is not None and trace.tb_frame.f_code.co_filename != "<string>":
+        trace = trace.tb_next
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
+
+
+if __name__ == "__main__":
+    main()
