@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -28,25 +29,26 @@ def open_file() -> str:
     path = asked.expanded(asked.text(asked.body(), "path"))
     if not os.path.exists(path):
         raise not_found(f"there is no file {path}")
+    began = time.monotonic()
     with x11.connected() as display:
         before = {window.id for window in x11.normal_windows(display)}
         opener = processes.start(["xdg-open", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-        def named() -> bool:
-            stem = Path(path).stem.lower()
-            return any(stem in window.title.lower() for window in x11.normal_windows(display))
+        def outcome() -> str:
+            shown = x11.normal_windows(display)
+            if any(Path(path).stem.lower() in window.title.lower() for window in shown):
+                return "opened"
+            if opener.poll():
+                return "refused"
+            new = any(window.kind == "normal" and window.id not in before for window in shown)
+            return "opened" if new and time.monotonic() - began > OTHER_TITLE_SECONDS else ""
 
-        def new() -> bool:
-            usual = [window for window in x11.normal_windows(display) if window.kind == "normal"]
-            return any(window.id not in before for window in usual)
-
-        if wait_until(named, OTHER_TITLE_SECONDS, 0.1) or wait_until(
-            lambda: named() or new(), WINDOW_SECONDS - OTHER_TITLE_SECONDS, 0.1
-        ):
-            return "File opened successfully"
-    if opener.poll():
+        found = wait_until(outcome, WINDOW_SECONDS, 0.1)
+    if found == "refused":
         raise Problem(f"no program opens {path}")
-    raise too_late(f"no window came within {WINDOW_SECONDS:g} s of opening {path}")
+    if not found:
+        raise too_late(f"no window came within {WINDOW_SECONDS:g} s of opening {path}")
+    return "File opened successfully"
 
 
 @blueprint.post("/setup/change_wallpaper")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
         supervisor.start(_user_service(f"port {port}", forward, user))
     _wait_for(X_SOCKETS / "X0")
     _wait_for(RUNTIME / "bus")
+    # Without the key between Shift and Z of European keyboards: pyautogui takes it for "<" and gets ">".
+    subprocess.run(["/usr/bin/xmodmap", "-e", "keycode 94 ="], env=user, check=False, timeout=START_SECONDS)
     programs = {
         "accessibility": ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately"),
         "window manager": ("openbox", "--sm-disable"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from . import details, gtk4, libreoffice, names, tables, wire
 from .bus import Bus
@@ -79,8 +80,16 @@ def read_desktop(bus: Bus, screen: Box, windows: WindowPlaces, deadline: float) 
         elif libreoffice.is_libreoffice(program):
             libreoffice.set_places(program)
         if program.root.program in bus.silent:
+            program.root.name = program.root.name or _process_name(program.pid)
             program.note = "it does not answer; what is missing here may still be on the screen"
     return programs
+
+
+def _process_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def complete(bus: Bus, program: Program, screen: Box, deadline: float) -> None:

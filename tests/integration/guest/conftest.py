@@ -1,0 +1,73 @@
+"""One real desktop for each file of tests, reached as desktop-env reaches it: by address and port."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+
+from rollout_tasks.environments.osworld.library import desktop_env
+from tests.desktops import traces
+from vm_pool.gate import Gates
+from vm_pool.providers.desktop import PORTS
+from vm_pool.providers.local import LocalProvider
+
+SCREEN = (1280, 720)
+
+
+@dataclass(frozen=True)
+class Desktop:
+    """A running desktop."""
+
+    address: str
+    ports: dict[str, int]
+
+    def url(self, path: str) -> str:
+        return f"http://{self.address}:{self.ports['control']}{path}"
+
+    def shell(self, command: str) -> str:
+        """What a shell command prints, run as the guest's user."""
+        reply = requests.post(self.url("/execute"), json={"command": command, "shell": True}, timeout=130).json()
+        assert reply["status"] == "success", reply
+        return str(reply["output"]) + str(reply["error"])
+
+    def launch(self, command: str) -> None:
+        requests.post(
+            self.url("/setup/launch"), json={"command": command, "shell": True}, timeout=30
+        ).raise_for_status()
+
+    def windows(self) -> list[str]:
+        return list(requests.get(self.url("/health"), timeout=30).json()["windows"])
+
+
+@pytest.fixture(scope="module")
+def desktop(request: pytest.FixtureRequest) -> Iterator[Desktop]:
+    """Freshly started; of the profile that the module names as PROFILE, else core."""
+    vm_id = f"test-guest-{os.getpid()}-{request.module.__name__.rpartition('.')[2]}".replace("_", "-")
+    profile = getattr(request.module, "PROFILE", "core")
+    provider = LocalProvider({"screen_width": SCREEN[0], "screen_height": SCREEN[1], "profile": profile})
+    gates = Gates()
+    try:
+        provider.boot(vm_id)
+        gate = gates.open(list(PORTS), lambda purpose: provider.connect(vm_id, purpose))
+        yield Desktop(gate.endpoint.address, dict(gate.endpoint.ports))
+        gate.close()
+    finally:
+        gates.close()
+        provider.stop(vm_id)
+    assert traces(vm_id) == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> None:
+    """The real desktop-env."""
+    desktop_env()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path
