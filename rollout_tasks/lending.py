@@ -58,12 +58,13 @@ def borrowed_vm(config: RunConfig, rollout_id: str, worker: str, pulse: Pulse) -
         EpisodeInterrupted: The rollout was told to stop while it waited.
     """
     if not config.vm.use_pool:
+        from rollout_tasks.vm_options import provider_options
         from vm_pool.own import own_vm
         from vm_pool.providers import load_provider
 
         with boundary(FailureClass.ENV_SETUP, "starting a VM"):
             owned = ExitStack()
-            provider = load_provider(config.vm.provider_name, config.vm.provider_options)
+            provider = load_provider(config.vm.provider_name, provider_options(config))
             vm = owned.enter_context(own_vm(provider, f"own-{uuid.uuid4().hex[:12]}"))
         with owned:
             yield vm

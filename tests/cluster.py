@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class Cluster:
         *,
         num_vms: int = 3,
         provider: str = "simulated",
-        options: dict[str, object] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         command = [
             sys.executable,
@@ -85,7 +85,7 @@ class Cluster:
             f"--host-id={name}",
         ]
         quick = {"boot_seconds": 0.1, "reset_seconds": 0.1} if provider == "simulated" else {}
-        given = quick | (options or {})
+        given = {**quick, **(options or {})}
         for key, value in given.items():
             command += ["--option", f"{key}={json.dumps(value)}"]
         self.start(name, command)

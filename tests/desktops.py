@@ -47,7 +47,7 @@ def said_by(connection: socket.socket, command: str, *, seconds: float = 60) -> 
 def traces(mark: str) -> list[str]:
     """Processes, mounts, cgroups and folders on this machine that carry a VM's id, or begin with a host's."""
     found = [f"folder {path}" for path in folder_of("x").parent.glob(f"{mark}*")]
-    found += [f"cgroup {path}" for path in Path("/sys/fs/cgroup").glob(f"**/computer-use-rollouts.{mark}*")]
+    found += [f"cgroup {path}" for path in cgroups(mark)]
     found += [f"mount {line}" for line in Path("/proc/mounts").read_text().splitlines() if mark in line]
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -58,3 +58,17 @@ def traces(mark: str) -> list[str]:
             if any(f"/desktops/{mark}" in word for word in words):
                 found.append(f"process {entry.name} {' '.join(words)[:200]}")
     return found
+
+
+def cgroups(mark: str) -> list[Path]:
+    """The cgroups of a VM, or of those of a host, in either version of cgroups."""
+    top = Path("/sys/fs/cgroup")
+    return [path for place in (top, *top.iterdir()) for path in place.glob(f"computer-use-rollouts.{mark}*")]
+
+
+def processes(vm_id: str) -> list[int]:
+    """Every process of a desktop, as the host numbers them."""
+    found = set()
+    for path in cgroups(vm_id):
+        found |= set(map(int, (path / "cgroup.procs").read_text().split()))
+    return sorted(found)

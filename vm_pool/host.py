@@ -12,8 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 from vm_pool.booting import SAY_EVERY_SECONDS, BootProgress
 from vm_pool.errors import (
@@ -21,15 +19,14 @@ from vm_pool.errors import (
     PoolError,
     PoolRefused,
     PoolUnreachable,
-    TransitionRefused,
-    UnknownVM,
 )
 from vm_pool.gate import Gates
 from vm_pool.hosting import HostedVM, HostSide
+from vm_pool.jobs import Jobs
 from vm_pool.machine import Machine
 from vm_pool.pool import VMPool
 from vm_pool.providers.base import Provider
-from vm_pool.states import Endpoint, VMState
+from vm_pool.states import VMState
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +73,12 @@ class VMHost:
             vm_id: Machine(vm_id, provider, self._gates) for vm_id in (f"{self.host_id}-{n}" for n in range(num_vms))
         }
         self._check_every = check_every
-        self._retry_after = retry_after
-        self._jobs = ThreadPoolExecutor(num_vms, thread_name_prefix=f"vm of {self.host_id}")
         self._joined = False
         self._server = ""
         self._heard_at = 0
         self._progress = BootProgress(time.monotonic())
         self._stop = threading.Event()
+        self._jobs = Jobs(self._side, num_vms, retry_after)
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Serves until told to stop, then stops every VM.
@@ -94,7 +90,7 @@ class VMHost:
             HostSuperseded: Another process took the host over; its VMs are left to that one.
             PoolRefused: Redis refused the host at its start, as for a wrong password.
         """
-        self._stop = stop or self._stop
+        self._stop = self._jobs.stop = stop or self._stop
         leftovers = self._provider.reap_leftovers(self.host_id)
         if leftovers:
             log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
@@ -188,7 +184,7 @@ class VMHost:
             machine = self._machines.get(vm.vm_id)
             shared = machine is not None and machine.has_gate and vm.fence > known_until
             if vm.state is VMState.FREE or (vm.state is VMState.LEASED and shared):
-                self._try_move(vm.vm_id, {vm.state}, VMState.RESETTING, vm.fence)
+                self._side.try_move(vm.vm_id, {vm.state}, VMState.RESETTING, vm.fence)
 
     def _register_missing(self, known: set[str]) -> None:
         for vm_id, machine in self._machines.items():
@@ -205,80 +201,23 @@ class VMHost:
         """Starts what the VM's state asks for; returns in how many seconds to look again."""
         if vm.state in (VMState.INITIALIZING, VMState.RESETTING):
             if vm.drained:
-                self._try_move(vm.vm_id, {vm.state}, VMState.STOPPED, vm.fence)
+                self._side.try_move(vm.vm_id, {vm.state}, VMState.STOPPED, vm.fence)
             elif vm.state is VMState.RESETTING and machine.booted:
-                self._start(machine, lambda: self._prepare(machine, vm.fence, machine.reset))
+                self._jobs.prepare(machine, vm.fence, machine.reset)
             else:
-                self._start(machine, lambda: self._prepare(machine, vm.fence, machine.boot))
+                self._jobs.prepare(machine, vm.fence, machine.boot)
         elif vm.state is VMState.STOPPED and machine.booted:
-            self._start(machine, lambda: self._end(machine))
+            self._jobs.end(machine)
         elif vm.state is VMState.ERROR and vm.retry_in is not None:
             if vm.retry_in > 0:
                 return vm.retry_in
-            self._try_move(vm.vm_id, {VMState.ERROR}, VMState.INITIALIZING, vm.fence)
+            self._side.try_move(vm.vm_id, {VMState.ERROR}, VMState.INITIALIZING, vm.fence)
         elif vm.state is VMState.FREE:
             due_in = machine.checked_at + self._check_every - time.monotonic()
             if due_in > 0:
                 return due_in
-            self._start(machine, lambda: self._check(machine, vm.fence))
+            self._jobs.check(machine, vm.fence)
         return self._check_every
-
-    def _start(self, machine: Machine, work: Callable[[], None]) -> None:
-        machine.job = self._jobs.submit(work)
-        machine.job.add_done_callback(lambda _job: self._look_again())
-
-    def _look_again(self) -> None:
-        """What the pool said of the VM while it was busy was not acted on."""
-        if not self._stop.is_set():
-            with suppress(PoolError):
-                self._side.nudge()
-
-    def _prepare(self, machine: Machine, fence: int, work: Callable[[int], Endpoint]) -> None:
-        """Boots or resets, and reports how it went."""
-        vm_id = machine.vm_id
-        try:
-            endpoint = work(fence)
-        except Exception as error:  # noqa: BLE001 (the border to providers: a broken VM is quarantined)
-            why = f"{type(error).__name__}: {error}"
-            if not self._stop.is_set():
-                log.warning("host %s: %s is quarantined: %s", self.host_id, vm_id, why)
-            first, longest = self._retry_after
-            self._report(
-                lambda: self._side.failed(vm_id, fence, why, first_delay=first, longest_delay=longest),
-            )
-            return
-        machine.checked_at = time.monotonic()
-        self._report(lambda: self._side.ready(vm_id, fence, endpoint))
-
-    def _check(self, machine: Machine, fence: int) -> None:
-        """A free VM that does not answer is reset, unless somebody leased it in the meantime."""
-        machine.checked_at = time.monotonic()
-        try:
-            machine.check()
-        except Exception as error:  # noqa: BLE001 (the border to providers)
-            log.warning("host %s: %s failed its check and is reset: %s", self.host_id, machine.vm_id, error)
-            self._report(lambda: self._try_move(machine.vm_id, {VMState.FREE}, VMState.RESETTING, fence))
-
-    def _end(self, machine: Machine) -> None:
-        try:
-            machine.stop()
-        except Exception:  # the border to providers: the others must still be stopped
-            log.exception("host %s: %s could not be stopped", self.host_id, machine.vm_id)
-
-    def _report(self, say: Callable[[], object]) -> None:
-        """Tells the pool, as often as it takes: fences make sure that old news change nothing."""
-        while not self._stop.is_set():
-            try:
-                say()
-                return
-            except (PoolUnreachable, PoolRefused):
-                self._stop.wait(RECONNECT_SECONDS[0])
-
-    def _try_move(self, vm_id: str, allowed: set[VMState], to: VMState, fence: int) -> None:
-        try:
-            self.pool.move(vm_id, allowed, to, fence=fence)
-        except (TransitionRefused, UnknownVM):
-            log.info("host %s: %s moved on by itself", self.host_id, vm_id)
 
     def _shut_down(self, superseded: bool) -> None:
         """No more grants, then no more VMs, then no more host."""
@@ -288,12 +227,8 @@ class VMHost:
         for machine in self._machines.values():
             machine.close_gate()
         if not superseded:  # else the VMs of these ids are the other process's
-            ends = [threading.Thread(target=self._end, args=(machine,)) for machine in self._machines.values()]
-            for end in ends:
-                end.start()
-            for end in ends:
-                end.join()
-        self._jobs.shutdown(wait=True)
+            self._jobs.end_for_good(self._machines.values())
+        self._jobs.wait()
         for machine in self._machines.values():
             machine.close_gate()  # of a boot that was just done
         self._gates.close()

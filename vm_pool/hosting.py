@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from dataclasses import dataclass
 from typing import Any
 
 from vm_pool import scripts
-from vm_pool.errors import HostSuperseded, TransitionRefused
+from vm_pool.errors import HostSuperseded, TransitionRefused, UnknownVM
 from vm_pool.lease import endpoint_to_json
 from vm_pool.pool import POP_GRACE_SECONDS, VMPool
 from vm_pool.scripts import checked_vm_id, microseconds
 from vm_pool.states import Endpoint, VMState
+
+log = logging.getLogger(__name__)
 
 _HOST_ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
@@ -77,10 +80,10 @@ class HostSide:
     def server_process(self) -> tuple[str, int]:
         """Which process of Redis answers, another one after each restart, and when it started, or up to a second before:
         microseconds of its clock."""
-        seconds, microseconds_more = self.pool.wire.call("TIME")
-        said = dict(line.split(":", 1) for line in self.pool.wire.call("INFO", "server").splitlines() if ":" in line)
+        info = self.pool.wire.call("INFO", "server")
+        said = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
         uptime = int(said["uptime_in_seconds"]) + 1
-        return said["run_id"], int(seconds) * 1_000_000 + int(microseconds_more) - uptime * 1_000_000
+        return said["run_id"], int(said.get("server_time_usec", 0)) - uptime * 1_000_000
 
     def wait_for_work(self, seconds: float) -> bool:
         """Blocks until the pool has something for the host to do, at most so long; whether it has."""
@@ -133,6 +136,13 @@ class HostSide:
     def failed(self, vm_id: str, fence: int, why: str, *, first_delay: float, longest_delay: float) -> None:
         """Reports that a boot or reset failed: the VM is quarantined, ever longer when it goes on."""
         self._run("failed", vm_id, fence, why[:500], microseconds(first_delay), microseconds(longest_delay))
+
+    def try_move(self, vm_id: str, allowed: set[VMState], to: VMState, fence: int) -> None:
+        """Moves a VM, as `VMPool.move`, unless it has moved on by itself."""
+        try:
+            self.pool.move(vm_id, allowed, to, fence=fence)
+        except (TransitionRefused, UnknownVM):
+            log.info("host %s: %s moved on by itself", self.host_id, vm_id)
 
     def retire(self) -> None:
         """The host is gone; nothing happens when another process speaks for it."""

@@ -116,11 +116,12 @@ def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[
         except RuntimeError as error:
             raise UserError(f"--env-mode {name}: {error}") from error
     if needs_vm(config, items):
+        from rollout_tasks.vm_options import provider_options
         from vm_pool.errors import ProviderError
-        from vm_pool.providers import load_provider
+        from vm_pool.providers import check_available, load_provider
 
         try:
-            load_provider(config.vm.provider_name, config.vm.provider_options)
+            check_available(load_provider(config.vm.provider_name, provider_options(config)))
         except ProviderError as error:
             raise UserError(f"--provider-name: {error}") from error
 

@@ -4,18 +4,22 @@
 Only this package's top level runs on the host; ``session`` and ``server`` run inside the guest, with what Debian has there.
 """
 
+from vm_pool.guest.cache import Progress
+from vm_pool.guest.disk import GuestDisk, guest_disk
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.profiles import PROFILES
-from vm_pool.guest.root import GUEST_ID_COUNT, GUEST_ID_SHIFT, GuestRoot, Progress, built_roots, guest_root, size_of
+from vm_pool.guest.root import GUEST_ID_COUNT, GUEST_ID_SHIFT, GuestRoot, built_roots, guest_root, size_of
 
 __all__ = [
     "GUEST_ID_COUNT",
     "GUEST_ID_SHIFT",
     "PROFILES",
     "GuestBuildError",
+    "GuestDisk",
     "GuestRoot",
     "Progress",
     "built_roots",
+    "guest_disk",
     "guest_root",
     "size_of",
 ]

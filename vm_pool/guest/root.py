@@ -1,22 +1,15 @@
-"""The guest's root as two read-only layers, found in the cache or built into it.
-
-A layer's folder is named after the hash of everything it is made from. It is built beside its place under a temporary name
-and renamed when complete, so that a folder with the right name is always whole. A file lock lets one build go on at a time
-for each layer; whoever waited finds the layer built. Whatever a killed build left is removed by the next one.
-"""
+"""The guest's root as two read-only layers, found in the cache or built into it."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from vm_pool.guest import files_layer, packages_layer
+from vm_pool.guest.cache import Progress, cache_folder, part
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.ownership import shift_owners
 from vm_pool.guest.profiles import PROFILES
@@ -26,10 +19,6 @@ GUEST_ID_SHIFT = 100_000
 GUEST_ID_COUNT = 65_536
 """How many ids the guest has."""
 
-Progress = Callable[[str], None]
-"""Called with a sentence for whatever a build does next."""
-
-_PARTIAL = ".partial"
 _LAYER = re.compile(r"(?:packages-(?P<profile>[a-z]+)|files)-[0-9a-f]{16}")
 
 
@@ -84,63 +73,9 @@ def size_of(layer: Path) -> int:
     return sum(counted.values())
 
 
-def cache_folder() -> Path:
-    """Where images are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "computer-use-rollouts" / "guest"
-
-
 def _layer(name: str, build: Callable[[Path], None], progress: Progress) -> Path:
-    finished = cache_folder() / name
-    if finished.is_dir():
-        return finished
-    if os.geteuid() != 0:
-        raise GuestBuildError("building a guest image needs root, for its files have other owners: run it as root once")
-    try:
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        _remove_dead_builds()
-        with _lock(name, progress):
-            if not finished.is_dir():
-                partial = finished.with_name(name + _PARTIAL)
-                _remove(partial)
-                try:
-                    build(partial)
-                    shift_owners(partial, GUEST_ID_SHIFT, GUEST_ID_COUNT)
-                    partial.rename(finished)
-                finally:
-                    _remove(partial)
-    except OSError as error:
-        where = error.filename or cache_folder()
-        raise GuestBuildError(f"the guest image cannot be stored: {where}: {error.strerror}") from error
-    return finished
+    def build_shifted(target: Path) -> None:
+        build(target)
+        shift_owners(target, GUEST_ID_SHIFT, GUEST_ID_COUNT)
 
-
-@contextmanager
-def _lock(name: str, progress: Progress) -> Iterator[None]:
-    with _lock_file(name).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("Another process is building this image; waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _remove_dead_builds() -> None:
-    """Removes the temporary folders that nobody builds in."""
-    for partial in cache_folder().glob(f"*{_PARTIAL}"):
-        with _lock_file(partial.name.removesuffix(_PARTIAL)).open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            _remove(partial)
-
-
-def _lock_file(name: str) -> Path:
-    return cache_folder() / f"{name}.lock"
-
-
-def _remove(folder: Path) -> None:
-    if folder.is_dir():
-        shutil.rmtree(folder)
+    return part(name, build_shifted, progress)

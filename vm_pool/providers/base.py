@@ -113,15 +113,32 @@ def load_provider(name: str, options: Mapping[str, Any]) -> Provider:
     Raises:
         ProviderError: There is none of this name, it cannot be imported, or it does not accept the options.
     """
-    found = [entry for entry in _installed() if entry.name == name]
-    if not found:
-        raise ProviderError(f"no VM provider is called {name!r}; installed: {', '.join(provider_names()) or 'none'}")
+    found = _provider_class(name)
     try:
-        return cast(Provider, found[0].load()(options))
+        return cast(Provider, found(options))
     except ImportError as error:
         raise ProviderError(f"VM provider {name!r} cannot be used here: {error}") from error
     except (TypeError, ValueError) as error:
         raise ProviderError(f"VM provider {name!r} does not accept its options: {_first_line(error)}") from error
+
+
+def option_names(name: str) -> frozenset[str]:
+    """The options that a provider says it has, in its class's `option_names`; empty where it does not say.
+
+    Raises:
+        ProviderError: There is none of this name, or it cannot be imported.
+    """
+    return frozenset(getattr(_provider_class(name), "option_names", ()))
+
+
+def _provider_class(name: str) -> Any:
+    found = [entry for entry in _installed() if entry.name == name]
+    if not found:
+        raise ProviderError(f"no VM provider is called {name!r}; installed: {', '.join(provider_names()) or 'none'}")
+    try:
+        return found[0].load()
+    except ImportError as error:
+        raise ProviderError(f"VM provider {name!r} cannot be used here: {error}") from error
 
 
 def _installed() -> list[EntryPoint]:

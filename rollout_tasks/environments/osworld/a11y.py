@@ -70,8 +70,9 @@ def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
         raise ValueError(f"the accessibility tree is no XML: {error}") from error
     if root is None:
         raise ValueError("the accessibility tree is empty")
-    words = {part: "{" + _NAMESPACES.format(system=system, part=part) + "}" for part in ("state", "component")}
-    return list(_walk(root, 0, words))
+    state, component = ("{" + _NAMESPACES.format(system=system, part=part) + "}" for part in ("state", "component"))
+    shown = "visible" if system == "windows" else "showing"
+    return list(_walk(root, 0, _Words(state, f"{state}{shown}", f"{state}visible", component)))
 
 
 def lines(found: list[Element], *, with_places: bool = False) -> str:
@@ -94,21 +95,30 @@ def lines(found: list[Element], *, with_places: bool = False) -> str:
     return "\n".join(written)
 
 
-def _walk(node: Any, depth: int, words: dict[str, str]) -> Iterator[Element]:
-    """A node and what is below it; without recursion's cost for what is hidden."""
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Attributes' names, namespaces included."""
+
+    states: str
+    shown: str
+    visible: str
+    component: str
+
+
+def _walk(node: Any, depth: int, words: _Words) -> Iterator[Element]:
+    """A node and what is below it; nothing below what is neither shown nor could be."""
     if not isinstance(node.tag, str):
         return
-    states = words["state"]
-    has_states = any(name.startswith(states) for name in node.attrib)
-    if has_states and node.get(f"{states}showing") != "true" and node.get(f"{states}visible") != "true":
+    has_states = any(name.startswith(words.states) for name in node.attrib)
+    shown = not has_states or node.get(words.shown) == "true"
+    if not shown and node.get(words.visible) != "true":
         return
     role = etree.QName(node).localname
     name = _one_line(node.get("name"))
     description = _one_line(node.get("description") or node.text)
-    box = _box(node, words["component"])
-    shown = not has_states or node.get(f"{states}showing", "true") == "true"
     below = depth
     if shown and (name or description or role in INTERACTIVE):
+        box = _box(node, words.component)
         yield Element(depth, role, name, "" if description == name else description, box)
         below = depth + 1
     for child in node:

@@ -33,7 +33,6 @@ WAIT_SECONDS = 3600.0
 """How long somebody else may take over the same URL."""
 SILENCE_SECONDS = 60.0
 _TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
-_CHUNK = 1 << 18
 _LOOK_SECONDS = 0.1
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -193,7 +192,7 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
         _check_size(url, have if total is None else total)
         _write_state(partial, _State(_validator(response), total))
         with partial.open("ab" if have else "wb") as file:
-            for chunk in response.iter_bytes(_CHUNK):
+            for chunk in response.iter_bytes():
                 file.write(chunk)
                 have += len(chunk)
                 _check_size(url, have)

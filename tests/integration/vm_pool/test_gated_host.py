@@ -209,6 +209,21 @@ def test_a_stopped_host_leaves_no_way_to_its_vms(pool: VMPool, provider: Countin
     assert not [thread for thread in threading.enumerate() if thread.name == "gates"]
 
 
+def test_a_host_stopped_in_the_middle_of_a_reset_leaves_no_vm(
+    pool: VMPool, provider: CountingProvider, start: Callable
+) -> None:
+    running = start(provider)
+    until(all_free(pool, 1))
+    provider.may_reset.clear()
+    pool.acquire("me", timeout=20).release()
+    until(lambda: provider.resets_begun == 1)
+    running.host.stop()
+    until(lambda: not provider._servers)
+    provider.may_reset.set()  # and now the reset starts the VM anew
+    running.end()
+    assert not provider._servers
+
+
 def test_a_lease_given_by_a_restarted_redis_without_the_host_is_taken_back(
     valkey: ValkeyServer, provider: CountingProvider, start: Callable
 ) -> None:

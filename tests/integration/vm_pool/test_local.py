@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -68,3 +70,32 @@ def test_everything_of_a_stopped_desktop_is_gone(provider: LocalProvider) -> Non
     provider.stop(vm_id)
     with pytest.raises(RuntimeError, match=f"{vm_id} is not running"):
         provider.check(vm_id)
+
+
+@pytest.mark.parametrize("what", ["boot", "reset"])
+def test_a_stop_at_any_moment_leaves_nothing(provider: LocalProvider, what: str) -> None:
+    vm_id = f"{HOST}-3"
+    outcomes = []
+
+    def start() -> None:
+        try:
+            provider.boot(vm_id) if what == "boot" else provider.reset(vm_id)
+            outcomes.append("started")
+        except RuntimeError as error:
+            outcomes.append(str(error))
+
+    for delay in (0.0, 0.005, 0.02, 0.05, 0.1, 0.2):
+        if what == "reset":
+            provider.boot(vm_id)
+        starting = threading.Thread(target=start)
+        starting.start()
+        time.sleep(delay)
+        while starting.is_alive():
+            provider.stop(vm_id)
+            time.sleep(0.01)
+        starting.join()
+        provider.stop(vm_id)
+        assert traces(vm_id) == [], f"stopped after {delay} s: {outcomes}"
+    assert all("stopped" in outcome or "not running" in outcome for outcome in outcomes if outcome != "started"), (
+        outcomes
+    )

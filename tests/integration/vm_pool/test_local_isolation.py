@@ -18,7 +18,7 @@ import psutil
 import pytest
 import redis
 
-from tests.desktops import in_guest, traces
+from tests.desktops import cgroups, in_guest, traces
 from vm_pool.providers.local import LocalProvider
 
 HOST = f"test-isolation-{os.getpid()}"
@@ -189,7 +189,7 @@ def test_it_is_refused(provider: LocalProvider, command: str) -> None:
 def _limits_hit(vm_id: str) -> set[str]:
     """The limits that the kernel has held a desktop to, in either version of cgroups."""
     hit = set()
-    for folder in Path("/sys/fs/cgroup").glob(f"**/computer-use-rollouts.{vm_id}"):
+    for folder in cgroups(vm_id):
         for name in ("pids.events", "memory.events", "memory.failcnt"):
             with contextlib.suppress(OSError):
                 counts = dict(line.rpartition(" ")[::2] for line in (folder / name).read_text().splitlines())

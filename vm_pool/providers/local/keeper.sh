@@ -25,6 +25,7 @@ leave_nothing() {
     rm -rf --one-file-system "$folder"
 }
 
+trap leave_nothing EXIT
 mount -t tmpfs -o "size=${megabytes}m,mode=700" desktop disk
 mkdir disk/upper disk/work
 chmod 755 disk/upper
@@ -37,4 +38,3 @@ if ! "$runtime" --root "$folder/runtime" run --detach --bundle . --pid-file init
 fi
 echo started
 read -r _ || true
-leave_nothing

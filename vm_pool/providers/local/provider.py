@@ -29,6 +29,7 @@ class LocalProvider:
     """Containers without a daemon; its options are `LocalOptions`."""
 
     needs_reset = True
+    option_names = frozenset(LocalOptions.model_fields)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = LocalOptions.model_validate(dict(options))
@@ -49,16 +50,11 @@ class LocalProvider:
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a desktop and waits until its server answers; builds the guest image first where it is missing."""
-        if not self._runtime:
-            self.check_available()
-        container = Container(vm_id, self.options, self._runtime)
         with self._lock:
-            earlier, self._containers[vm_id] = self._containers.get(vm_id), container
+            earlier = self._containers.pop(vm_id, None)
         if earlier is not None:
             earlier.end()
-        container.start(self._image(container))
-        self._wait_until_up(container)
-        return Endpoint("", desktop.PORTS)
+        return self._start(vm_id, instead_of=None)
 
     def check(self, vm_id: str) -> None:
         """Raises unless the guest is healthy and its screenshot has the right size."""
@@ -76,8 +72,9 @@ class LocalProvider:
 
     def reset(self, vm_id: str) -> Endpoint:
         """Kills every process of the desktop, drops what it wrote, and starts it again."""
-        self._container(vm_id).end()
-        return self.boot(vm_id)
+        earlier = self._container(vm_id)
+        earlier.end()
+        return self._start(vm_id, instead_of=earlier)
 
     def stop(self, vm_id: str) -> None:
         """Ends the desktop, also one that an earlier process started."""
@@ -95,6 +92,18 @@ class LocalProvider:
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the desktops of a predecessor of this host, at whichever step it died."""
         return [vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)]
+
+    def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
+        if not self._runtime:
+            self.check_available()
+        container = Container(vm_id, self.options, self._runtime)
+        with self._lock:
+            if self._containers.get(vm_id) is not instead_of:
+                raise DesktopStopped(f"{vm_id} was stopped during its reset")
+            self._containers[vm_id] = container
+        container.start(self._image(container))
+        self._wait_until_up(container)
+        return Endpoint("", desktop.PORTS)
 
     def _container(self, vm_id: str) -> Container:
         with self._lock:

@@ -1,0 +1,126 @@
+"""Fills the download cache with all that a benchmark's tasks need: what `scripts/prefetch.py` does."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from benchmark.items import Item, load_items
+from rollout_tasks.command_line import print_json
+from rollout_tasks.environments.osworld.downloads import Download, DownloadCache, DownloadError
+from rollout_tasks.environments.osworld.task import task_config
+from rollout_tasks.environments.osworld.task_files import files_of
+from rollout_tasks.errors import UserError
+
+DONE, INCOMPLETE = 0, 1
+_TICK_SECONDS = 0.5
+
+
+def prefetch(data_path: Path, *, at_a_time: int, skip_invalid: bool, as_json: bool) -> int:
+    """Downloads and reports.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UserError: An item is wrong.
+        BenchmarkError: The data cannot be read.
+    """
+    benchmark = load_items(data_path, skip_invalid=skip_invalid)
+    for sentence in benchmark.skipped:
+        sys.stderr.write(f"left out: {sentence}\n")
+    urls = _urls(benchmark.items, skip_invalid=skip_invalid)
+    cache = DownloadCache()
+    cached = [url for url in urls if cache.find(url) is not None]
+    got, failed = _fetch(cache, [url for url in urls if url not in set(cached)], at_a_time)
+    found: dict[str, Any] = {
+        "folder": str(cache.folder),
+        "files": len(urls),
+        "cached_before": len(cached),
+        "downloaded": len(got),
+        "bytes_downloaded": sum(download.size for download in got),
+        "failed": failed,
+    }
+    if as_json:
+        print_json(found)
+    else:
+        _say(found)
+    return INCOMPLETE if failed else DONE
+
+
+def _urls(items: Iterable[Item], *, skip_invalid: bool) -> list[str]:
+    """Every URL once, in the items' order."""
+    urls: dict[str, None] = {}
+    for item in items:
+        try:
+            urls.update((file.url, None) for file in files_of(task_config(item)))
+        except ValueError as error:
+            if not skip_invalid:
+                raise UserError(f"item {item.id!r}: {error}") from error
+            sys.stderr.write(f"left out: item {item.id!r}: {error}\n")
+    return list(urls)
+
+
+def _fetch(cache: DownloadCache, urls: list[str], at_a_time: int) -> tuple[list[Download], dict[str, str]]:
+    got: list[Download] = []
+    failed: dict[str, str] = {}
+    counter = _Bytes()
+    columns = (TextColumn("Downloading"), BarColumn(), MofNCompleteColumn(), TextColumn("files, {task.fields[size]}"))
+    with Progress(*columns, console=Console(stderr=True), disable=not urls) as progress:
+        files = progress.add_task("", total=len(urls), size="")
+        pool = ThreadPoolExecutor(at_a_time)
+        try:
+            running = {pool.submit(cache.fetch, url, counter.of(url)): url for url in urls}
+            left = set(running)
+            while left:
+                done, left = wait(left, timeout=_TICK_SECONDS, return_when=FIRST_COMPLETED)
+                for future in done:
+                    url = running[future]
+                    try:
+                        got.append(future.result())
+                    except (DownloadError, OSError) as error:
+                        failed[url] = str(error).removeprefix(f"{url}: ")
+                progress.update(files, advance=len(done), size=f"{counter.megabytes:.0f} MB")
+        finally:
+            pool.shutdown(cancel_futures=True, wait=True)
+    return got, failed
+
+
+class _Bytes:
+    """Counts what comes in over all downloads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._have: dict[str, int] = {}
+
+    def of(self, url: str) -> Any:
+        """The progress callback of one download."""
+
+        def note(have: int, _total: int | None) -> None:
+            with self._lock:
+                self._have[url] = have
+
+        return note
+
+    @property
+    def megabytes(self) -> float:
+        """So far."""
+        with self._lock:
+            return sum(self._have.values()) / 1e6
+
+
+def _say(found: dict[str, Any]) -> None:
+    megabytes = found["bytes_downloaded"] / 1e6
+    sys.stdout.write(
+        f"{found['files']} files: {found['cached_before']} were there, {found['downloaded']} downloaded"
+        f" ({megabytes:.1f} MB), {len(found['failed'])} failed. Cache: {found['folder']}\n"
+    )
+    for url, reason in found["failed"].items():
+        sys.stdout.write(f"  {url}: {reason}\n")

@@ -1,0 +1,97 @@
+"""Nothing of a killed host's desktops stays: they end by themselves, and what cannot is ended by the next start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.desktops import processes, traces
+from vm_pool.providers.local import LocalProvider
+from vm_pool.providers.local.container import STATE_FOLDER, leftovers
+
+HOST = f"test-leftovers-{os.getpid()}"
+KILLED, ALIVE = f"{HOST}-0", f"{HOST}-other-0"
+STEPS = ["the folder is made", "the keeper is launched", "the first process runs", "it is up", "it is being reset"]
+
+
+@pytest.fixture
+def bystander() -> Iterator[LocalProvider]:
+    """A desktop of another host whose name begins like the killed one's."""
+    provider = LocalProvider({"screen_width": 800, "screen_height": 600})
+    provider.boot(ALIVE)
+    yield provider
+    provider.stop(ALIVE)
+    assert traces(HOST) == []
+
+
+def killed_host(step: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, str(Path(__file__).with_name("dying_host.py")), step, KILLED]
+    done = subprocess.run(command, env=environment, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+
+
+def keepers(vm_id: str) -> list[int]:
+    """The launcher and the keeper itself."""
+    return [int(trace.split()[1]) for trace in traces(vm_id) if trace.startswith("process ")]
+
+
+def until_gone(vm_id: str, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while left := traces(vm_id):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_next_start_ends_what_a_killed_host_left(bystander: LocalProvider, step: str) -> None:
+    killed_host(step)
+    LocalProvider({}).reap_leftovers(HOST)
+    assert traces(KILLED) == []
+    assert leftovers(HOST) == []
+    bystander.check(ALIVE)
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if "folder" not in step and "reset" not in step])
+def test_a_killed_hosts_desktop_ends_by_itself(step: str) -> None:
+    killed_host(step)
+    until_gone(KILLED)
+
+
+def test_also_what_a_killed_keeper_left_is_ended(bystander: LocalProvider) -> None:
+    host = LocalProvider({"screen_width": 800, "screen_height": 600})
+    host.boot(KILLED)
+    for pid in keepers(KILLED):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError):
+        host.check(KILLED)
+    assert (STATE_FOLDER / KILLED).exists()
+
+    assert LocalProvider({}).reap_leftovers(HOST) == [KILLED]
+
+    assert traces(KILLED) == []
+    bystander.check(ALIVE)
+    host.stop(KILLED)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["the desktop", "its keeper too"])
+def test_a_frozen_desktop_can_be_ended(bystander: LocalProvider, whole: bool) -> None:
+    host = LocalProvider({"screen_width": 800, "screen_height": 600})
+    host.boot(KILLED)
+    for pid in [*processes(KILLED), *(keepers(KILLED) if whole else [])]:
+        os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(RuntimeError, match=r"GET /health: no whole answer within"):
+        host.check(KILLED)
+    host.reset(KILLED)
+    host.check(KILLED)
+    host.stop(KILLED)
+    assert traces(KILLED) == []
+    bystander.check(ALIVE)

@@ -1,0 +1,223 @@
+"""The download cache against a real HTTP server that breaks off, stalls, changes its mind and refuses."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from rollout_tasks.environments.osworld import downloads
+from rollout_tasks.environments.osworld.downloads import DownloadCache, DownloadError
+
+CONTENT = bytes(range(256)) * 4096
+
+
+@dataclass
+class FileServer:
+    """Serves `content` and misbehaves as told, once for each entry of `faults`."""
+
+    content: bytes = CONTENT
+    tag: str = '"one"'
+    faults: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    url: str = ""
+
+
+def handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked = self.headers.get("Range", "")
+            server.requests.append(f"{self.path} {asked}".strip())
+            fault = server.faults.pop(0) if server.faults else ""
+            if fault.isdigit():
+                self.send_error(int(fault))
+                return
+            if fault == "redirect":
+                self.send_response(302)
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+                return
+            start = 0
+            if asked and self.headers.get("If-Range") == server.tag:
+                start = int(asked.removeprefix("bytes=").removesuffix("-"))
+            body = server.content[start:]
+            self.send_response(206 if start else 200)
+            if server.tag:
+                self.send_header("ETag", server.tag)
+            if fault != "no length":
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2] if fault == "break off" else body)
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    return Handler
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    served = FileServer()
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(served))
+    thread = threading.Thread(target=http.serve_forever, args=(0.05,))
+    thread.start()
+    served.url = f"http://127.0.0.1:{http.server_port}/file.bin?download=true"
+    yield served
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DownloadCache:
+    monkeypatch.setattr(downloads, "PAUSE_SECONDS", (0.01, 0.02))
+    return DownloadCache(tmp_path / "downloads")
+
+
+def files_in(cache: DownloadCache, folder: str) -> list[str]:
+    return sorted(file.name for file in (cache.folder / folder).iterdir())
+
+
+def test_a_file_is_downloaded_once_and_kept_by_its_content(server: FileServer, cache: DownloadCache) -> None:
+    seen: list[tuple[int, int | None]] = []
+    first = cache.fetch(server.url, lambda have, total: seen.append((have, total)))
+    again = DownloadCache(cache.folder).fetch(server.url)
+
+    assert first == again
+    assert first.path.read_bytes() == CONTENT
+    assert (first.size, first.path.name) == (len(CONTENT), first.sha256)
+    assert server.requests == ["/file.bin?download=true"]
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert files_in(cache, "partial") == []
+
+
+def test_two_urls_with_one_content_are_one_object(server: FileServer, cache: DownloadCache) -> None:
+    cache.fetch(server.url)
+    cache.fetch(server.url + "&again")
+
+    assert len(server.requests) == 2
+    assert len(files_in(cache, "objects")) == 1
+
+
+def test_what_broke_off_goes_on_from_there(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["break off", "break off"]
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+
+    half = len(CONTENT) // 2
+    path = "/file.bin?download=true"
+    assert server.requests == [path, f"{path} bytes={half}-", f"{path} bytes={half + half // 2}-"]
+
+
+def test_a_later_process_goes_on_where_a_killed_one_stopped(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["break off"] * downloads.TRIES
+    with pytest.raises(DownloadError, match=r"closed connection .*\(4 tries\)"):
+        cache.fetch(server.url)
+    server.requests.clear()
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+    assert "bytes=" in server.requests[0]
+
+
+def test_a_file_that_changed_meanwhile_begins_anew(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["break off"] * downloads.TRIES
+    with pytest.raises(DownloadError):
+        cache.fetch(server.url)
+    server.content, server.tag = b"new" * 1000, '"two"'
+
+    assert cache.fetch(server.url).path.read_bytes() == b"new" * 1000
+
+
+def test_without_a_validator_nothing_is_glued_together(server: FileServer, cache: DownloadCache) -> None:
+    server.tag = ""
+    server.faults = ["break off"]
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+    assert server.requests == ["/file.bin?download=true"] * 2
+
+
+@pytest.mark.parametrize("fault", ["503", "429", "no length", "redirect"])
+def test_passing_trouble_passes(fault: str, server: FileServer, cache: DownloadCache) -> None:
+    server.faults = [fault]
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+
+
+def test_a_missing_file_is_named_at_once(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["404"]
+
+    with pytest.raises(DownloadError, match=r"/file.bin\?download=true: HTTP 404 Not Found"):
+        cache.fetch(server.url)
+
+    assert len(server.requests) == 1
+    assert cache.find(server.url) is None
+
+
+def test_an_unreachable_server_is_named_after_some_tries(cache: DownloadCache) -> None:
+    with pytest.raises(DownloadError, match=r"http://127.0.0.1:1/x: .*\(4 tries\)"):
+        cache.fetch("http://127.0.0.1:1/x")
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/file", "data:,x"])
+def test_only_http_is_downloaded(url: str, cache: DownloadCache) -> None:
+    with pytest.raises(DownloadError, match="only http and https"):
+        cache.fetch(url)
+
+
+def test_a_file_that_is_too_large_is_refused(
+    server: FileServer, cache: DownloadCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "MAX_BYTES", 1000)
+    with pytest.raises(DownloadError, match="larger than"):
+        cache.fetch(server.url)
+    server.faults = ["no length"]
+    with pytest.raises(DownloadError, match="larger than"):
+        cache.fetch(server.url)
+
+
+def test_a_damaged_object_is_downloaded_again(server: FileServer, cache: DownloadCache) -> None:
+    found = cache.fetch(server.url)
+    found.path.write_bytes(b"cut")
+
+    assert cache.find(server.url) is None
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+
+
+def test_a_copy_may_be_changed_without_harm(server: FileServer, cache: DownloadCache, tmp_path: Path) -> None:
+    copy = tmp_path / "task" / "a" / "file.bin"
+    cache.copy(server.url, copy)
+    copy.write_bytes(b"changed")
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+
+
+def fetch_and_say(folder: Path, url: str, said: object) -> None:
+    said.send(DownloadCache(folder).fetch(url).sha256)  # type: ignore[attr-defined]
+
+
+def test_many_processes_download_one_url_once(server: FileServer, cache: DownloadCache) -> None:
+    context = multiprocessing.get_context("spawn")
+    pipes = [context.Pipe(duplex=False) for _ in range(4)]
+    processes = [context.Process(target=fetch_and_say, args=(cache.folder, server.url, end)) for _, end in pipes]
+    for process in processes:
+        process.start()
+    said = {ours.recv() for ours, _ in pipes}
+    for process in processes:
+        process.join()
+
+    assert len(said) == 1
+    assert len(server.requests) == 1
+
+
+def test_a_broken_entry_counts_as_none(server: FileServer, cache: DownloadCache) -> None:
+    cache.fetch(server.url)
+    entry = next((cache.folder / "urls").iterdir())
+    for broken in ("", "[]", json.dumps({"sha256": "../../x", "size": 3})):
+        entry.write_text(broken)
+        assert cache.find(server.url) is None

@@ -1,0 +1,163 @@
+"""From what the guest gives to what the agent sees: the tree's lines, the marks, pictures of the right kind."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from PIL import Image, ImageChops
+
+from rollout_tasks.config import DesktopConfig
+from rollout_tasks.environments.osworld import a11y, marks
+from rollout_tasks.environments.osworld.screenshot import as_png, size_of
+from rollout_tasks.environments.osworld.sight import NO_TREE, sight
+
+NAMESPACES = " ".join(
+    f'xmlns:{short}="https://accessibility.ubuntu.example.org/ns/{part}"'
+    for short, part in (("st", "state"), ("cp", "component"))
+)
+SHOWN = 'st:showing="true" st:visible="true"'
+TREE = f"""<desktop-frame {NAMESPACES}>
+ <application name="gedit">
+  <frame name="a.txt" {SHOWN} cp:screencoord="(100, 50)" cp:size="(400, 300)">
+   <filler {SHOWN}>
+    <push-button name="Save" description="Saves &lt;it&gt;" {SHOWN} cp:screencoord="(110, 60)" cp:size="(50, 20)"/>
+    <push-button name="Twin" {SHOWN} cp:screencoord="(110, 60)" cp:size="(50, 20)"/>
+    <push-button name="Outside" {SHOWN} cp:screencoord="(5000, 60)" cp:size="(50, 20)"/>
+    <push-button name="Nowhere" {SHOWN} cp:screencoord="(-1, -1)" cp:size="(0, 0)"/>
+    <menu name="File" {SHOWN} cp:screencoord="(200, 60)" cp:size="(50, 20)">
+     <menu-item name="Quit" st:visible="true" cp:screencoord="(0, 0)" cp:size="(50, 20)"/>
+    </menu>
+    <panel st:enabled="true"><label name="Hidden" {SHOWN}/></panel>
+   </filler>
+   <text {SHOWN} cp:screencoord="(100, 100)" cp:size="(400, 200)">first line
+second  line</text>
+  </frame>
+ </application>
+</desktop-frame>"""
+LINES = """\
+[application] gedit
+  [frame] a.txt
+    [push-button] Save - Saves <it>
+    [push-button] Twin
+    [push-button] Outside
+    [push-button] Nowhere
+    [menu] File
+    [text] first line second line"""
+
+
+def picture(kind: str = "PNG", size: tuple[int, int] = (640, 480)) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size, "white").save(file, kind)
+    return file.getvalue()
+
+
+def seen(**other: Any) -> dict[str, Any]:
+    return {"screenshot": picture(), "accessibility_tree": TREE, "terminal": None, **other}
+
+
+def config(kind: str, **other: Any) -> DesktopConfig:
+    return DesktopConfig.model_validate({"observation_type": kind, **other})
+
+
+def test_the_tree_is_what_is_shown_one_element_a_line() -> None:
+    assert a11y.lines(a11y.elements(TREE)) == LINES
+
+
+def test_a_long_tree_is_cut_with_a_note() -> None:
+    buttons = "".join(f'<push-button name="{number:05d}" {SHOWN}/>' for number in range(5_000))
+    found = a11y.elements(f"<desktop-frame {NAMESPACES}>{buttons}</desktop-frame>")
+
+    text = a11y.lines(found)
+
+    *kept, note = text.split("\n")
+    assert len("\n".join(kept)) <= a11y.MAX_CHARACTERS
+    assert note == f"[... cut after 40000 characters: {5_000 - len(kept)} more elements]"
+
+
+def test_a_long_document_does_not_drown_the_rest() -> None:
+    text = "word " * 100_000
+    found = a11y.elements(f"<desktop-frame {NAMESPACES}><text {SHOWN}>{text}</text></desktop-frame>")
+
+    assert len(a11y.lines(found)) < a11y.MAX_DESCRIPTION + 20
+
+
+@pytest.mark.parametrize(
+    "xml", ["", "no xml", "<!DOCTYPE a [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><a name='x'>&e;</a>"]
+)
+def test_a_broken_or_hostile_tree_does_no_harm(xml: str) -> None:
+    try:
+        text = a11y.lines(a11y.elements(xml))
+    except ValueError:
+        return
+    assert "root:" not in text
+
+
+def test_marks_are_on_what_can_be_clicked_and_is_on_the_screen() -> None:
+    chosen = marks.choose(a11y.elements(TREE), (640, 480))
+
+    assert (
+        marks.listed(chosen) == "1: [push-button] Save - Saves <it>\n2: [menu] File\n3: [text] first line second line"
+    )
+    assert chosen[1].centre == (135, 70)
+
+
+def test_marks_are_drawn_where_their_elements_are() -> None:
+    chosen = marks.choose(a11y.elements(TREE), (640, 480))
+
+    drawn = marks.draw(picture(), chosen)
+
+    with Image.open(io.BytesIO(drawn)) as after, Image.open(io.BytesIO(picture())) as before:
+        assert after.size == (640, 480)
+        changed = ImageChops.difference(after.convert("RGB"), before.convert("RGB"))
+        for element in chosen.values():
+            assert element.box is not None
+            left, top, width, height = element.box
+            assert changed.crop((left, top, left + width, top + height)).getbbox() is not None
+        assert changed.crop((0, 320, 640, 480)).getbbox() is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "images"),
+    [
+        ("screenshot", "", 1),
+        ("screenshot_a11y_tree", LINES, 1),
+        ("a11y_tree", None, 0),
+        ("som", "1: [push-button] Save - Saves <it>\n2: [menu] File\n3: [text] first line second line", 1),
+    ],
+)
+def test_each_type_of_observation(kind: str, text: str | None, images: int) -> None:
+    looked = sight(seen(), config(kind))
+
+    assert text is None or looked.observation.text == text
+    assert len(looked.observation.images) == images
+    assert looked.screen == (640, 480)
+    assert (looked.marks is None) == (kind != "som")
+
+
+def test_an_agent_without_pictures_is_told_where_to_click() -> None:
+    text = sight(seen(), config("a11y_tree")).observation.text
+
+    assert "    [push-button] Save - Saves <it> @ (135, 70)\n" in text
+    assert "    [push-button] Nowhere\n" in text
+
+
+def test_a_missing_tree_is_said_and_fails_only_who_sees_nothing_else() -> None:
+    assert sight(seen(accessibility_tree=None), config("screenshot_a11y_tree")).observation.text == NO_TREE
+    assert sight(seen(accessibility_tree=None), config("som")).observation.text == NO_TREE
+    with pytest.raises(ValueError, match="no accessibility tree"):
+        sight(seen(accessibility_tree=None), config("a11y_tree"))
+
+
+def test_the_terminal_is_shown_on_request() -> None:
+    looked = sight(seen(terminal="$ ls"), config("screenshot", require_terminal=True))
+    assert looked.observation.text == "Terminal:\n$ ls"
+    assert sight(seen(terminal="$ ls"), config("screenshot")).observation.text == ""
+
+
+def test_pictures_become_png_with_their_size() -> None:
+    assert as_png(picture()) == picture()
+    assert size_of(as_png(picture("JPEG", (320, 200)))) == (320, 200)
+    with pytest.raises(ValueError, match="no picture"):
+        as_png(b"GIF8 not really")

@@ -1,0 +1,145 @@
+"""Requests of desktop-env against a real server that refuses, stalls and dies."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+import requests
+
+from rollout_tasks.environments.osworld import wire
+from rollout_tasks.environments.osworld.wire import REQUESTS, VMUnreachable, Wire
+
+
+class Guest(BaseHTTPRequestHandler):
+    """Answers, refuses or stalls, by path."""
+
+    stalled = threading.Event()
+    served: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.served.append(self.path)
+        if self.path == "/stall" or (self.path == "/platform" and self.stalled.is_set()):
+            time.sleep(1.0)
+        self.send_response(500 if self.path == "/refuse" else 200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def guest(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
+    monkeypatch.setattr(wire, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(wire, "DEFAULT_SECONDS", 0.3)
+    monkeypatch.setattr(wire, "REFUSED_AGAIN_SECONDS", 0.05)
+    Guest.stalled.clear()
+    Guest.served.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Guest)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def line(guest: ThreadingHTTPServer) -> Iterator[Wire]:
+    opened = Wire("127.0.0.1", guest.server_port)
+    opened.open()
+    yield opened
+    opened.close()
+
+
+def test_answers_come_through_and_refusals_are_noted(line: Wire) -> None:
+    assert REQUESTS.get(f"{line.origin}/fine").text == "ok"
+    assert REQUESTS.post(f"{line.origin}/refuse", data={"a": "b"}).status_code == 500
+    assert [(refusal.path, refusal.status, refusal.body) for refusal in line.refusals] == [("/refuse", 500, "ok")]
+
+
+def test_a_slow_answer_of_a_living_vm_is_only_that_requests_trouble(line: Wire) -> None:
+    with pytest.raises(requests.ReadTimeout):
+        REQUESTS.get(f"{line.origin}/stall")
+    assert REQUESTS.get(f"{line.origin}/fine").text == "ok"
+
+
+def test_a_frozen_vm_is_lost_and_everything_after_it_refused(line: Wire) -> None:
+    Guest.stalled.set()
+    with pytest.raises(VMUnreachable, match=r"the VM at http://127.0.0.1:\d+ does not answer: /stall was not answered"):
+        REQUESTS.get(f"{line.origin}/stall")
+    served = len(Guest.served)
+    with pytest.raises(VMUnreachable):
+        REQUESTS.get(f"{line.origin}/fine")
+    assert len(Guest.served) == served
+
+
+def test_code_that_catches_every_exception_cannot_hide_a_lost_vm(line: Wire) -> None:
+    Guest.stalled.set()
+    with pytest.raises(VMUnreachable):
+        try:
+            REQUESTS.get(f"{line.origin}/stall")
+        except Exception as error:
+            raise AssertionError("hidden") from error
+
+
+def test_a_loop_that_catches_everything_ends_at_its_sleep(line: Wire) -> None:
+    Guest.stalled.set()
+    rounds = 0
+    with pytest.raises(VMUnreachable):
+        while rounds < 10:
+            rounds += 1
+            try:
+                REQUESTS.get(f"{line.origin}/stall")
+            except BaseException:  # noqa: BLE001
+                wire._TIME.sleep(5)
+    assert rounds == 1
+
+
+def test_a_closed_port_is_a_lost_vm() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        line = Wire("127.0.0.1", probe.getsockname()[1])
+    line.open()
+    try:
+        with pytest.raises(VMUnreachable, match="it accepts no connection"):
+            REQUESTS.get(f"{line.origin}/fine")
+    finally:
+        line.close()
+
+
+def test_a_longer_timeout_than_usual_is_cut(line: Wire) -> None:
+    began = time.monotonic()
+    with pytest.raises(requests.ReadTimeout):
+        REQUESTS.post(f"{line.origin}/stall", timeout=1810)
+    assert time.monotonic() - began < 30
+
+
+def test_other_addresses_are_left_alone(line: Wire, guest: ThreadingHTTPServer) -> None:
+    line.close()
+    assert REQUESTS.get(f"{line.origin}/refuse").status_code == 500
+    assert line.refusals == []
+
+
+def test_desktop_env_talks_through_it() -> None:
+    from rollout_tasks.environments.osworld.library import desktop_env
+
+    desktop_env()
+    wire.lay()
+    from desktop_env.controllers import python, setup
+    from desktop_env.evaluators.getters import chrome, file, general, vlc
+
+    for module in (python, setup, chrome, file, general, vlc):
+        assert module.requests is REQUESTS
+    assert setup.time is wire._TIME

@@ -1,0 +1,99 @@
+"""Has mmdebstrap fetch packages of the guest's Debian release and lay them out in a folder.
+
+The archive's address, proxies and certificates are the machine's own: its apt configuration is asked where it gets this
+release from. Everything runs in namespaces of its own and dies with the process that builds, mounts included.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from vm_pool.guest.errors import GuestBuildError
+
+SUITE = "bookworm"
+
+_TOOLS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "setpriv": "util-linux"}
+_STEP = re.compile(r"^(?:I: (?P<stage>.*)|(?P<verb>Get:\d+|Unpacking|Setting up) .*)$")
+_TOTAL = re.compile(r"^\d+ upgraded, (\d+) newly installed")
+
+
+def run(what: str, target: Path, options: Sequence[str], progress: Callable[[str], None]) -> None:
+    """Fills `target`, which must not exist.
+
+    Args:
+        what: What is being built, for messages.
+        target: The folder.
+        options: The variant and whatever else is asked of mmdebstrap.
+        progress: Called with a sentence now and then.
+
+    Raises:
+        GuestBuildError: A tool is missing, or mmdebstrap fails.
+    """
+    for command, package in _TOOLS.items():
+        if shutil.which(command) is None:
+            raise GuestBuildError(f"{command} is not installed: run 'apt-get install {package}', then try again")
+    sources = _machine_sources()
+    full = [
+        # Dies with this process, and the kernel then ends all that runs in its namespaces.
+        *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--kill-child"),
+        *("mmdebstrap", "--mode=root", "--format=directory", "--verbose", *options),
+        '--aptopt=Acquire::Languages "none"',
+        *(SUITE, str(target), *(["-"] if sources else [])),
+    ]
+    with tempfile.TemporaryFile("w+") as given:
+        given.write(sources)
+        given.seek(0)
+        with subprocess.Popen(  # noqa: S603
+            full, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as running:
+            assert running.stdout is not None  # noqa: S101
+            try:
+                complaints = _follow(running.stdout, progress)
+            except BaseException:
+                running.kill()
+                raise
+    if running.returncode:
+        raise GuestBuildError(f"mmdebstrap could not build {what}: {complaints}")
+
+
+def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
+    """Reports mmdebstrap's progress; returns what it complained of last."""
+    complaints: deque[str] = deque(maxlen=3)
+    total, done = 0, {"Unpacking": 0, "Setting up": 0}
+    for line in lines:
+        if count := _TOTAL.match(line):
+            total, done = int(count[1]), dict.fromkeys(done, 0)
+        if line.startswith(("E: ", "dpkg: error", "error: ")):
+            complaints.append(line.strip())
+        if not (step := _STEP.match(line.strip())):
+            continue
+        if stage := step["stage"]:
+            progress(stage[:1].upper() + stage[1:])
+        elif (verb := step["verb"]) in done:
+            done[verb] += 1
+            progress(f"{verb} packages: {done[verb]} of {max(total, done[verb])}")
+        elif verb:
+            progress(f"Downloading packages: {verb.removeprefix('Get:')}")
+    return "; ".join(complaints) or "it gave no reason"
+
+
+def _machine_sources() -> str:
+    """Where this machine gets the release from, as a sources.list; empty where it has another one."""
+    fields = ("REPO_URI", "RELEASE", "COMPONENT", "SIGNED_BY")
+    listing = subprocess.run(  # noqa: S603
+        ["apt-get", "indextargets", "--format", "|".join(f"$({field})" for field in fields), "Created-By: Packages"],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    found = [line.split("|") for line in sorted(set(listing.splitlines())) if line.count("|") == len(fields) - 1]
+    wanted = [one for one in found if one[1] in {SUITE, f"{SUITE}-updates", f"{SUITE}-security"} and one[2] == "main"]
+    if not any(release == SUITE for _uri, release, _component, _key in wanted):
+        return ""
+    return "".join(f"deb {uri} {release} {component}\n" for uri, release, component, _key in wanted)

@@ -1,0 +1,127 @@
+"""What a host has done to its VMs, each in a thread of its own, and how it tells the pool what came of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+
+from vm_pool.errors import PoolError, PoolRefused, PoolUnreachable
+from vm_pool.hosting import HostSide
+from vm_pool.machine import Machine
+from vm_pool.states import Endpoint, VMState
+
+log = logging.getLogger(__name__)
+
+REPEAT_SECONDS = 0.1
+"""Pause before the pool is told again when Redis is away."""
+END_AGAIN_SECONDS = 0.5
+"""How long a job may go on after its VM was stopped, until the VM is stopped again."""
+
+
+class Jobs:
+    """One thread for each VM.
+
+    Args:
+        side: The pool as the host sees it.
+        num_vms: How many VMs the host has.
+        retry_after: Seconds before a quarantined VM is tried again: the first time, and at most.
+    """
+
+    def __init__(self, side: HostSide, num_vms: int, retry_after: tuple[float, float]) -> None:
+        self.stop = threading.Event()
+        """Set once the host stops: nothing is reported any more."""
+        self._side = side
+        self._retry_after = retry_after
+        self._threads = ThreadPoolExecutor(num_vms, thread_name_prefix=f"vm of {side.host_id}")
+
+    def prepare(self, machine: Machine, fence: int, work: Callable[[int], Endpoint]) -> None:
+        """Has a VM booted or reset; a VM with which that fails is quarantined.
+
+        Args:
+            machine: The VM.
+            fence: Under which this begins.
+            work: The machine's `boot` or `reset`.
+        """
+        self._start(machine, lambda: self._prepare(machine, fence, work))
+
+    def check(self, machine: Machine, fence: int) -> None:
+        """Has a free VM checked; one that fails is reset, unless somebody leased it in the meantime."""
+        self._start(machine, lambda: self._check(machine, fence))
+
+    def end(self, machine: Machine) -> None:
+        """Has a VM stopped."""
+        self._start(machine, lambda: self._end(machine))
+
+    def end_for_good(self, machines: Iterable[Machine]) -> None:
+        """Stops VMs, and returns when nothing starts them any more."""
+        threads = [threading.Thread(target=self._end_for_good, args=(machine,)) for machine in machines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def wait(self) -> None:
+        """Returns when nothing is being done any more."""
+        self._threads.shutdown(wait=True)
+
+    def _start(self, machine: Machine, work: Callable[[], None]) -> None:
+        machine.job = self._threads.submit(work)
+        machine.job.add_done_callback(lambda _job: self._look_again())
+
+    def _look_again(self) -> None:
+        """What the pool said of the VM while it was busy was not acted on."""
+        if not self.stop.is_set():
+            with suppress(PoolError):
+                self._side.nudge()
+
+    def _prepare(self, machine: Machine, fence: int, work: Callable[[int], Endpoint]) -> None:
+        vm_id = machine.vm_id
+        if self.stop.is_set():
+            return
+        try:
+            endpoint = work(fence)
+        except Exception as error:  # noqa: BLE001 (the border to providers: a broken VM is quarantined)
+            why = f"{type(error).__name__}: {error}"
+            if not self.stop.is_set():
+                log.warning("host %s: %s is quarantined: %s", self._side.host_id, vm_id, why)
+            first, longest = self._retry_after
+            self._report(lambda: self._side.failed(vm_id, fence, why, first_delay=first, longest_delay=longest))
+            return
+        machine.checked_at = time.monotonic()
+        self._report(lambda: self._side.ready(vm_id, fence, endpoint))
+
+    def _check(self, machine: Machine, fence: int) -> None:
+        machine.checked_at = time.monotonic()
+        try:
+            machine.check()
+        except Exception as error:  # noqa: BLE001 (the border to providers)
+            log.warning("host %s: %s failed its check and is reset: %s", self._side.host_id, machine.vm_id, error)
+            self._report(lambda: self._side.try_move(machine.vm_id, {VMState.FREE}, VMState.RESETTING, fence))
+
+    def _end(self, machine: Machine) -> None:
+        try:
+            machine.stop()
+        except Exception:  # the border to providers: the others must still be stopped
+            log.exception("host %s: %s could not be stopped", self._side.host_id, machine.vm_id)
+
+    def _end_for_good(self, machine: Machine) -> None:
+        """Stops the VM once more after whatever was going on with it: that may have started it."""
+        while True:
+            over = not machine.busy
+            self._end(machine)
+            if over or machine.job is None:
+                return
+            wait([machine.job], timeout=END_AGAIN_SECONDS)
+
+    def _report(self, say: Callable[[], object]) -> None:
+        """Tells the pool, as often as it takes: fences make sure that old news change nothing."""
+        while not self.stop.is_set():
+            try:
+                say()
+                return
+            except (PoolUnreachable, PoolRefused):
+                self.stop.wait(REPEAT_SECONDS)

@@ -1,0 +1,99 @@
+"""Whether this machine's processor can run virtual machines by itself: found out by letting it run one.
+
+``/dev/kvm`` may be there and still be of no use, as inside many virtual machines. So a machine of seven instructions is booted
+through the firmware; what it took is remembered until the host machine boots again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from vm_pool.providers.qemu.folders import state_folder
+
+DEVICE = Path("/dev/kvm")
+PROBE_SECONDS = 5.0
+"""Where the processor helps, a tenth of a second is enough."""
+
+_SAYS = 0x10
+_BOOT_SECTOR = bytes((0xB0, _SAYS, 0xE6, 0xF4, 0xF4, 0xEB, 0xFD)).ljust(510, b"\0") + b"\x55\xaa"
+"""``mov al, 0x10; out 0xf4, al; hlt; jmp back``: the device at that port ends QEMU with what it is told."""
+_EXIT_CODE = _SAYS << 1 | 1
+
+
+@dataclass(frozen=True, slots=True)
+class Acceleration:
+    """How virtual machines run here."""
+
+    name: str
+    """kvm or tcg."""
+    why: str
+    """Why not kvm; empty otherwise."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """QEMU's, for this accelerator."""
+        if self.name == "kvm":
+            return ("-accel", "kvm", "-cpu", "host")
+        return ("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max")
+
+
+def choose(wanted: str, qemu: str) -> Acceleration:
+    """The accelerator to use.
+
+    Args:
+        wanted: kvm, tcg, or auto.
+        qemu: QEMU's command.
+    """
+    if wanted == "tcg":
+        return Acceleration("tcg", "the options ask for software emulation")
+    if wanted == "kvm":
+        return Acceleration("kvm", "")
+    why = why_no_kvm(qemu)
+    return Acceleration("tcg" if why else "kvm", why)
+
+
+def why_no_kvm(qemu: str) -> str:
+    """What speaks against KVM on this machine, empty when it works."""
+    if not DEVICE.exists():
+        return f"there is no {DEVICE}"
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        return f"{DEVICE} may not be used by this user: add it to the group kvm"
+    remembered = state_folder() / "kvm.json"
+    key = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {qemu} {Path(qemu).stat().st_mtime_ns}"
+    try:
+        known = json.loads(remembered.read_text())
+        if known["key"] == key:
+            return str(known["why"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    why = probe(qemu, Acceleration("kvm", ""))
+    remembered.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=remembered.parent, delete=False) as file:
+        json.dump({"key": key, "why": why}, file)
+    Path(file.name).rename(remembered)
+    return why
+
+
+def probe(qemu: str, acceleration: Acceleration) -> str:
+    """Runs a tiny machine; returns why that fails, empty when it does not."""
+    with tempfile.NamedTemporaryFile() as sector:
+        sector.write(_BOOT_SECTOR)
+        sector.flush()
+        command = [qemu, *acceleration.arguments, "-machine", "pc", "-m", "64", "-nodefaults", "-no-user-config"]
+        command += ["-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"]
+        command += ["-drive", f"file={sector.name},format=raw,if=floppy,readonly=on"]
+        try:
+            done = subprocess.run(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"a machine of seven instructions did not run through within {PROBE_SECONDS:.0f} s with {acceleration.name}"
+    if done.returncode == _EXIT_CODE:
+        return ""
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return f"a machine of seven instructions could not be run with {acceleration.name}: {said[-1][-200:] if said else 'QEMU ended'}"

@@ -1,0 +1,51 @@
+"""What a VM boots from: the guest image, or an image of the user's own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from vm_pool.errors import ProviderError
+from vm_pool.guest.disk import GuestDisk
+from vm_pool.providers.qemu import qemu_img
+from vm_pool.providers.qemu.firmware import Firmware, firmware_for
+from vm_pool.providers.qemu.options import QemuOptions
+
+
+@dataclass(frozen=True, slots=True)
+class GuestBoot:
+    """The guest image, started with its own kernel."""
+
+    disk: GuestDisk
+
+    @property
+    def image(self) -> Path:
+        """The backing file of each VM's overlay."""
+        return self.disk.image
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBoot:
+    """An image of the user's own, started as its disk says."""
+
+    image: Path
+    format: str
+    firmware: Firmware
+
+
+def own_boot(path: Path, options: QemuOptions) -> OwnBoot:
+    """Looks at an image of the user's own.
+
+    Raises:
+        ProviderError: It cannot be booted; one sentence says why.
+    """
+    image = path.expanduser().absolute()
+    if not image.is_file():
+        raise ProviderError(f"path_to_vm={path}: there is no such file")
+    try:
+        said = qemu_img.run("info", "--output=json", str(image))
+    except RuntimeError as error:
+        raise ProviderError(f"path_to_vm={path}: not a disk image that QEMU can read: {error}") from error
+    described = json.loads(said)
+    return OwnBoot(image, described["format"], firmware_for(image, described["format"], options.firmware))

@@ -1,0 +1,38 @@
+"""Sets the clock of a system of the user's own after a revert, by asking its HTTP server to."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import shlex
+import time
+
+from vm_pool.providers.desktop import Connect
+
+log = logging.getLogger(__name__)
+
+SECONDS = 20.0
+
+
+def set_over_http(connect: Connect, password: str) -> None:
+    """Tells the guest what time it is; a guest that does not let its user set the clock keeps the old time.
+
+    Args:
+        connect: Makes a connection to its control port.
+        password: Its user's.
+    """
+    command = f"echo {shlex.quote(password)} | sudo -S date --utc --set @{time.time():.3f}"
+    client = http.client.HTTPConnection("guest")
+    try:
+        client.sock = connect()
+        client.sock.settimeout(SECONDS)
+        body = json.dumps({"command": command, "shell": True})
+        client.request("POST", "/execute", body, {"Content-Type": "application/json"})
+        said = json.loads(client.getresponse().read())
+        if said.get("returncode") != 0:
+            log.warning("the clock of a VM could not be set after its reset: %s", str(said.get("error"))[-200:])
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        log.warning("the clock of a VM could not be set after its reset: %s", error)
+    finally:
+        client.close()

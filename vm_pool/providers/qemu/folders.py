@@ -1,0 +1,87 @@
+"""Where each VM keeps its files, and how what a killed host left behind is found there."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from vm_pool.guest.cache import cache_folder
+from vm_pool.scripts import checked_vm_id
+
+END_SECONDS = 10.0
+"""From SIGKILL to the end of a process."""
+
+
+def state_folder() -> Path:
+    """Where the folders of this user's VMs are, each named after its VM. On disk: a VM's memory is saved there."""
+    return cache_folder().with_name("qemu")
+
+
+def folder_of(vm_id: str) -> Path:
+    """A VM's folder, which exists as long as anything of it may; QEMU and its keeper name it in their command lines.
+
+    Raises:
+        ValueError: That is no VM's id.
+    """
+    if checked_vm_id(vm_id) in {".", ".."}:
+        raise ValueError(f"{vm_id!r} is not a VM's id")
+    return state_folder() / vm_id
+
+
+def make_folder(vm_id: str) -> Path:
+    """A VM's folder, empty; whatever was there of it is ended and removed."""
+    end_leftover(vm_id)
+    folder = folder_of(vm_id)
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
+def leftovers(host_id: str) -> list[str]:
+    """The ids of the host's VMs, ``<host>-<number>``, that have a folder."""
+    with suppress(FileNotFoundError):
+        return sorted(folder.name for folder in state_folder().iterdir() if folder.name.rpartition("-")[0] == host_id)
+    return []
+
+
+def end_leftover(vm_id: str) -> bool:
+    """Ends what runs of a VM and removes its folder; whether there was anything."""
+    folder = folder_of(vm_id)
+    if not folder.exists():
+        return False
+    for pid in processes_of(folder):
+        _kill(pid)
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
+def processes_of(folder: Path) -> Iterator[int]:
+    """The processes of this user's that name a VM's folder in their command lines."""
+    mark = str(folder)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                ours = "qemu" in words[0] or (words[0] == "sh" and words[1:2] == [str(KEEPER)])
+                if ours and any(word == mark or f"{mark}/" in word for word in words):
+                    yield int(entry.name)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            if not poll.poll(END_SECONDS * 1000):
+                raise RuntimeError(f"process {pid}, which holds a VM, does not end within {END_SECONDS:.0f} s")
+        finally:
+            os.close(descriptor)
+
+
+KEEPER = Path(__file__).with_name("keeper.sh")

@@ -1,0 +1,216 @@
+"""All machines of the same options: what they boot, how they come up, how they are proved ready."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from vm_pool import canary
+from vm_pool.guest.cache import Progress, part
+from vm_pool.providers import desktop
+from vm_pool.providers.desktop import DesktopUnwell
+from vm_pool.providers.qemu import qemu_img
+from vm_pool.providers.qemu.acceleration import Acceleration
+from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot
+from vm_pool.providers.qemu.clock import set_over_http
+from vm_pool.providers.qemu.command_line import DISK, VARIABLES, command_line, snapshot_nodes
+from vm_pool.providers.qemu.machine import Machine
+from vm_pool.providers.qemu.options import QemuOptions
+from vm_pool.providers.qemu.qmp import QMPError
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 60.0
+"""From the first whole screenshot until nothing changes any more."""
+RESET_SECONDS = 60.0
+"""From the reverted state to a healthy answer; a quarter of a second, with software emulation on an idle machine."""
+_LOOK_SECONDS = 0.05
+"""Between two looks whether a VM that starts is up."""
+_FIRST_ANSWER_SECONDS = 3.0
+"""A guest whose network is not up yet loses what it is asked."""
+_SCREENSHOT_SECONDS = 30.0
+_SAY_SECONDS = 10.0
+_UNPRIVILEGED = "nobody"
+
+
+class Kind:
+    """What machines of the same options have in common.
+
+    Args:
+        qemu: QEMU's command.
+        options: The options.
+        acceleration: How they run.
+        boot: What they boot.
+    """
+
+    def __init__(self, qemu: str, options: QemuOptions, acceleration: Acceleration, boot: GuestBoot | OwnBoot) -> None:
+        self._qemu = qemu
+        self._options = options
+        self._acceleration = acceleration
+        self._boot = boot
+        self._own = isinstance(boot, OwnBoot)
+
+    def start(self, machine: Machine, progress: Progress) -> None:
+        """Brings a machine up, in the state that `revert` goes back to.
+
+        Only the first guest of a kind boots; the others go on from what it saved.
+
+        Raises:
+            Exception: It does not come up; the machine is of no use.
+        """
+        if self._own:
+            self._first_boot(machine, progress)
+            return
+        saved = part(
+            f"saved-{self._identity()}", lambda target: self._save(machine, target, progress), progress, as_root=False
+        )
+        try:
+            machine.launch(lambda folder: _copy(saved / DISK, folder / DISK), self._command, snapshot_nodes(self._boot))
+            self.revert(machine)
+        except (QMPError, DesktopUnwell):
+            log.warning("%s: what a first boot saved is of no use, and will be made anew", machine.vm_id)
+            shutil.rmtree(saved, ignore_errors=True)
+            raise
+
+    def revert(self, machine: Machine) -> None:
+        """Brings a machine back to its snapshot and proves it healthy.
+
+        Raises:
+            Exception: That fails; the machine is of no use.
+        """
+        machine.revert()
+        if self._own:
+            self._wait(machine, lambda seconds: self._look(machine, seconds), RESET_SECONDS)
+            set_over_http(lambda: machine.connect("control"), self._options.client_password)
+        else:
+            machine.set_clock()
+            self._wait(machine, lambda seconds: _health(machine, seconds), RESET_SECONDS)
+
+    def check(self, machine: Machine, seconds: float) -> None:
+        """Raises unless the machine is healthy and its screenshot has the right size."""
+        if not self._own:
+            _health(machine, seconds)
+        self._look(machine, seconds)
+
+    def fingerprint(self, machine: Machine, seconds: float) -> Mapping[str, Sequence[str]]:
+        """Processes and windows; of an image of the user's own, nothing is known."""
+        if self._own:
+            return {}
+        health = _health(machine, seconds)
+        return {"processes": health.processes, "windows": health.windows}
+
+    def _save(self, machine: Machine, target: Path, progress: Progress) -> None:
+        """Boots the guest image once and for all."""
+        self._first_boot(machine, progress)
+        folder = machine.quit()
+        target.mkdir()
+        shutil.move(folder / DISK, target / DISK)
+        machine.put_away()
+
+    def _first_boot(self, machine: Machine, progress: Progress) -> None:
+        began = time.monotonic()
+        what = self._boot.image.name if self._own else f"guest image {self._options.profile}"
+        how = "with KVM" if self._acceleration.name == "kvm" else "with software emulation"
+        progress(f"Booting {what} {how} ({machine.vm_id})")
+        machine.launch(self._make_disks, self._command, snapshot_nodes(self._boot))
+        machine.run()
+        said = began
+
+        def look(seconds: float) -> None:
+            nonlocal said
+            if time.monotonic() - said > _SAY_SECONDS:
+                said = time.monotonic()
+                progress(
+                    f"Booting {what} {how} ({machine.vm_id}): {said - began:.0f} s; its console: {machine.console()}"
+                )
+            if not self._own:
+                _health(machine, seconds)
+            self._look(machine, _SCREENSHOT_SECONDS)
+
+        self._wait(machine, look, self._options.boot_seconds)
+        if not self._own:
+            canary.settled(lambda: self.fingerprint(machine, _SCREENSHOT_SECONDS), SETTLE_SECONDS)
+        progress(f"Saving the state of {what}, which took {time.monotonic() - began:.0f} s to boot")
+        machine.save()
+
+    def _wait(self, machine: Machine, look: Callable[[float], object], seconds: float) -> None:
+        """Looks until it is well; gives up at once when QEMU ends."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                look(_FIRST_ANSWER_SECONDS)
+                return
+            except DesktopUnwell as error:
+                machine.run()
+                if time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"{machine.vm_id} is not ready within {seconds:.0f} s: {error}; the last lines of its console: "
+                        f"{machine.console()}"
+                    ) from error
+            time.sleep(_LOOK_SECONDS)
+
+    def _look(self, machine: Machine, seconds: float) -> None:
+        _, size = desktop.screenshot(lambda: machine.connect("control"), seconds)
+        wanted = (self._options.screen_width, self._options.screen_height)
+        if self._own and machine.screen == (0, 0):
+            machine.screen = size
+            if size != wanted:
+                log.warning("%s: the image's screen is %dx%d, not %dx%d", machine.vm_id, *size, *wanted)
+        expected = machine.screen if self._own else wanted
+        if size != expected:
+            raise DesktopUnwell(
+                f"{machine.vm_id}: the screenshot is {size[0]}x{size[1]}, not {expected[0]}x{expected[1]}"
+            )
+
+    def _make_disks(self, folder: Path) -> None:
+        image_format = self._boot.format if isinstance(self._boot, OwnBoot) else "qcow2"
+        qemu_img.make_overlay(self._boot.image, image_format, folder / DISK)
+        if isinstance(self._boot, OwnBoot) and self._boot.firmware.variables is not None:
+            qemu_img.run(
+                "convert", "-f", "raw", "-O", "qcow2", str(self._boot.firmware.variables), str(folder / VARIABLES)
+            )
+
+    def _command(self, folder: Path, clock: int) -> list[str]:
+        run_as = _UNPRIVILEGED if os.geteuid() == 0 and _exists(_UNPRIVILEGED) else None
+        return command_line(
+            self._qemu, folder, self._boot, self._options, self._acceleration, clock=clock, run_as=run_as
+        )
+
+    def _identity(self) -> str:
+        """Changes with anything that makes a saved state another one."""
+        version = subprocess.run([self._qemu, "-version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+        processor = Path("/proc/cpuinfo").read_text().partition("\n\n")[0] if self._acceleration.name == "kvm" else ""
+        stable = [line for line in processor.splitlines() if not line.startswith(("cpu MHz", "bogomips"))]
+        made_from = [version, stable, self._command(Path("/"), 0), str(self._boot.image)]
+        return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
+
+
+def _health(machine: Machine, seconds: float) -> desktop.Health:
+    return desktop.health(lambda: machine.connect("control"), seconds)
+
+
+def _exists(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def _copy(source: Path, target: Path) -> None:
+    done = subprocess.run(  # noqa: S603
+        ["cp", "--reflink=auto", "--sparse=always", str(source), str(target)],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the saved state could not be copied: {done.stderr.strip()}")

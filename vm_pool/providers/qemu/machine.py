@@ -1,0 +1,247 @@
+"""One QEMU: started through its keeper, spoken to, snapshotted and reverted, ended with everything it holds."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vm_pool.providers.desktop import PORTS, DesktopUnwell
+from vm_pool.providers.qemu.command_line import CONSOLE
+from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_leftover, make_folder
+from vm_pool.providers.qemu.qmp import QMP, QMPError
+
+START_SECONDS = 30.0
+"""From launching QEMU to its monitor's greeting; tenths of a second unless the machine is very busy."""
+ANSWER_SECONDS = 20.0
+"""For a call that does nothing long."""
+SNAPSHOT_SECONDS = 120.0
+"""For writing or reading the machine's memory; half a second for a guest that has just started."""
+CLOCK_SECONDS = 20.0
+SNAPSHOT = "clean"
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)")
+
+
+class MachineStopped(RuntimeError):
+    """The VM was stopped while something was being done with it."""
+
+
+class Machine:
+    """A VM's processes and folder. What is done with it raises `MachineStopped` once `end` was called.
+
+    Args:
+        vm_id: Names them.
+    """
+
+    def __init__(self, vm_id: str) -> None:
+        self.vm_id = vm_id
+        self.ports: dict[str, int] = {}
+        """On this machine's loopback, by purpose."""
+        self.screen = (0, 0)
+        """Pixels, as of its first screenshot."""
+        self._folder = Path()
+        self._nodes: list[str] = []
+        self._guard = threading.Lock()
+        self._stopped = False
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._monitor: QMP | None = None
+        self._clock: socket.socket | None = None
+        _machines.add(self)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `end` was called."""
+        return self._stopped
+
+    def launch(
+        self, make_disks: Callable[[Path], None], command: Callable[[Path, int], list[str]], nodes: list[str]
+    ) -> None:
+        """Starts QEMU; the machine stands still until `revert` or `run`.
+
+        Args:
+            make_disks: Puts the disks into the machine's folder.
+            command: QEMU's command line, for that folder and a descriptor of the clock's socket.
+            nodes: The disks that belong into a snapshot; the first one stores the memory too.
+
+        Raises:
+            RuntimeError: QEMU does not start; one sentence says why.
+        """
+        self._folder, self._nodes = make_folder(self.vm_id), nodes
+        make_disks(self._folder)
+        monitor, qemus_monitor = socket.socketpair()
+        clock, qemus_clock = socket.socketpair()
+        with qemus_monitor, qemus_clock, self._guard:
+            self._monitor, self._clock = QMP(monitor, self.vm_id), clock
+            if self._stopped:
+                raise MachineStopped(f"{self.vm_id} was stopped before it started")
+            self._keeper = subprocess.Popen(  # noqa: S603
+                ["sh", str(KEEPER), str(self._folder), *command(self._folder, qemus_clock.fileno())],  # noqa: S607
+                stdin=subprocess.PIPE,
+                stdout=qemus_monitor.fileno(),
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                pass_fds=[qemus_clock.fileno()],
+                start_new_session=True,  # Ctrl-C at the host's terminal is the host's business
+                cwd="/",
+            )
+        try:
+            self._qmp().begin(START_SECONDS)
+            said = self._ask("human-monitor-command", {"command-line": "info usernet"})
+        except QMPError as error:
+            raise RuntimeError(f"{self.vm_id}: QEMU did not start: {self._last_words('messages') or error}") from error
+        inside = {int(to): int(port) for port, to in _FORWARD.findall(said)}
+        self.ports = {purpose: inside[port] for purpose, port in PORTS.items()}
+
+    def run(self) -> None:
+        """Lets the machine run, if it does not.
+
+        Raises:
+            QMPError: QEMU has ended, or does not answer.
+        """
+        if self._ask("query-status")["status"] != "running":
+            self._ask("cont")
+
+    def save(self) -> None:
+        """Takes the snapshot that `revert` goes back to: memory, devices and disks.
+
+        Raises:
+            QMPError: It cannot be taken.
+        """
+        self._snapshot("snapshot-save")
+
+    def revert(self) -> None:
+        """Goes back to the snapshot, and runs.
+
+        Raises:
+            QMPError: That fails, or QEMU has ended.
+        """
+        self._snapshot("snapshot-load")
+        self.run()
+
+    def quit(self) -> Path:
+        """Ends QEMU with its disks complete; returns their folder, which `end` removes.
+
+        Raises:
+            QMPError: It does not end.
+        """
+        self._ask("quit")
+        self._qmp().wait_for_end(ANSWER_SECONDS)
+        return self._folder
+
+    def set_clock(self) -> None:
+        """Tells the guest what time it is.
+
+        Raises:
+            DesktopUnwell: It does not take note.
+        """
+        with self._guard:
+            clock = self._clock
+        if clock is None:
+            raise MachineStopped(f"{self.vm_id} is not running")
+        said = b""
+        try:
+            clock.settimeout(CLOCK_SECONDS)
+            clock.sendall(f"time {time.time():.3f}\n".encode())
+            while not said.endswith(b"\n") and (data := clock.recv(100)):
+                said += data
+        except OSError as error:
+            raise DesktopUnwell(f"{self.vm_id}: its clock could not be set: {error}") from error
+        if said != b"set\n":
+            raise DesktopUnwell(f"{self.vm_id}: its clock could not be set: {said!r}")
+
+    def connect(self, purpose: str) -> socket.socket:
+        """A connection to one of its ports.
+
+        Raises:
+            OSError: QEMU does not listen.
+        """
+        return socket.create_connection(("127.0.0.1", self.ports[purpose]), timeout=ANSWER_SECONDS)
+
+    def console(self) -> str:
+        """The last lines that its system wrote."""
+        return self._last_words(CONSOLE) or "empty"
+
+    def end(self) -> None:
+        """Ends the machine in whatever state it is, and removes its folder; what goes on with it raises.
+
+        Raises:
+            RuntimeError: Something does not end.
+        """
+        self._stopped = True
+        self.put_away()
+
+    def put_away(self) -> None:
+        """As `end`, but the machine may be launched again."""
+        with self._guard:
+            keeper, self._keeper = self._keeper, None
+            monitor, self._monitor = self._monitor, None
+            clock, self._clock = self._clock, None
+        if monitor is not None:
+            monitor.close()
+        if clock is not None:
+            clock.close()
+        if keeper is not None:
+            if keeper.stdin is not None:
+                keeper.stdin.close()
+            try:
+                keeper.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                keeper.kill()
+                keeper.wait(END_SECONDS)
+        end_leftover(self.vm_id)
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Whatever is raised inside because of `end` becomes a `MachineStopped`."""
+        try:
+            yield
+        except Exception as error:
+            if self._stopped and not isinstance(error, MachineStopped):
+                raise MachineStopped(f"{self.vm_id} was stopped") from error
+            raise
+
+    def let_go(self) -> None:
+        """For a fork of this process: does not hold the machine, so that it ends with the one that does."""
+        if self._keeper is not None and self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+
+    def _snapshot(self, what: str) -> None:
+        arguments = {"tag": SNAPSHOT, "vmstate": self._nodes[0], "devices": self._nodes}
+        self._qmp().run_job(what, arguments, seconds=SNAPSHOT_SECONDS)
+
+    def _ask(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
+        return self._qmp().execute(command, arguments, seconds=ANSWER_SECONDS)
+
+    def _qmp(self) -> QMP:
+        monitor = self._monitor
+        if monitor is None:
+            raise MachineStopped(f"{self.vm_id} is not running")
+        return monitor
+
+    def _last_words(self, file: str) -> str:
+        try:
+            lines = (self._folder / file).read_bytes()[-2000:].decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return " | ".join(_COLOURS.sub("", line) for line in lines[-4:])[-500:]
+
+
+_machines: weakref.WeakSet[Machine] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for machine in _machines:
+        machine.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)

@@ -1,0 +1,47 @@
+"""What a user may say about virtual machines made with QEMU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+GUEST_MEMORY_MIB = 2048
+OWN_MEMORY_MIB = 4096
+
+
+class QemuOptions(BaseModel):
+    """What boots, and how much of the machine each VM may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    path_to_vm: Path | None = None
+    """A disk image of one's own to boot, such as OSWorld's qcow2; it is never written to. None: the guest image of `profile`."""
+    profile: str = "core"
+    """The guest image: core, office, media, browser or full. Built when it is first needed."""
+    screen_width: int = Field(1920, ge=320, le=7680)
+    """Pixels."""
+    screen_height: int = Field(1080, ge=200, le=4320)
+    """Pixels."""
+    memory_mib: int | None = Field(None, ge=256)
+    """Memory of one VM; None for 2048, or 4096 for an image of one's own."""
+    cpus: int = Field(2, ge=1, le=64)
+    """Processors of one VM."""
+    os_type: Literal["Ubuntu", "Windows"] = "Ubuntu"
+    """The system of an image of one's own: any Linux has drivers for virtual devices, Windows needs a PC's."""
+    firmware: Literal["auto", "bios", "uefi"] = "auto"
+    """What starts an image of one's own; auto looks at how its disk is partitioned."""
+    accelerator: Literal["auto", "kvm", "tcg"] = "auto"
+    """kvm: the processor's own virtualisation. tcg: software emulation. auto: kvm where a small machine boots with it."""
+    client_password: str = "password"  # noqa: S105 (everybody knows it)
+    """Of the user in an image of one's own, to set its clock after a reset."""
+    boot_seconds: float = Field(300.0, gt=0)
+    """How long a VM may take to come up."""
+
+    @property
+    def memory(self) -> int:
+        """MiB of memory of one VM."""
+        if self.memory_mib is not None:
+            return self.memory_mib
+        return GUEST_MEMORY_MIB if self.path_to_vm is None else OWN_MEMORY_MIB

@@ -1,0 +1,141 @@
+"""The provider `qemu`: a virtual machine per VM, reverted by loading a snapshot of its memory and disk."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vm_pool.errors import ProviderError
+from vm_pool.guest.disk import guest_disk
+from vm_pool.providers.qemu import acceleration
+from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot
+from vm_pool.providers.qemu.folders import end_leftover, leftovers
+from vm_pool.providers.qemu.kind import Kind
+from vm_pool.providers.qemu.machine import Machine, MachineStopped
+from vm_pool.providers.qemu.options import QemuOptions
+from vm_pool.states import Endpoint
+
+log = logging.getLogger(__name__)
+
+QEMU = "qemu-system-x86_64"
+CHECK_SECONDS = 30.0
+"""For each question of a check; a quarter of a second, with software emulation on an idle machine."""
+
+
+class QemuProvider:
+    """Virtual machines on this machine; its options are `QemuOptions`."""
+
+    needs_reset = True
+    option_names = frozenset(QemuOptions.model_fields)
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = QemuOptions.model_validate(dict(options))
+        self._machines: dict[str, Machine] = {}
+        self._guard = threading.Lock()
+        self._preparing = threading.Lock()
+        self._kind: Kind | None = None
+
+    def check_available(self) -> None:
+        """Makes sure that QEMU is installed, and that an image of one's own can be booted.
+
+        Raises:
+            ProviderError: Something is missing; one sentence says what and what to do.
+        """
+        _command(QEMU, "qemu-system-x86")
+        _command("qemu-img", "qemu-utils")
+        if self.options.path_to_vm is not None:
+            own_boot(self.options.path_to_vm, self.options)
+
+    def boot(self, vm_id: str) -> Endpoint:
+        """Starts a VM and waits until its server answers; builds the guest image first where it is missing."""
+        machine = Machine(vm_id)
+        with self._guard:
+            earlier, self._machines[vm_id] = self._machines.get(vm_id), machine
+        if earlier is not None:
+            earlier.end()
+        try:
+            with machine.stoppable():
+                self._known_kind(machine).start(machine, lambda sentence: _say(machine, sentence))
+        except BaseException:
+            machine.end()
+            raise
+        return Endpoint("127.0.0.1", machine.ports)
+
+    def check(self, vm_id: str) -> None:
+        """Raises unless the guest is healthy and its screenshot has the right size."""
+        machine = self._machine(vm_id)
+        with machine.stoppable():
+            self._known_kind(machine).check(machine, CHECK_SECONDS)
+
+    def reset(self, vm_id: str) -> Endpoint:
+        """Loads the snapshot of the VM's memory and disk that was taken when it was first ready."""
+        machine = self._machine(vm_id)
+        with machine.stoppable():
+            self._known_kind(machine).revert(machine)
+        return Endpoint("127.0.0.1", machine.ports)
+
+    def stop(self, vm_id: str) -> None:
+        """Ends the VM, also one that an earlier process started."""
+        with self._guard:
+            machine = self._machines.pop(vm_id, None)
+        if machine is not None:
+            machine.end()
+        else:
+            end_leftover(vm_id)
+
+    def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
+        """Processes and windows; the disk goes back as a whole with every reset."""
+        machine = self._machine(vm_id)
+        with machine.stoppable():
+            return self._known_kind(machine).fingerprint(machine, CHECK_SECONDS)
+
+    def reap_leftovers(self, host_id: str) -> Sequence[str]:
+        """Ends the VMs of a predecessor of this host, at whichever step it died."""
+        return [vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)]
+
+    def _machine(self, vm_id: str) -> Machine:
+        with self._guard:
+            machine = self._machines.get(vm_id)
+        if machine is None:
+            raise MachineStopped(f"{vm_id} is not running")
+        return machine
+
+    def _known_kind(self, machine: Machine) -> Kind:
+        """What this provider's machines have in common; the first that starts finds it out, and builds the guest image."""
+        while not self._preparing.acquire(timeout=0.2):
+            if machine.stopped:
+                raise MachineStopped(f"{machine.vm_id} was stopped before it started")
+        try:
+            if self._kind is None:
+                self.check_available()
+                qemu = _command(QEMU, "qemu-system-x86")
+                chosen = acceleration.choose(self.options.accelerator, qemu)
+                if chosen.name == "tcg":
+                    log.warning("QEMU uses software emulation, which is slow: %s", chosen.why)
+                else:
+                    log.info("QEMU uses the processor's own virtualisation (KVM)")
+                self._kind = Kind(qemu, self.options, chosen, self._what_to_boot(machine))
+            return self._kind
+        finally:
+            self._preparing.release()
+
+    def _what_to_boot(self, machine: Machine) -> GuestBoot | OwnBoot:
+        if self.options.path_to_vm is not None:
+            return own_boot(self.options.path_to_vm, self.options)
+        return GuestBoot(guest_disk(self.options.profile, lambda sentence: _say(machine, sentence)))
+
+
+def _say(machine: Machine, sentence: str) -> None:
+    if machine.stopped:
+        raise MachineStopped(f"{machine.vm_id} was stopped before it was up")
+    log.info("%s", sentence)
+
+
+def _command(name: str, package: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ProviderError(f"provider 'qemu' needs {name}, which is not installed: apt-get install {package}")
+    return found
