@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 from vm_pool.booting import SAY_EVERY_SECONDS, BootProgress
+from vm_pool.canary import CleanState
 from vm_pool.errors import (
     HostSuperseded,
     PoolError,
@@ -69,9 +70,9 @@ class VMHost:
         self._provider = provider
         self._side = HostSide(pool, self.host_id, silent_after=silent_after)
         self._gates = Gates(gate_address)
-        self._machines = {
-            vm_id: Machine(vm_id, provider, self._gates) for vm_id in (f"{self.host_id}-{n}" for n in range(num_vms))
-        }
+        clean = CleanState()
+        vm_ids = [f"{self.host_id}-{number}" for number in range(num_vms)]
+        self._machines = {vm_id: Machine(vm_id, provider, self._gates, clean) for vm_id in vm_ids}
         self._check_every = check_every
         self._joined = False
         self._server = ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 
-from vm_pool import canary
-from vm_pool.canary import Fingerprint
+from vm_pool.canary import CleanState, Fingerprint
 from vm_pool.gate import Gate, Gates
 from vm_pool.providers.base import Provider, TakesFingerprints, connect
 from vm_pool.states import Endpoint
@@ -18,9 +18,10 @@ class Machine:
         vm_id: The VM.
         provider: Where it comes from.
         gates: Where its gates are opened.
+        clean: What VMs of this provider are like when they are clean.
     """
 
-    def __init__(self, vm_id: str, provider: Provider, gates: Gates) -> None:
+    def __init__(self, vm_id: str, provider: Provider, gates: Gates, clean: CleanState) -> None:
         self.vm_id = vm_id
         self.fence = 0
         """The highest one the pool said."""
@@ -32,7 +33,7 @@ class Machine:
         self._gates = gates
         self._gate: Gate | None = None
         self._gate_fence = 0
-        self._clean: Fingerprint | None = None
+        self._clean = clean
 
     @property
     def busy(self) -> bool:
@@ -63,8 +64,7 @@ class Machine:
         self.booted = True
         self._provider.check(self.vm_id)
         if isinstance(self._provider, TakesFingerprints):
-            taker = self._provider
-            self._clean = canary.settled(lambda: taker.fingerprint(self.vm_id))
+            self._clean.learn(self._fingerprint_of(self._provider))
         return self._open_gate(endpoint, fence)
 
     def reset(self, fence: int) -> Endpoint:
@@ -72,9 +72,8 @@ class Machine:
         self.close_gate()
         endpoint = self._provider.reset(self.vm_id)
         self._provider.check(self.vm_id)
-        if isinstance(self._provider, TakesFingerprints) and self._clean is not None:
-            taker = self._provider
-            canary.expect(self._clean, lambda: taker.fingerprint(self.vm_id))
+        if isinstance(self._provider, TakesFingerprints):
+            self._clean.expect(self._fingerprint_of(self._provider))
         return self._open_gate(endpoint, fence)
 
     def check(self) -> None:
@@ -97,6 +96,9 @@ class Machine:
         if gate is not None and (before is None or self._gate_fence < before):
             gate.close()
             self._gate = None
+
+    def _fingerprint_of(self, provider: TakesFingerprints) -> Callable[[], Fingerprint]:
+        return lambda: provider.fingerprint(self.vm_id)
 
     def _open_gate(self, endpoint: Endpoint, fence: int) -> Endpoint:
         """A VM without ports, as a simulated one, has no gate."""

@@ -19,8 +19,9 @@ from tests.cluster import Cluster
 from tests.desktops import processes, said_by, traces
 from tests.integration.vm_pool.test_pool_faults import all_free, states, until
 from tests.integration.vm_pool.test_pool_host import RunningHost
-from vm_pool import Lease, PoolError, VMPool, VMState
+from vm_pool import Endpoint, Lease, PoolError, VMPool, VMState
 from vm_pool.host import VMHost
+from vm_pool.providers import desktop
 from vm_pool.providers.local import LocalProvider
 
 HOST = f"test-chaos-{os.getpid()}"
@@ -47,10 +48,11 @@ def pool(redis_url: str) -> Iterator[VMPool]:
 def start(redis_url: str) -> Iterator[Callable[..., RunningHost]]:
     with ExitStack() as ends:
 
-        def start(num_vms: int = 1, **options: Any) -> RunningHost:
+        def start(num_vms: int = 1, provider: LocalProvider | None = None, **options: Any) -> RunningHost:
             pool = VMPool(redis.Redis.from_url(redis_url), "test")
             settings = {"retry_after": (0.1, 0.5), "check_every": 0.5, "silent_after": 3.0, **options}
-            running = RunningHost(VMHost(pool, LocalProvider(SMALL), num_vms=num_vms, host_id=HOST, **settings))
+            provider = provider or LocalProvider(SMALL)
+            running = RunningHost(VMHost(pool, provider, num_vms=num_vms, host_id=HOST, **settings))
             ends.callback(running.end)
             return running
 
@@ -123,6 +125,7 @@ def test_a_desktop_that_freezes_while_leased_goes_to_the_next_one_reset(pool: VM
     works(pool, "next")
 
 
+@pytest.mark.slow
 def test_a_desktop_that_freezes_during_its_reset_is_quarantined_and_booted(pool: VMPool, start: Callable) -> None:
     start()
     until(all_free(pool, 1))
@@ -142,6 +145,52 @@ def test_a_desktop_that_freezes_during_its_reset_is_quarantined_and_booted(pool:
     finally:
         stop.set()
         thread.join()
+    works(pool, "next")
+
+
+class LeakyProvider(LocalProvider):
+    """Its resets forget to kill and to drop, as long as it is told so."""
+
+    leaks = False
+
+    def reset(self, vm_id: str) -> Endpoint:
+        return Endpoint("", desktop.PORTS) if self.leaks else super().reset(vm_id)
+
+
+@pytest.mark.parametrize(
+    ("deed", "found"),
+    [
+        ("echo secret > /home/user/secret", "files: /home/user/secret"),
+        pytest.param("rm /home/user/.bashrc", "files: /home/user/.bashrc", marks=pytest.mark.slow),
+        ("setsid sleep 1000 >/dev/null 2>&1 &", "processes: sleep"),
+        pytest.param(
+            "DISPLAY=:0 setsid python3 -c 'import tkinter as t; w=t.Tk(); w.title(\"Bank\"); w.mainloop()' >/dev/null 2>&1 &",
+            "windows:",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "DISPLAY=:0 python3 -c 'import pyautogui; pyautogui.moveTo(5, 5)'", "screenshot:", marks=pytest.mark.slow
+        ),
+    ],
+    ids=["a file", "a file removed", "a process", "a window", "the pointer"],
+)
+def test_a_reset_that_did_not_clean_quarantines(pool: VMPool, start: Callable, deed: str, found: str) -> None:
+    provider = LeakyProvider(SMALL)
+    start(provider=provider)
+    until(all_free(pool, 1))
+    with works(pool, "careful"):
+        pass
+    until(all_free(pool, 1))
+    provider.leaks = True
+    with pool.acquire("careless", timeout=60) as lease:
+        act(lease, deed)
+        if found == "windows:":
+            until(lambda: "Bank" in str(desktop.health(lambda: knock(lease), 5).windows))
+
+    until(lambda: "quarantined" in events_of(pool), 60)
+
+    assert found in pool.status().vms[0].error, pool.status().vms[0].error
+    provider.leaks = False
     works(pool, "next")
 
 

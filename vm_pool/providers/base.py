@@ -59,8 +59,10 @@ class TakesFingerprints(Protocol):
     """A provider that can tell a VM in its clean state from one that is not."""
 
     def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
-        """What a running VM is like now: for each probe (``processes``, ``files``, ...), in the order to look at them, words
-        that are the same whenever the VM is clean."""
+        """What a running VM is like now, as words for each probe (``processes``, ``files``, ...), in the order to look at them.
+
+        A VM that was reset must have no word that no freshly booted one has.
+        """
 
 
 @runtime_checkable

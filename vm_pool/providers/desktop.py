@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import struct
@@ -67,6 +68,18 @@ def screenshot(connect: Connect, seconds: float) -> tuple[bytes, tuple[int, int]
         raise DesktopUnwell(f"GET /screenshot: {len(body)} bytes came that are no whole PNG")
     width, height = struct.unpack_from(">II", body, len(_PNG_BEGIN))
     return body, (width, height)
+
+
+def picture_hash(png: bytes) -> str:
+    """The same for the same picture, encoded by the same program."""
+    digest = hashlib.sha256()
+    at = 8
+    while at + 8 <= len(png):
+        length, kind = struct.unpack_from(">I4s", png, at)
+        if kind == b"IDAT":
+            digest.update(png[at + 8 : at + 8 + length])
+        at += length + 12
+    return digest.hexdigest()[:16]
 
 
 def _get(connect: Connect, path: str, seconds: float) -> bytes:

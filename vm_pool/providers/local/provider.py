@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import re
 import socket
 import threading
 import time
@@ -21,6 +23,13 @@ log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
 CHECK_SECONDS = 5.0
 """For each question of a check."""
+FILES_LOOKED_AT = 100
+"""A fingerprint names so many written files at most."""
+_SESSION_WRITES = re.compile(
+    r"/etc/hosts|/home/user/(\.Xauthority|\.(cache|dbus|pki)/.*|\.local/(share|state)/.*"
+    r"|\.config/(dconf|gtk-3\.0|ibus|openbox|pulse|tint2|Thunar|xfce4)/.*)"
+).fullmatch
+"""What the session itself writes, some of it only seconds after its start."""
 _LOOK_SECONDS = 0.02
 """Between two looks whether a desktop that starts is up."""
 
@@ -58,17 +67,28 @@ class LocalProvider:
 
     def check(self, vm_id: str) -> None:
         """Raises unless the guest is healthy and its screenshot has the right size."""
-        container = self._container(vm_id)
-
-        def connect() -> socket.socket:
-            return container.connect(desktop.PORTS["control"], CONNECT_SECONDS)
-
-        desktop.health(connect, CHECK_SECONDS)
-        _, size = desktop.screenshot(connect, CHECK_SECONDS)
+        control = self._control(self._container(vm_id))
+        desktop.health(control, CHECK_SECONDS)
+        _, size = desktop.screenshot(control, CHECK_SECONDS)
         if size != self._screen:
-            raise desktop.DesktopUnwell(
-                f"{vm_id}: the screenshot is {size[0]}x{size[1]}, not {self._screen[0]}x{self._screen[1]}"
-            )
+            expected = f"{self._screen[0]}x{self._screen[1]}"
+            raise desktop.DesktopUnwell(f"{vm_id}: the screenshot is {size[0]}x{size[1]}, not {expected}")
+
+    def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
+        """Its windows and processes, the files written since its start, and what is on the screen."""
+        container = self._container(vm_id)
+        control = self._control(container)
+        now = desktop.health(control, CHECK_SECONDS)
+        png, _ = desktop.screenshot(control, CHECK_SECONDS)
+        files = itertools.islice(
+            (path for path in container.changed_files() if not _SESSION_WRITES(path)), FILES_LOOKED_AT
+        )
+        return {
+            "windows": now.windows,
+            "processes": now.processes,
+            "files": tuple(files),
+            "screenshot": (desktop.picture_hash(png),),
+        }
 
     def reset(self, vm_id: str) -> Endpoint:
         """Kills every process of the desktop, drops what it wrote, and starts it again."""
@@ -105,6 +125,9 @@ class LocalProvider:
         self._wait_until_up(container)
         return Endpoint("", desktop.PORTS)
 
+    def _control(self, container: Container) -> desktop.Connect:
+        return lambda: container.connect(desktop.PORTS["control"], CONNECT_SECONDS)
+
     def _container(self, vm_id: str) -> Container:
         with self._lock:
             container = self._containers.get(vm_id)
@@ -134,7 +157,7 @@ class LocalProvider:
         deadline = time.monotonic() + self.options.start_seconds
         while True:
             try:
-                desktop.health(lambda: container.connect(desktop.PORTS["control"], CONNECT_SECONDS), CHECK_SECONDS)
+                desktop.health(self._control(container), CHECK_SECONDS)
                 return
             except desktop.DesktopUnwell as error:
                 if time.monotonic() > deadline:
