@@ -7,11 +7,11 @@ it says how fast this machine is today. How many rollouts a VM gets through in a
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -126,7 +126,7 @@ def calc_tree(provider: Provider, samples: Samples, repeats: int, folder: Path) 
 
 
 def many(provider: Provider, number: int, seconds: float, folder: Path) -> dict[str, float]:
-    """So many desktops, each with somebody who does one step after the other: when all are up, memory, steps per second."""
+    """So many desktops, each with a process that does one step after the other: when all are up, memory, steps per second."""
     free_before = psutil.virtual_memory().available
     with ExitStack() as stack:
         began = time.perf_counter()
@@ -134,33 +134,30 @@ def many(provider: Provider, number: int, seconds: float, folder: Path) -> dict[
             vms = list(booting.map(lambda n: stack.enter_context(own_vm(provider, f"bench-{n}")), range(number)))
         all_up = time.perf_counter() - began
         free_with = psutil.virtual_memory().available
-        desktops = []
-        for vm in vms:
-            here = folder / vm.vm_id
-            here.mkdir(parents=True)
-            desktops.append(stack.enter_context(desktop_on(vm, here, a11y=False)))
-        counts = [0] * number
-        over = threading.Event()
-
-        def act(index: int) -> None:
-            while not over.is_set():
-                desktops[index].act(f"pyautogui.moveTo({100 + counts[index] % 50}, 200)", 0)
-                counts[index] += 1
-
-        began = time.perf_counter()
-        actors = [threading.Thread(target=act, args=(index,)) for index in range(number)]
+        context = multiprocessing.get_context("fork")
+        counts = context.SimpleQueue()
+        actors = [context.Process(target=act, args=(vm, folder / vm.vm_id, seconds, counts)) for vm in vms]
         for actor in actors:
             actor.start()
-        time.sleep(seconds)
-        over.set()
         for actor in actors:
             actor.join()
-        rate = sum(counts) / (time.perf_counter() - began)
+        rate = sum(counts.get() for _ in actors)
     return {
         "all_up_seconds": all_up,
         "steps_per_second": rate,
         "mb_per_desktop": (free_before - free_with) / number / 1e6,
     }
+
+
+def act(vm: OwnVM, folder: Path, seconds: float, counts: multiprocessing.SimpleQueue[float]) -> None:
+    """Does one step after the other, as a worker's child would; says how many a second."""
+    folder.mkdir(parents=True)
+    with desktop_on(vm, folder, a11y=False) as desktop:
+        began, done = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            desktop.act(f"pyautogui.moveTo({100 + done % 50}, 200)", 0)
+            done += 1
+        counts.put(done / (time.perf_counter() - began))
 
 
 def measure(name: str, options: dict[str, Any], repeats: int, numbers: list[int], progress: Progress) -> dict[str, Any]:
