@@ -34,6 +34,8 @@ class Turn(BaseModel):
 
     text: str = ""
     tool_calls: tuple[ScriptedCall, ...] = ()
+    when: str | None = Field(None, min_length=1)
+    """What the last observation's text must hold first; see `waiting`."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

@@ -25,6 +25,7 @@ from rollout_tasks.models.scripted.policies import verdict
 from rollout_tasks.models.scripted.replies import MODEL_NAME, as_response, assistant_message, completion
 from rollout_tasks.models.scripted.scripts import Scripts
 from rollout_tasks.models.scripted.sessions import Session, Sessions, turn_of
+from rollout_tasks.models.scripted.waiting import is_seen, waiting_message
 
 MARK = ("X-Scripted-Model", "1")
 """The header that every response carries; the server adds it."""
@@ -95,7 +96,7 @@ class ScriptedModel:
             )
         messages = request["messages"]
         session = self._sessions.identify(http_request.headers.get(SESSION_HEADER), messages)
-        message = _verdict(messages) if session.role == "judge" else self._next_turn(session, messages)
+        message = _verdict(messages) if session.role == "judge" else self._next_turn(session, request)
         if isinstance(message, str):
             return error_response(422, "no_script", message)
         body = completion(message, request, f"chatcmpl-{next(self._numbers)}")
@@ -107,17 +108,21 @@ class ScriptedModel:
             await asyncio.sleep(self._latency)
         return as_response(body, request)
 
-    def _next_turn(self, session: Session, messages: list[dict[str, Any]]) -> dict[str, Any] | str:
+    def _next_turn(self, session: Session, request: dict[str, Any]) -> dict[str, Any] | str:
         """The assistant message, or a sentence why there is none."""
         if session.item_id is None:
             return f"The scripted model cannot tell the item: no {SESSION_HEADER} header, and no known question."
         turns = self._scripts.find(session.item_id, session.index, session.attempt)
         if turns is None:
             return f"The scripted model has no script for item {session.item_id!r}."
+        messages = request["messages"]
         number = turn_of(messages)
         if number >= len(turns):
             return f"The script of item {session.item_id!r} ends after turn {len(turns)}."
-        return assistant_message(turns[number], number)
+        turn = turns[number]
+        if turn.when is not None and not is_seen(turn.when, messages):
+            return waiting_message(turn.when, request, number)
+        return assistant_message(turn, number)
 
     async def _models(self, http_request: Request) -> Response:
         if not self._authorized(http_request):

@@ -12,7 +12,9 @@ from benchmark.items import Item
 from rollout_tasks.models.scripted.policies import is_judge_request, text_of
 
 FAULTY_CALL_PREFIX = "call_fault_"
-"""Ids of tool calls made up by a fault: their message is no turn of the script."""
+WAITING_CALL_PREFIX = "call_wait_"
+"""Ids of tool calls made up by a fault, and by waiting for something to see: their messages are no turns of the script."""
+_MADE_UP = (FAULTY_CALL_PREFIX, WAITING_CALL_PREFIX)
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
@@ -54,12 +56,13 @@ class Sessions:
 
 def turn_of(messages: Sequence[Mapping[str, Any]]) -> int:
     """The turn asked for, from 0: as many as the script already had."""
-    return sum(message.get("role") == "assistant" and not _made_up(message) for message in messages)
+    return sum(message.get("role") == "assistant" and not made_up(message) for message in messages)
 
 
-def _made_up(message: Mapping[str, Any]) -> bool:
+def made_up(message: Mapping[str, Any], *prefixes: str) -> bool:
+    """Whether a message is no turn of the script, for any reason or for one whose prefix is given."""
     calls = message.get("tool_calls") or ()
-    return any(str(call.get("id")).startswith(FAULTY_CALL_PREFIX) for call in calls)
+    return any(str(call.get("id")).startswith(prefixes or _MADE_UP) for call in calls)
 
 
 def _from_header(header: str) -> Session | None:

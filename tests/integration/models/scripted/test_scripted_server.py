@@ -185,3 +185,21 @@ def test_of_all_examples_the_asked_number_is_answered_wrong(examples):
         bad = finals(server)
 
     assert sum(good[item_id] != bad[item_id] for item_id in good) == 4
+
+
+def test_a_turn_can_wait_until_something_is_seen(tmp_path):
+    script = [{"when": "[frame] Calculator", "tool_calls": [{"name": "desktop_type", "arguments": {"text": "6*7"}}]}]
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps({"id": "sum", "question": "Compute 6*7 in the Calculator.", "script": script}))
+    control = {"type": "function", "function": {"name": "desktop_control", "parameters": {"type": "object"}}}
+    with ScriptedModelProcess(data) as server:
+        conversation = Conversation(server.url, "sum", question="Compute 6*7 in the Calculator.")
+        conversation.options["tools"] = [control]
+        waited = [conversation.turn().tool_calls[0] for _ in range(2)]
+        conversation.messages[-1]["content"] = '{"status": "success"}\n\nCurrent state:\n[frame] Calculator'
+
+        [call] = conversation.turn().tool_calls
+
+    assert [json.loads(wait.function.arguments)["action"] for wait in waited] == ["wait", "wait"]
+    assert len({wait.id for wait in waited}) == 2
+    assert json.loads(call.function.arguments) == {"text": "6*7"}
