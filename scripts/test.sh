@@ -14,6 +14,7 @@ fi
 install requirements-dev.lock
 command -v bwrap >/dev/null || apt_install bubblewrap
 command -v mmdebstrap >/dev/null || apt_install mmdebstrap
+command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || apt_install qemu-system-x86 qemu-utils
 command -v runc >/dev/null || apt_install runc
 
 .venv/bin/ruff check .

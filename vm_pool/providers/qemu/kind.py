@@ -36,7 +36,8 @@ _LOOK_SECONDS = 0.05
 """Between two looks whether a VM that starts is up."""
 _FIRST_ANSWER_SECONDS = 3.0
 """A guest whose network is not up yet loses what it is asked."""
-_SCREENSHOT_SECONDS = 30.0
+_SCREENSHOT_SECONDS = 10.0
+"""The guest's server waits up to 8 s for a desktop to be drawn."""
 _SAY_SECONDS = 10.0
 _UNPRIVILEGED = "nobody"
 
@@ -88,11 +89,11 @@ class Kind:
         """
         machine.revert()
         if self._own:
-            self._wait(machine, lambda seconds: self._look(machine, seconds), RESET_SECONDS)
+            self._wait(machine, lambda seconds: self._look(machine, min(seconds, _SCREENSHOT_SECONDS)), RESET_SECONDS)
             set_over_http(lambda: machine.connect("control"), self._options.client_password)
         else:
             machine.set_clock()
-            self._wait(machine, lambda seconds: _health(machine, seconds), RESET_SECONDS)
+            self._wait(machine, lambda seconds: _health(machine, min(seconds, _FIRST_ANSWER_SECONDS)), RESET_SECONDS)
 
     def check(self, machine: Machine, seconds: float) -> None:
         """Raises unless the machine is healthy and its screenshot has the right size."""
@@ -132,8 +133,8 @@ class Kind:
                     f"Booting {what} {how} ({machine.vm_id}): {said - began:.0f} s; its console: {machine.console()}"
                 )
             if not self._own:
-                _health(machine, seconds)
-            self._look(machine, _SCREENSHOT_SECONDS)
+                _health(machine, min(seconds, _FIRST_ANSWER_SECONDS))
+            self._look(machine, min(seconds, _SCREENSHOT_SECONDS))
 
         self._wait(machine, look, self._options.boot_seconds)
         if not self._own:
@@ -146,7 +147,7 @@ class Kind:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                look(_FIRST_ANSWER_SECONDS)
+                look(max(deadline - time.monotonic(), _LOOK_SECONDS))
                 return
             except DesktopUnwell as error:
                 machine.run()
