@@ -103,8 +103,8 @@ def size_of(display: Any, window_id: int) -> tuple[int, int]:
     return int(geometry.width), int(geometry.height)
 
 
-def content_places() -> dict[tuple[int, str], tuple[int, int]]:
-    """By process id and title, where on the screen a window's content begins: inside the shadow it may draw itself."""
+def content_places() -> dict[tuple[int, str], tuple[int, int, int, int]]:
+    """By process id and title, where on the screen a window is, without the shadow it may draw: x, y, width, height."""
     places = {}
     with connected() as display:
         for window in normal_windows(display):
@@ -112,10 +112,12 @@ def content_places() -> dict[tuple[int, str], tuple[int, int]]:
             try:
                 pid = property_of(display, resource, "_NET_WM_PID")
                 shadow = property_of(display, resource, "_GTK_FRAME_EXTENTS")
+                width, height = size_of(display, window.id)
                 corner = display.screen().root.translate_coords(resource, 0, 0)
             except Xlib.error.XError:
                 continue
-            left, _right, top, _bottom = shadow if shadow is not None and len(shadow) == 4 else (0, 0, 0, 0)
+            left, right, top, bottom = shadow if shadow is not None and len(shadow) == 4 else (0, 0, 0, 0)
             if pid is not None and len(pid):
-                places[int(pid[0]), window.title] = (int(corner.x + left), int(corner.y + top))
+                size = (int(width - left - right), int(height - top - bottom))
+                places[int(pid[0]), window.title] = (int(corner.x + left), int(corner.y + top), *size)
     return places

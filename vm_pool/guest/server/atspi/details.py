@@ -29,7 +29,7 @@ def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Nod
     if names.COMPONENT in node.interfaces:
         yield names.COMPONENT, "GetExtents", "u", wire.numbers(0), _box
     if names.TEXT in node.interfaces:
-        yield names.TEXT, "GetText", "ii", wire.numbers(0, -1), _text
+        yield names.TEXT, "GetText", "ii", wire.numbers(0, node.text_end), _text
     if node.role == names.TABLE_CELL:
         return
     yield names.ACCESSIBLE, "GetAttributes", "", b"", _attributes

@@ -1,4 +1,4 @@
-"""Sets right what programs made with GTK 4 leave out: what is in sight, what is enabled, and where on the screen it is.
+"""Sets right what programs made with GTK 4 get wrong: what is in sight and enabled, where on the screen it is, its name.
 
 They tell positions in their own window, and call nothing but windows "showing".
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import names
-from .nodes import Node, Program
+from .nodes import Box, Node, Program
+
+NO_END = 2**31 - 1
+"""The end of any text. Labels take -1, which means the same elsewhere, for its beginning."""
 
 
 def is_gtk4(program: Program) -> bool:
@@ -18,6 +21,9 @@ def is_gtk4(program: Program) -> bool:
 
 def set_states(program: Program) -> None:
     """What is visible all the way up to a window in sight is showing; what is sensitive is enabled."""
+    for node in program.root.walk():
+        node.text_end = NO_END
+        node.name = _said_once(node.name)
     for window in program.root.children:
         if not window.showing:
             continue
@@ -31,17 +37,25 @@ def set_states(program: Program) -> None:
                 stack.extend(node.children)
 
 
-def set_places(program: Program, windows: Mapping[tuple[int, str], tuple[int, int]]) -> None:
+def _said_once(name: str) -> str:
+    """A name without its repetition: a button whose label names it is called "7 7"."""
+    half = name[: len(name) // 2]
+    return half if half and name == f"{half} {half}" else name
+
+
+def set_places(program: Program, windows: Mapping[tuple[int, str], Box]) -> None:
     """Moves everything by where its window is.
 
     Args:
         program: Whose nodes.
-        windows: By process id and title, where on the screen a window's content begins.
+        windows: By process id and title, where on the screen a window is.
     """
     for window in program.root.children:
         place = windows.get((program.pid, window.name))
-        if place is not None:
-            _move(window, *place)
+        if place is not None and window.box is not None:
+            # Positions are told from inside the border, which is as wide on all sides.
+            across, down = (place[2] - window.box[2]) // 2, (place[3] - window.box[3]) // 2
+            _move(window, place[0] + across - window.box[0], place[1] + down - window.box[1])
 
 
 def _move(window: Node, x: int, y: int) -> None:

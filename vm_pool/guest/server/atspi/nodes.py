@@ -35,6 +35,8 @@ class Node:
     children: list[Node] = field(default_factory=list)
     box: Box | None = None
     text: str = ""
+    text_end: int = -1
+    """How to ask for text up to its end."""
     attributes: dict[str, str] = field(default_factory=dict)
     document: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from .nodes import DEEPEST, Box, Node, Program, expand, read_cache, read_propert
 from .wire import Call, Reader
 
 ROOT = Node(names.REGISTRY, names.ROOT_PATH)
-WindowPlaces = Mapping[tuple[int, str], tuple[int, int]]
+WindowPlaces = Mapping[tuple[int, str], Box]
 
 
 def introduce(bus: Bus, deadline: float) -> None:

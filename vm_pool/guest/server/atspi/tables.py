@@ -52,18 +52,18 @@ def _in_sight(
     answers = [_number(answer) for answer in bus.ask(asked, deadline)]
     if not answers or min(answers) < 0:
         return None
-    last = SAMPLES - 1
     seen_rows, seen_columns = sorted(set(answers[::2])), sorted(set(answers[1::2]))
     return (
-        _range(seen_rows, rows, reaches_edge=any(y == last for _x, y in indices)),
-        _range(seen_columns, columns, reaches_edge=any(x == last for x, _y in indices)),
+        _range(seen_rows, rows, {y for _x, y in indices}),
+        _range(seen_columns, columns, {x for x, _y in indices}),
     )
 
 
-def _range(seen: Sequence[int], count: int, *, reaches_edge: bool) -> range:
-    """From the first one seen to the last; further by the widest gap where the last point showed none."""
+def _range(seen: Sequence[int], count: int, points: set[int]) -> range:
+    """From the first one seen to the last; further by the widest gap where the point at an edge showed none."""
     gap = max((later - earlier for earlier, later in pairwise(seen)), default=1)
-    return range(seen[0], min(seen[-1] + (1 if reaches_edge else gap), count))
+    first = seen[0] if 0 in points else max(seen[0] - gap + 1, 0)
+    return range(first, min(seen[-1] + (1 if SAMPLES - 1 in points else gap), count))
 
 
 def _indices_at(bus: Bus, holder: Node, screen: Box, deadline: float) -> dict[tuple[int, int], int]:

@@ -1,0 +1,123 @@
+"""What the accessibility tree says of real programs, as OSWorld's evaluators and prompts read it."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lxml import etree
+
+from tests.integration.guest.conftest import SCREEN, Desktop
+
+NS = {
+    "st": "https://accessibility.ubuntu.example.org/ns/state",
+    "cp": "https://accessibility.ubuntu.example.org/ns/component",
+    "attr": "https://accessibility.ubuntu.example.org/ns/attributes",
+    "val": "https://accessibility.ubuntu.example.org/ns/value",
+}
+
+
+@pytest.fixture(scope="module")
+def control(desktop: Desktop) -> Any:
+    from desktop_env.controllers.python import PythonController
+
+    return PythonController(desktop.address, desktop.ports["control"])
+
+
+@pytest.fixture(scope="module")
+def tree(control: Any) -> Callable[[], Any]:
+    return lambda: etree.fromstring(control.get_accessibility_tree())
+
+
+def seen(tree: Callable[[], Any], path: str, seconds: float = 30) -> Any:
+    """The first node that an XPath finds in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = tree().xpath(path, namespaces=NS)
+        if found or time.monotonic() > deadline:
+            assert found, path
+            return found[0]
+        time.sleep(0.1)
+
+
+def middle(node: Any) -> tuple[int, int]:
+    x, y = ast.literal_eval(node.get(f"{{{NS['cp']}}}screencoord"))
+    width, height = ast.literal_eval(node.get(f"{{{NS['cp']}}}size"))
+    return x + width // 2, y + height // 2
+
+
+def test_an_empty_desktop_has_a_tree(tree: Callable[[], Any]) -> None:
+    root = tree()
+    assert root.tag == "desktop-frame"
+    assert root.xpath("application[@name='xfdesktop']")
+
+
+def test_buttons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
+    """GTK 4 tells positions inside its window; clicking by the tree shows that they were set right, and follow the window."""
+    desktop.launch("gnome-calculator")
+    seen(tree, "//application[@name='gnome-calculator']//push-button[@name='7'][@st:showing][@st:enabled]")
+    desktop.shell("wmctrl -r Calculator -e 0,700,100,-1,-1")
+    for key in ("7", "×", "6", "="):
+        button = seen(tree, f"//application[@name='gnome-calculator']//push-button[@name='{key}']")
+        x, y = middle(button)
+        assert 700 <= x < SCREEN[0]
+        control.execute_action({"action_type": "CLICK", "parameters": {"x": x, "y": y}})
+    seen(tree, "//application[@name='gnome-calculator']//*[contains(text(), '42') or contains(@name, '42')]")
+    desktop.shell("pkill gnome-calculato")
+
+
+def test_a_long_list_gives_the_rows_in_sight(desktop: Desktop, tree: Callable[[], Any]) -> None:
+    desktop.shell("mkdir -p ~/many && cd ~/many && touch $(seq -f file-%04g 2000)")
+    desktop.shell("xfconf-query -c thunar -p /last-view -n -t string -s ThunarDetailsView")
+    desktop.launch("thunar ~/many")
+    seen(tree, "//table-cell[@name='file-0001' or contains(text(), 'file-0001')]")
+    rows = tree().xpath("//table-cell[starts-with(@name, 'file-') or starts-with(text(), 'file-')]", namespaces=NS)
+    assert 5 < len(rows) < 200
+    desktop.shell("pkill -i thunar")
+
+
+def test_the_editor_shows_its_text_and_menus_their_items(
+    desktop: Desktop, control: Any, tree: Callable[[], Any]
+) -> None:
+    desktop.shell("printf 'first <line> & more\\nsecond' > ~/text.txt")
+    desktop.launch("gedit ~/text.txt")
+    text = seen(tree, "//application[@name='gedit']//text[contains(text(), 'second')]")
+    assert text.text == "first <line> & more\nsecond"
+    assert text.get(f"{{{NS['st']}}}multi_line") == "true"
+    x, y = middle(seen(tree, "(//application[@name='gedit']//toggle-button[@name='Menu'][@st:showing])[last()]"))
+    control.execute_action({"action_type": "CLICK", "parameters": {"x": x, "y": y}})
+    seen(tree, "//application[@name='gedit']//*[contains(@name, 'Find and Replace')][@st:showing]")
+    control.execute_action({"action_type": "PRESS", "parameters": {"key": "esc"}})
+
+
+def test_a_frozen_program_is_left_out_with_a_note(desktop: Desktop, tree: Callable[[], Any]) -> None:
+    desktop.launch("gnome-terminal")
+    seen(tree, "//application[@name='gnome-terminal-server']//terminal")
+    desktop.shell("pkill -STOP gedit")
+    try:
+        root = tree()
+        frozen = root.xpath("application[@name='gedit']")[0]
+        assert "does not answer" in frozen.get("note")
+        assert not frozen.xpath(".//text")
+        assert root.xpath("application[@name='gnome-terminal-server']//terminal")
+    finally:
+        desktop.shell("pkill -CONT gedit")
+    seen(tree, "//application[@name='gedit'][not(@note)]//text")
+
+
+def test_programs_that_come_and_go_do_not_disturb(desktop: Desktop, tree: Callable[[], Any]) -> None:
+    desktop.shell("pkill gedit; pkill gnome-terminal; true")
+    deadline = time.monotonic() + 20
+    while tree().xpath("application[@name='gedit']") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not tree().xpath("application[@name='gedit']")
+
+
+def test_the_tree_is_read_again_after_its_bus_was_restarted(desktop: Desktop, tree: Callable[[], Any]) -> None:
+    desktop.shell("pkill at-spi-bus-laun; pkill -f accessibility.conf; true")
+    desktop.shell("until pgrep at-spi-bus-laun && pgrep -f accessibility.conf; do sleep 0.05; done")
+    desktop.launch("gnome-calculator")
+    seen(tree, "//application[@name='gnome-calculator']//push-button[@name='7']")
