@@ -32,19 +32,19 @@ class GuardedWorld(World):
     def reset(self, item: Item) -> Observation:
         """See `World`."""
         self._check_lease()
-        with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), _lost_vm():
+        with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), self._lost_vm():
             return self._world.reset(item)
 
     def execute(self, call: ToolCall) -> ToolResult:
         """See `World`."""
         self._check_lease()
-        with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), _lost_vm():
+        with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), self._lost_vm():
             return self._world.execute(call)
 
     def evaluate(self) -> float | None:
         """See `World`. A score outside [0, 1] is no score."""
         self._check_lease()
-        with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), _lost_vm():
+        with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), self._lost_vm():
             score = self._world.evaluate()
             if score is not None and not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be between 0 and 1, got {score!r}")
@@ -55,6 +55,15 @@ class GuardedWorld(World):
         with boundary(FailureClass.ENV_STEP, f"{self._name}: close"):
             self._world.close()
 
+    @contextmanager
+    def _lost_vm(self) -> Iterator[None]:
+        """A VM that does not answer is lost, unless it is the lease that is gone, and the way to the VM with it."""
+        try:
+            yield
+        except VMLost as lost:
+            self._check_lease()
+            raise RolloutFailure(FailureClass.VM_LOST, str(lost)) from lost
+
     def _check_lease(self) -> None:
         if self._vm is None:
             return
@@ -62,11 +71,3 @@ class GuardedWorld(World):
             self._vm.check()
         except LeaseLost as lost:
             raise RolloutFailure(FailureClass.LEASE_LOST, str(lost)) from lost
-
-
-@contextmanager
-def _lost_vm() -> Iterator[None]:
-    try:
-        yield
-    except VMLost as lost:
-        raise RolloutFailure(FailureClass.VM_LOST, str(lost)) from lost

@@ -155,11 +155,11 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
             VMUnreachable: The VM is gone.
         """
         self.wire.refusals.clear()
-        with self._quietly():
-            observation: Mapping[str, Any] = self.reset(task_config=dict(task))
-        refused = [refusal for refusal in self.wire.refusals if refusal.path in SETUP_PATHS]
-        if refused:
-            raise RuntimeError(f"the guest refused a setup step: {_sentence(refused)}")
+        try:
+            with self._quietly():
+                observation: Mapping[str, Any] = self.reset(task_config=dict(task))
+        finally:
+            self._check_setup()
         return self._seen(observation)
 
     def act(self, action: Action, pause: float) -> tuple[Mapping[str, Any], Outcome]:
@@ -205,6 +205,12 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
     def close(self) -> None:
         """Lets go of the VM, which stays as it is."""
         self.wire.close()
+
+    def _check_setup(self) -> None:
+        """Raises when the guest refused a step, whatever desktop-env made of that."""
+        refused = [refusal for refusal in self.wire.refusals if refusal.path in SETUP_PATHS]
+        if refused and not self.wire.lost:
+            raise RuntimeError(f"the guest refused a setup step: {_sentence(refused)}")
 
     def _seen(self, observation: Mapping[str, Any]) -> Mapping[str, Any]:
         if observation["screenshot"] is None:

@@ -85,6 +85,17 @@ def test_a_frozen_vm_is_lost_and_everything_after_it_refused(line: Wire) -> None
     assert len(Guest.served) == served
 
 
+def test_a_frozen_vm_is_noticed_during_a_request_that_may_take_long(
+    line: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SILENT_SECONDS", 0.1)
+    monkeypatch.setitem(wire.ANSWER_SECONDS, "/stall", 100.0)
+    assert REQUESTS.get(f"{line.origin}/stall").text == "ok"
+    Guest.stalled.set()
+    with pytest.raises(VMUnreachable, match="/stall is not answered"):
+        REQUESTS.get(f"{line.origin}/stall")
+
+
 def test_code_that_catches_every_exception_cannot_hide_a_lost_vm(line: Wire) -> None:
     Guest.stalled.set()
     with pytest.raises(VMUnreachable):

@@ -1,0 +1,130 @@
+"""A desktop that dies or freezes in the middle of things: noticed in time, and said to be lost."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from rollout_tasks.environments.base import VMLost
+from rollout_tasks.environments.osworld import environment, wire
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass
+from tests.integration.environments.osworld.conftest import Desk, Play
+
+Begin = Callable[..., Play]
+WITHIN_SECONDS = 60.0
+"""Far more than it takes; what is tested is that it ends at all, and how."""
+
+
+@pytest.fixture(autouse=True)
+def thawed(desk: Desk) -> Iterator[None]:
+    yield
+    for process in desk.processes:
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(wire, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(wire, "CONNECT_SECONDS", 1.0)
+    for path in ("/screenshot", "/terminal"):
+        monkeypatch.setitem(wire.ANSWER_SECONDS, path, 2.0)
+
+
+def freeze(desk: Desk) -> None:
+    for process in desk.processes:
+        with contextlib.suppress(psutil.Error):
+            process.suspend()
+
+
+def kill_server(desk: Desk) -> None:
+    for process in desk.processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+BREAKDOWNS = pytest.mark.parametrize("breakdown", [freeze, kill_server])
+
+
+@BREAKDOWNS
+def test_before_the_reset(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
+    breakdown(desk)
+    with pytest.raises(VMLost, match="does not answer"):
+        play()
+
+
+@BREAKDOWNS
+def test_during_the_setup(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
+    threading.Timer(2.0, breakdown, (desk,)).start()
+    with pytest.raises(VMLost, match="does not answer"):
+        play([{"type": "execute", "parameters": {"command": "sleep 100", "shell": True}}])
+
+
+@BREAKDOWNS
+def test_in_a_step(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
+    playing = play(action_space="pyautogui")
+    playing.act("desktop_execute_python_script", script="pass")
+    breakdown(desk)
+    with pytest.raises(VMLost, match="does not answer"):
+        playing.do("desktop_execute_python_script", script="pass")
+
+
+@BREAKDOWNS
+def test_during_the_evaluation(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
+    evaluator = {
+        "func": "exact_match",
+        "result": {"type": "vm_command_line", "command": "sleep 100", "shell": True},
+        "expected": {"type": "rule", "rules": {"expected": ""}},
+    }
+    playing = play(evaluator=evaluator)
+    threading.Timer(1.0, breakdown, (desk,)).start()
+    with pytest.raises(VMLost, match="does not answer"):
+        playing.environment.evaluate()
+
+
+def test_closing_a_lost_one_is_quick_and_quiet(play: Begin, desk: Desk) -> None:
+    playing = play(enable_recording=True)
+    freeze(desk)
+    playing.environment.close()
+    assert not (playing.folder / "recording.mp4").exists()
+
+
+def test_a_setup_that_takes_too_long_is_a_failed_setup(play: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "SETUP_SECONDS", 2.0)
+    began = time.monotonic()
+    with pytest.raises(EpisodeInterrupted, match="setting up took longer than 2 s") as raised:
+        play([{"type": "execute", "parameters": {"command": "sleep 100", "shell": True}}])
+    assert raised.value.failure_class is FailureClass.ENV_SETUP
+    assert time.monotonic() - began < WITHIN_SECONDS
+
+
+def test_an_evaluation_that_takes_too_long_is_a_failed_evaluation(play: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "EVALUATION_SECONDS", 2.0)
+    slow = {
+        "func": "exact_match",
+        "result": {"type": "vm_command_line", "command": "sleep 100", "shell": True},
+        "expected": {"type": "rule", "rules": {"expected": ""}},
+    }
+    playing = play(evaluator=slow)
+    with pytest.raises(EpisodeInterrupted, match="the evaluation took longer than 2 s") as raised:
+        playing.environment.evaluate()
+    assert raised.value.failure_class is FailureClass.ENV_EVALUATE
+
+
+def test_a_script_that_hangs_is_a_failed_result_on_a_living_desktop(
+    play: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(wire.ANSWER_SECONDS, "/execute", 3.0)
+    playing = play(action_space="pyautogui")
+    hanging = playing.do("desktop_execute_python_script", script="time.sleep(1000)")
+    assert hanging.status == "failed"
+    assert "Execution failed for desktop_execute_python_script: no answer" in hanging.response
+    assert hanging.observation is not None
+    playing.act("desktop_execute_python_script", script="pass")
