@@ -94,9 +94,14 @@ def running_desk() -> Iterator[Desk]:
 
 @pytest.fixture
 def desk(running_desk: Desk) -> Desk:
-    """The file's desktop, clean."""
-    running_desk.revert()
+    """The file's desktop, as the test before left it."""
     return running_desk
+
+
+@pytest.fixture
+def clean(running_desk: Desk) -> None:
+    """Has the file's desktop reverted before the test."""
+    running_desk.revert()
 
 
 @dataclass
@@ -137,7 +142,7 @@ def play(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., Play]]:
             desktop = {
                 "screen_width": SCREEN[0],
                 "screen_height": SCREEN[1],
-                "sleep_after_execution": 0.3,
+                "sleep_after_execution": 0.1,
                 "observation_type": "screenshot",
                 "enable_recording": False,
             }

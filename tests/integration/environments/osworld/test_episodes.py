@@ -42,6 +42,7 @@ def file_is(path: str, content: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("kind", ["screenshot", "a11y_tree", "screenshot_a11y_tree", "som"])
 def test_what_is_seen(kind: str, play: Begin) -> None:
     playing = play(EDITOR, observation_type=kind, action_space="computer_13")
@@ -73,6 +74,7 @@ def test_a_pause_of_nothing_works_and_longer_ones_are_waited(play: Begin) -> Non
     assert playing.act("desktop_control", action="wait", pause=0).observation is not None
 
 
+@pytest.mark.usefixtures("clean")
 def test_a_task_is_set_up_solved_by_acting_and_scored(play: Begin, desk: Desk) -> None:
     setup = [
         {"type": "execute", "parameters": {"command": "echo first > /home/user/note.txt", "shell": True}},
@@ -211,7 +213,6 @@ def test_files_are_downloaded_once_for_setup_and_evaluation(play: Begin, desk: D
         assert desk.run("cat /home/user/in.txt") == "for the guest\n"
         assert playing.environment.evaluate() == 1.0
         playing.environment.close()
-        desk.revert()
 
     assert sorted(files.served) == ["gold.txt", "in.txt"]
 
@@ -243,6 +244,7 @@ def test_a_screen_of_another_size_is_refused(play: Begin) -> None:
         play(screen_width=1920, screen_height=1080)
 
 
+@pytest.mark.usefixtures("clean")
 def test_the_terminal_is_shown_on_request(play: Begin) -> None:
     terminal = [{"type": "launch", "parameters": {"command": ["gnome-terminal"]}}]
     playing = play(terminal, require_terminal=True, action_space="computer_13")

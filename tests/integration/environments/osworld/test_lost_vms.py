@@ -22,7 +22,7 @@ WITHIN_SECONDS = 60.0
 
 
 @pytest.fixture(autouse=True)
-def thawed(desk: Desk) -> Iterator[None]:
+def thawed(desk: Desk, clean: None) -> Iterator[None]:
     yield
     for process in desk.processes:
         with contextlib.suppress(psutil.Error):
@@ -50,9 +50,10 @@ def kill_server(desk: Desk) -> None:
             process.kill()
 
 
-BREAKDOWNS = pytest.mark.parametrize("breakdown", [freeze, kill_server])
+BREAKDOWNS = pytest.mark.parametrize("breakdown", [freeze, pytest.param(kill_server, marks=pytest.mark.slow)])
 
 
+@pytest.mark.slow
 @BREAKDOWNS
 def test_before_the_reset(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
     breakdown(desk)
@@ -67,7 +68,7 @@ def test_during_the_setup(breakdown: Callable[[Desk], None], play: Begin, desk: 
         play([{"type": "execute", "parameters": {"command": "sleep 100", "shell": True}}])
 
 
-@BREAKDOWNS
+@pytest.mark.parametrize("breakdown", [freeze, kill_server])
 def test_in_a_step(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
     playing = play(action_space="pyautogui")
     playing.act("desktop_execute_python_script", script="pass")
