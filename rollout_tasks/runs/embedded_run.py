@@ -18,7 +18,6 @@ from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submit import Work, enqueue, write_down
 from rollout_tasks.runs.watch import watch
-from rollout_tasks.tasks import FINALIZE_QUEUE
 from rollout_tasks.vm_options import provider_options
 
 
@@ -68,6 +67,9 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
     with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
     stack.start_valkey()
     vms = HostedVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, provider_options(config))
+    # The Celery app reads the broker's address when it is imported: not before there is a broker.
+    from rollout_tasks.tasks import FINALIZE_QUEUE
+
     queues = [*queues_of(config, work.items), FINALIZE_QUEUE]
     stack.start_worker(config.num_rollouts, vms if with_vms else None, queues)
     stack.start_flower()
