@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from vm_pool.errors import PoolError
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER value with which closing drops what is still on its way."""
 
 
-class GateError(RuntimeError):
+class GateError(PoolError):
     """A gate cannot be opened; one sentence says why."""
 
 
@@ -55,6 +56,17 @@ class Gates:
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+
+    def check(self) -> None:
+        """Makes sure that gates can be opened.
+
+        Raises:
+            GateError: The address is not one of this machine's.
+        """
+        try:
+            self._listen().close()
+        except OSError as error:
+            raise self._cannot_listen(error) from error
 
     def open(self, purposes: list[str], dial: Dial) -> Gate:
         """Opens a gate with a fresh port for each purpose.
@@ -74,7 +86,7 @@ class Gates:
             except OSError as error:
                 for listener in listeners.values():
                     listener.close()
-                raise GateError(f"a gate cannot listen on {self.address}: {error.strerror or error}") from error
+                raise self._cannot_listen(error) from error
             gate = Gate(self._loop, listeners, dial)
             self._retired.extend(gate.endpoint.ports.values())
         return gate
@@ -89,6 +101,9 @@ class Gates:
             thread.join(_CLOSE_SECONDS)
             if not thread.is_alive():
                 loop.close()
+
+    def _cannot_listen(self, error: OSError) -> GateError:
+        return GateError(f"a gate cannot listen on {self.address}: {error.strerror or error}")
 
     def _listen(self) -> socket.socket:
         """A listening socket on a port that no gate had lately."""

@@ -90,7 +90,9 @@ class VMHost:
         Raises:
             HostSuperseded: Another process took the host over; its VMs are left to that one.
             PoolRefused: Redis refused the host at its start, as for a wrong password.
+            GateError: The gates' address is not one of this machine's.
         """
+        self._gates.check()
         self._stop = self._jobs.stop = stop or self._stop
         leftovers = self._provider.reap_leftovers(self.host_id)
         if leftovers:

@@ -269,4 +269,6 @@ def test_an_address_of_another_machine_is_refused_with_a_sentence() -> None:
     gates = Gates("192.0.2.1")
     with pytest.raises(GateError, match=r"a gate cannot listen on 192\.0\.2\.1: "):
         gates.open(["control"], lambda _purpose: socket.socket())
+    with pytest.raises(GateError, match=r"192\.0\.2\.1"):
+        gates.check()
     gates.close()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.desktops import in_guest, traces
+from tests.conftest import REPOSITORY
+from tests.desktops import in_guest, said_by, traces
+from vm_pool.errors import ProviderError
+from vm_pool.own import own_vm
 from vm_pool.providers import desktop
-from vm_pool.providers.local import LocalProvider
+from vm_pool.providers.local import LocalProvider, cgroups
 
 HOST = f"test-local-{os.getpid()}"
 VM = f"{HOST}-0"
@@ -99,3 +106,42 @@ def test_a_stop_at_any_moment_leaves_nothing(provider: LocalProvider, what: str)
     assert all("stopped" in outcome or "not running" in outcome for outcome in outcomes if outcome != "started"), (
         outcomes
     )
+
+
+def test_a_desktop_of_ones_own_is_reached_through_a_gate() -> None:
+    vm_id = f"{HOST}-own"
+    with own_vm(LocalProvider(SCREEN), vm_id) as vm:
+        address = (vm.address, vm.ports["control"])
+        assert said_by(socket.create_connection(address), "hostname") == "desktop\n"
+        assert sorted(vm.ports) == ["chromium", "control", "vlc", "vnc"]
+    assert traces(vm_id) == []
+
+
+REFUSALS = [
+    (["setpriv", "--bounding-set=-sys_admin"], [], "need the right to make namespaces and to mount"),
+    ([], ["--option", "runtime=no-such-runtime"], "need an OCI runtime, no-such-runtime: apt-get install runc"),
+    ([], ["--option", "processes=3"], "does not accept its options: processes"),
+    ([], ["--option", "profile=huge"], "there is no guest image 'huge': choose one of core, "),
+    ([], ["--address", "192.0.2.1"], "a gate cannot listen on 192.0.2.1"),
+]
+
+
+@pytest.mark.parametrize(("prefix", "options", "sentence"), REFUSALS, ids=[sentence for *_, sentence in REFUSALS])
+def test_what_is_missing_is_said_in_one_sentence(
+    redis_url: str, prefix: list[str], options: list[str], sentence: str
+) -> None:
+    command = [*prefix, sys.executable, "scripts/vm_host.py", "--provider", "local", "--redis-url", redis_url, *options]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_machine_that_cannot_limit_says_how_to_do_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "_MOUNTED", tmp_path)
+    with pytest.raises(
+        ProviderError, match=r"cannot limit a desktop's memory and pids: .* memory_mib=null processes=null"
+    ):
+        LocalProvider({}).check_available()
+    LocalProvider({"memory_mib": None, "processes": None}).check_available()

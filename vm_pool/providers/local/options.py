@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from vm_pool.guest import PROFILES
+
+
+def _known(profile: str) -> str:
+    if profile not in PROFILES:
+        raise ValueError(f"there is no guest image {profile!r}: choose one of {', '.join(PROFILES)}")
+    return profile
 
 
 class LocalOptions(BaseModel):
@@ -10,7 +20,7 @@ class LocalOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    profile: str = "core"
+    profile: Annotated[str, AfterValidator(_known)] = "core"
     """The guest image: core, office, media, browser or full. Built when it is first needed."""
     screen_width: int = Field(1920, ge=320, le=7680)
     """Pixels."""
