@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,17 @@ class Cluster:
                 command, env=self.environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
             )
 
-    def start_worker(self, name: str = "worker", *, concurrency: int = 6, queues: str = LIGHT_QUEUES) -> None:
+    def start_worker(
+        self,
+        name: str = "worker",
+        *,
+        concurrency: int = 6,
+        queues: str = LIGHT_QUEUES,
+        extra: Sequence[str] = (),
+    ) -> None:
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
         command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
-        self.start(name, [*command, f"--queues={queues}"])
+        self.start(name, [*command, f"--queues={queues}", *extra])
 
     def start_vm_host(
         self,

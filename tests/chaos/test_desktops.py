@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from tests.cluster import Cluster
-from tests.desktops import processes, said_by, traces
+from tests.desktops import needs_local_desktops, processes, said_by, traces
 from tests.integration.vm_pool.test_pool_faults import all_free, states, until
 from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import Endpoint, Lease, PoolError, VMPool, VMState
@@ -26,6 +26,7 @@ from vm_pool.providers.local import LocalProvider
 
 HOST = f"test-chaos-{os.getpid()}"
 VM = f"{HOST}-0"
+pytestmark = needs_local_desktops
 SMALL = {"screen_width": 800, "screen_height": 600, "memory_mib": 1024, "start_seconds": 8}
 
 
@@ -228,6 +229,26 @@ def test_a_host_that_is_told_to_stop_leaves_nothing(cluster: Cluster) -> None:
         assert process.wait(30) == 0
         assert traces(HOST) == []
         assert states(pool) == []
+
+
+@pytest.mark.slow
+def test_a_killed_worker_takes_its_desktops_with_it_and_the_next_one_brings_new_ones(cluster: Cluster) -> None:
+    words = ["--num-vms=2", "--provider=local", *(f"--provider-option={key}={value}" for key, value in SMALL.items())]
+    cluster.start_worker(HOST, concurrency=1, extra=words)
+    pool = VMPool(cluster.client)
+    until(all_free(pool, 2), 60)
+    assert all(vm.vm_id.startswith(f"{HOST}.") for vm in pool.status().vms)
+    assert "all 2 VMs are up" in (cluster.folder / f"{HOST}.log").read_text()
+    works(pool, "unlucky")
+
+    cluster.kill_main(HOST)
+
+    until(lambda: traces(HOST) == [])
+    cluster.restart(HOST)
+    until(all_free(pool, 2), 60)
+    works(pool, "next").release()
+    cluster.stop(HOST)
+    assert traces(HOST) == []
 
 
 def test_a_client_that_goes_on_after_its_lease_touches_no_later_holders_desktop(pool: VMPool, start: Callable) -> None:

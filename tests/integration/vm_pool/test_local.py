@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.desktops import in_guest, said_by, traces
+from tests.desktops import in_guest, needs_local_desktops, said_by, traces
 from vm_pool.errors import ProviderError
 from vm_pool.own import own_vm
 from vm_pool.providers import desktop
 from vm_pool.providers.local import LocalProvider, cgroups
+
+pytestmark = needs_local_desktops
 
 HOST = f"test-local-{os.getpid()}"
 VM = f"{HOST}-0"

@@ -18,8 +18,10 @@ import psutil
 import pytest
 import redis
 
-from tests.desktops import cgroups, in_guest, traces
+from tests.desktops import cgroups, in_guest, needs_local_desktops, traces
 from vm_pool.providers.local import LocalProvider
+
+pytestmark = needs_local_desktops
 
 HOST = f"test-isolation-{os.getpid()}"
 VM, OTHER, GREEDY = f"{HOST}-0", f"{HOST}-1", f"{HOST}-2"

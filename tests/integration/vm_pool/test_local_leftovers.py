@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.desktops import processes, traces
+from tests.desktops import needs_local_desktops, processes, traces
 from vm_pool.providers.local import LocalProvider
 from vm_pool.providers.local.container import STATE_FOLDER, leftovers
+
+pytestmark = needs_local_desktops
 
 HOST = f"test-leftovers-{os.getpid()}"
 KILLED, ALIVE = f"{HOST}-0", f"{HOST}-other-0"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from vm_pool import VMPool, VMState
+from vm_pool import Endpoint, VMPool, VMState
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -78,6 +78,15 @@ def test_status_shows_holders_and_waiters(served: tuple[VMPool, object], redis_u
     assert by_id[lease.vm_id]["holder"] == "rollout [b]7#0"
     assert told["counts"] == {"free": 1, "leased": 1}
     assert told["waiters"] == []
+
+
+def test_status_shows_where_a_vm_is_reached(pool: VMPool, redis_url: str) -> None:
+    pool.register("loose-0", Endpoint("10.1.2.3", {"control": 40001, "vnc": 40002, "vlc": 40003}))
+    shown = command("pool.py", "status", "--pool", "test", url=redis_url).stdout
+    assert "10.1.2.3:40001" in shown
+    assert "10.1.2.3:40002" in shown
+    told = json.loads(command("pool.py", "status", "--pool", "test", "--json", url=redis_url).stdout)
+    assert told["vms"][0]["endpoint"]["ports"]["vlc"] == 40003
 
 
 def test_an_operators_day(served: tuple[VMPool, object], redis_url: str) -> None:
