@@ -20,5 +20,8 @@ command -v runc >/dev/null || apt_install runc
 .venv/bin/ruff check .
 .venv/bin/ruff format --check --quiet .
 .venv/bin/mypy
+if have_root; then
+    .venv/bin/python scripts/build_guest.py # there already, mostly; else it takes a minute or two
+fi
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.
 exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder "${selection[@]}" "$@"
