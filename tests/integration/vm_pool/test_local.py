@@ -147,3 +147,26 @@ def test_a_machine_that_cannot_limit_says_how_to_do_without(tmp_path: Path, monk
     ):
         LocalProvider({}).check_available()
     LocalProvider({"memory_mib": None, "processes": None}).check_available()
+
+
+def test_a_runtime_that_cannot_run_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = tmp_path / "crun"
+    runtime.symlink_to("/bin/true")
+    unified = tmp_path / "cgroups" / "unified"
+    unified.mkdir(parents=True)
+    (unified / "cgroup.controllers").touch()
+    monkeypatch.setattr(cgroups, "_MOUNTED", unified.parent)
+    with pytest.raises(
+        ProviderError, match=r"crun does not run where both versions of cgroups are mounted: apt-get install"
+    ):
+        LocalProvider({"runtime": str(runtime)}).check_available()
+
+
+def test_a_runtime_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    runtime = tmp_path / "broken-runtime"
+    runtime.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 1\n")
+    runtime.chmod(0o755)
+    vm_id = f"{HOST}-4"
+    with pytest.raises(RuntimeError, match=f"{vm_id} cannot be started: no such luck"):
+        LocalProvider({"runtime": str(runtime)}).boot(vm_id)
+    assert traces(vm_id) == []

@@ -16,6 +16,11 @@ def cgroup_of(vm_id: str) -> str:
     return f"/computer-use-rollouts.{vm_id}"
 
 
+def hybrid() -> bool:
+    """Whether controllers of version 1 are mounted beside version 2."""
+    return not (_MOUNTED / "cgroup.controllers").exists() and (_MOUNTED / "unified" / "cgroup.controllers").exists()
+
+
 def unlimitable(wanted: list[str]) -> list[str]:
     """Those controllers that this machine cannot limit by.
 

@@ -46,6 +46,10 @@ def check_machine(options: LocalOptions) -> str:
 def _runtime(options: LocalOptions) -> str:
     for name in (options.runtime,) if options.runtime else RUNTIMES:
         if (found := shutil.which(name)) is not None:
+            if Path(found).name == "crun" and cgroups.hybrid():
+                raise ProviderError(
+                    "crun does not run where both versions of cgroups are mounted: apt-get install runc"
+                )
             return found
     wanted = options.runtime or " or ".join(RUNTIMES)
     raise ProviderError(f"local desktops need an OCI runtime, {wanted}: apt-get install runc")
