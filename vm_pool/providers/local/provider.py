@@ -30,7 +30,7 @@ _SESSION_WRITES = re.compile(
     r"|\.config/(dconf|gtk-3\.0|ibus|openbox|pulse|tint2|Thunar|xfce4)/.*)"
 ).fullmatch
 """What the session itself writes, some of it only seconds after its start."""
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 """Between two looks whether a desktop that starts is up."""
 
 
