@@ -6,8 +6,10 @@ cd "$(dirname "$0")/.."
 . scripts/install.sh
 
 selection=(-m "not slow")
+all=
 if [ "${1:-}" = "--all" ]; then
     selection=()
+    all=yes
     shift
 fi
 
@@ -15,6 +17,7 @@ install requirements-dev.lock
 command -v bwrap >/dev/null || apt_install bubblewrap
 command -v mmdebstrap >/dev/null || apt_install mmdebstrap
 command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || apt_install qemu-system-x86 qemu-utils
+[ -z "$all" ] || command -v syslinux >/dev/null || apt_install dosfstools fdisk mtools ovmf syslinux
 command -v runc >/dev/null || apt_install runc
 
 .venv/bin/ruff check .

@@ -92,7 +92,7 @@ def test_a_reset_leaves_nothing_of_what_was_done(provider: QemuProvider, endpoin
 def test_the_clock_is_right_after_a_reset(provider: QemuProvider, endpoint: Endpoint) -> None:
     before = time.time()
     inside = float(in_guest(provider, endpoint, "date +%s.%N"))
-    assert before - 1 < inside < time.time() + 1
+    assert before - 10 < inside < time.time() + 1
 
 
 def test_no_network_leads_out_of_the_guest(provider: QemuProvider, endpoint: Endpoint) -> None:

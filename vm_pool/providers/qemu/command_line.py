@@ -49,8 +49,9 @@ def command_line(
     command += ["-chardev", "stdio,id=monitor,signal=off", "-mon", "chardev=monitor,mode=control"]
     command += ["-netdev", f"user,id=net,restrict=on,ipv6=off,{_forwards()}"]
     command += _block("disk", folder / DISK)
+    command += ["-chardev", f"file,id=console,path={_escaped(folder / CONSOLE)}", "-serial", "chardev:console"]
     if isinstance(boot, GuestBoot):
-        return command + _guest(folder, boot, options, clock)
+        return command + _guest(boot, options, clock)
     return command + _own(folder, boot, options)
 
 
@@ -59,7 +60,7 @@ def snapshot_nodes(boot: GuestBoot | OwnBoot) -> list[str]:
     return ["disk"] if isinstance(boot, GuestBoot) or boot.firmware.code is None else ["disk", "variables"]
 
 
-def _guest(folder: Path, boot: GuestBoot, options: QemuOptions, clock: int) -> list[str]:
+def _guest(boot: GuestBoot, options: QemuOptions, clock: int) -> list[str]:
     kernel = boot.disk.kernel
     screen = f"GUEST_SCREEN={options.screen_width}x{options.screen_height}"
     return [
@@ -73,7 +74,6 @@ def _guest(folder: Path, boot: GuestBoot, options: QemuOptions, clock: int) -> l
             f"{_KERNEL_SAYS} DISK=/dev/vda {screen}",
         ),
         *("-device", "virtio-blk-pci,drive=disk", "-device", "virtio-net-pci,netdev=net,romfile="),
-        *("-chardev", f"file,id=console,path={_escaped(folder / CONSOLE)}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=clock,fd={clock}", "-serial", "chardev:clock"),
     ]
 
