@@ -1,0 +1,98 @@
+"""The example tasks on real desktops, as people run them: one command, everything embedded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+from PIL import Image
+
+from benchmark.items import load_items
+from rollout_tasks.runs.folder import find_run
+from tests.conftest import REPOSITORY
+from tests.desktops import needs_local_desktops, traces
+
+TREE = REPOSITORY / "examples" / "desktop"
+SOME = {"terminal": ["count-errors"], "files": ["file-the-photo"], "settings": ["pair-headphones"]}
+RIGHT, WRONG = 0, 1
+"""Which of an item's scripts a rollout plays is its index."""
+
+pytestmark = needs_local_desktops
+
+
+def roll_out(tree: Path, results: Path, *, seconds: float) -> tuple[dict[str, Any], str]:
+    """Runs every script of a tree; returns what the command said at its end, and on the way."""
+    options = ["--provider", "local", "--num-vms", "2", "--num-rollouts", "4", "--rollouts-per-item", "2"]
+    command = [sys.executable, "scripts/submit.py", "--embedded", "--data-path", str(tree), "--env-mode", "osworld"]
+    command += [
+        *options,
+        "--sleep-after-execution",
+        "0.5",
+        "--output-dir",
+        str(results),
+        "--run-id",
+        "desktops",
+        "--json",
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "REDIS_"))}
+    run = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
+    assert run.returncode == 0, run.stderr[-4000:]
+    return json.loads(run.stdout), run.stderr
+
+
+def check(tree: Path, results: Path, *, seconds: float) -> None:
+    """Right scripts score 1, wrong ones 0; what can be looked at is whole; no desktop stays."""
+    ended, said = roll_out(tree, results, seconds=seconds)
+    folder = find_run("desktops", results)
+    items = load_items(tree).items
+    verdicts = {(item.id, index): folder.verdict(f"{item.id}#{index}") for item in items for index in (RIGHT, WRONG)}
+    wanted = {(item.id, index): float(index == RIGHT) for item in items for index in (RIGHT, WRONG)}
+
+    assert {key: verdict and verdict.score for key, verdict in verdicts.items()} == wanted
+    assert ended["summary"]["average_score"] == 0.5
+    assert "VMs" in said
+    for verdict in verdicts.values():
+        attempt = folder.attempt(verdict.rollout_id, verdict.attempt)
+        shots = sorted(attempt.glob("step_*.png"))
+        assert len(shots) >= 2
+        assert {Image.open(shot).size for shot in shots} == {(1920, 1080)}
+        assert frame_of(attempt / "recording.mp4") == (1080, 1920, 3)
+        assert traces(verdict.lending.vm_id) == []
+
+
+def frame_of(recording: Path) -> tuple[int, ...]:
+    """The shape of a recording's last frame that can be read."""
+    video = cv2.VideoCapture(str(recording))
+    frames = 0
+    shape: tuple[int, ...] = ()
+    while True:
+        there, frame = video.read()
+        if not there:
+            break
+        frames, shape = frames + 1, frame.shape
+    video.release()
+    assert frames > 1, f"{recording} has {frames} frames"
+    return shape
+
+
+def test_some_tasks_are_solved_by_their_right_scripts_and_not_by_their_wrong_ones(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for domain, tasks in SOME.items():
+        for task in tasks:
+            (tree / "examples" / domain).mkdir(parents=True)
+            shutil.copy(TREE / "examples" / domain / f"{task}.json", tree / "examples" / domain)
+    (tree / "test_all.json").write_text(json.dumps(SOME))
+
+    check(tree, tmp_path / "results", seconds=240)
+
+
+@pytest.mark.slow
+def test_every_task_is_solved_by_its_right_script_and_not_by_its_wrong_one(tmp_path: Path) -> None:
+    check(TREE, tmp_path / "results", seconds=900)
