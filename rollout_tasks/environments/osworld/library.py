@@ -75,6 +75,10 @@ def _repair(module: Any) -> None:
     """Takes out what must not stay, evaluating text from the guest as Python, and what the typist does better."""
     basic_os = importlib.import_module("desktop_env.evaluators.metrics.basic_os")
     basic_os.eval = ast.literal_eval  # type: ignore[attr-defined]
+    # Known suffixes of domains come with the package; by default it would ask the internet first, without a deadline.
+    urls: Any = importlib.import_module("desktop_env.evaluators.metrics.utils")
+    urls.tldextract = urls.tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+    urls.tldextract.extract = urls.tldextract
     module._fix_pyautogui_less_than_bug = str
     additions.add_to(module.getters, module.metrics)
 

@@ -21,6 +21,14 @@ assert {number: signal.getsignal(number) for number in handlers} == handlers
 assert logging.getLogger().handlers == root_handlers
 assert "torch" not in sys.modules
 assert ("easyocr" in sys.modules) == library.has_ocr()
+import socket
+socket.socket.connect = None
+from desktop_env.evaluators.metrics.utils import compare_urls
+assert compare_urls("https://www.example.co.uk/a", "https://example.com/a")
+assert not compare_urls("https://www.example.co.uk/a", "https://other.co.uk/a")
+from desktop_env.evaluators.metrics.basic_os import check_gnome_favorite_apps
+try: check_gnome_favorite_apps("__import__('os')._exit(3)", {"expected": []})
+except ValueError: pass
 """
 
 
