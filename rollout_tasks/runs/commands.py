@@ -89,6 +89,10 @@ def _dry_run(work: Work, environments: set[str], *, here: bool, as_json: bool) -
     config = work.config
     if not work.resumed:
         preflight.check_output_dir(work.folder.path)
+    needed = preflight.needs(config, work.items)
+    if not as_json:
+        for name, kinds in needed.items():
+            sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
     model = preflight.needs_model(config, environments)
     if model and here and preflight.model_address(config) is None:
         preflight.check_scripts(work.items)
@@ -104,14 +108,11 @@ def _dry_run(work: Work, environments: set[str], *, here: bool, as_json: bool) -
         "model": config.model.name if model else None,
         "embedded": here,
     }
-    needed = preflight.needs(config, work.items)
     if as_json:
         print_json(found | ({"needs": needed} if needed else {}))
     else:
         shown = ", ".join(f"{key}: {value}" for key, value in found.items())
         sys.stdout.write(f"Nothing was enqueued. {shown}\n")
-        for name, kinds in needed.items():
-            sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
     return DONE
 
 

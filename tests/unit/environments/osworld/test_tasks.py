@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from benchmark.items import Item, load_items
+from rollout_tasks.config import DataConfig, DesktopConfig, RunConfig
 from rollout_tasks.environments.osworld.needs import needs_of, total
 from rollout_tasks.environments.osworld.task import TaskError, task_config
 from rollout_tasks.environments.osworld.task_files import files_of
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs import preflight
 
 EVALUATOR = {
     "func": "exact_match",
@@ -163,3 +166,21 @@ def test_needs_are_summed_by_kind() -> None:
 
     assert Counter(summed["programs"]) == {"chrome": 1, "libreoffice": 1}
     assert (summed["internet"], summed["downloads"], summed["proxy"]) == (2, 0, 0)
+
+
+def test_a_wrong_task_is_refused_before_anything_is_enqueued_or_left_out() -> None:
+    right, wrong = item(), Item("8", "Do it", metadata={"evaluator": {"func": "exact_mach"}})
+    said = "item '8': evaluator.func: desktop-env has no metric 'exact_mach'"
+
+    with pytest.raises(UserError, match=said):
+        preflight.check_items(RunConfig(), [right, wrong])
+    lenient = RunConfig(data=DataConfig(skip_invalid=True))
+    assert preflight.check_items(lenient, [right, wrong]) == ([right], [said])
+    with pytest.raises(UserError, match="none of the 1 items is valid"):
+        preflight.check_items(lenient, [wrong])
+
+
+def test_marks_without_an_accessibility_tree_are_refused() -> None:
+    config = RunConfig(desktop=DesktopConfig(observation_type="som", require_a11y_tree=False))
+    with pytest.raises(UserError, match="--no-a11y-tree: an observation of type som is made from that tree"):
+        preflight.check_items(config, [item()])
