@@ -21,6 +21,8 @@ from vm_pool.states import Endpoint
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
+SAY_EVERY_SECONDS = 5.0
+"""How often a build of the guest image says how far it is."""
 CHECK_SECONDS = 5.0
 """For each question of a check."""
 FILES_LOOKED_AT = 100
@@ -138,10 +140,15 @@ class LocalProvider:
     def _image(self, container: Container) -> GuestRoot:
         """The guest image; the first desktop that starts builds it, the others wait."""
 
+        said_at = 0.0
+
         def progress(sentence: str) -> None:
+            nonlocal said_at
             if container.stopped:
                 raise DesktopStopped(f"{container.vm_id} was stopped while the guest image was built")
-            log.info("guest image %s: %s", self.options.profile, sentence)
+            if time.monotonic() - said_at > SAY_EVERY_SECONDS:
+                said_at = time.monotonic()
+                log.info("building the guest image %s, which takes minutes: %s", self.options.profile, sentence)
 
         while not self._building.acquire(timeout=0.2):
             if container.stopped:
