@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -65,6 +65,24 @@ def _complain(sentence: str) -> int:
 def print_json(values: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def key_values(name: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` pairs of a repeatable option; a value that is JSON is taken as such, any other as text.
+
+    Raises:
+        UserError: One has no key or no value.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise UserError(f"{name} {pair}: must look like key=value")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
 
 
 @dataclass(frozen=True, slots=True)

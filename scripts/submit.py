@@ -27,6 +27,10 @@ def submit(
     options: dict[str, Any],
     config: Annotated[Path | None, typer.Option("--config", help="A run.yaml; options override it.")] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the resolved run.yaml and stop.")] = False,
+    provider_option: Annotated[
+        list[str] | None,
+        typer.Option("--provider-option", metavar="KEY=VALUE", help="For the provider of the VMs; repeatable."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything that can be checked; enqueue nothing.")
     ] = False,
@@ -65,6 +69,8 @@ def submit(
         if config is not None:
             raise UserError("--resume: the run's own configuration holds; leave --config away")
         return commands.resume(resume, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
+    if provider_option:
+        options.setdefault("vm", {})["provider_options"] = command_line.key_values("--provider-option", provider_option)
     resolved = command_line.resolve_config(config, options)
     if print_config:
         sys.stdout.write(command_line.as_yaml(resolved))

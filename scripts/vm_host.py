@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import redis
 import typer
@@ -63,7 +62,7 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         opened = VMPool(redis.Redis.from_url(redis_url or settings().redis_address), pool)
-        made = load_provider(provider, _parse_options(option or []))
+        made = load_provider(provider, command_line.key_values("--option", option or []))
         check_available(made)
         host = VMHost(opened, made, num_vms=num_vms, host_id=host_id, gate_address=address)
     except ValueError as error:
@@ -81,20 +80,6 @@ def _stop_with_parent(parent: int, stop: threading.Event) -> None:
         if os.getppid() != parent:
             logging.info("the process that started this host has ended; stopping")
             stop.set()
-
-
-def _parse_options(pairs: list[str]) -> dict[str, Any]:
-    """``key=value`` pairs; a value that is JSON is taken as such, any other as text."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UserError(f"--option {pair}: must look like key=value")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
-    return options
 
 
 if __name__ == "__main__":
