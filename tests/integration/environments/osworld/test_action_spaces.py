@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.desktops import needs_local_desktops
 from tests.integration.environments.osworld.conftest import Desk, Play
 from tests.integration.environments.osworld.event_log import SETUP
+
+pytestmark = needs_local_desktops
 
 Begin = Callable[..., Play]
 

@@ -14,7 +14,10 @@ import pytest
 from rollout_tasks.environments.base import VMLost
 from rollout_tasks.environments.osworld import environment, wire
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
+from tests.desktops import needs_local_desktops
 from tests.integration.environments.osworld.conftest import Desk, Play
+
+pytestmark = needs_local_desktops
 
 Begin = Callable[..., Play]
 WITHIN_SECONDS = 60.0
