@@ -43,7 +43,15 @@ def start_recording() -> Response:
             *("ffmpeg", "-y", "-nostdin", "-loglevel", "error", "-f", "x11grab", "-draw_mouse", "1"),
             *("-framerate", str(FRAMES_PER_SECOND), "-video_size", f"{width}x{height}", "-i", os.environ["DISPLAY"]),
             *("-c:v", "libx264", "-preset", "ultrafast", "-crf", "28", "-pix_fmt", "yuv420p", "-threads", "1"),
-            *("-vf", "crop=trunc(iw/2)*2:trunc(ih/2)*2", "-cluster_time_limit", "1000", str(FOLDER / "screen.mkv")),
+            *(
+                "-vf",
+                "crop=trunc(iw/2)*2:trunc(ih/2)*2",
+                "-cluster_time_limit",
+                "1000",
+                "-flush_packets",
+                "1",
+                str(FOLDER / "screen.mkv"),
+            ),
         )
         _running = processes.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return jsonify(status="success", message="Started recording")
