@@ -15,7 +15,7 @@ fi
 
 install requirements-dev.lock
 command -v bwrap >/dev/null || apt_install bubblewrap
-command -v mmdebstrap >/dev/null || apt_install mmdebstrap
+{ command -v mmdebstrap && command -v dpkg-architecture; } >/dev/null || apt_install mmdebstrap dpkg-dev
 command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || apt_install qemu-system-x86 qemu-utils
 [ -z "$all" ] || command -v syslinux >/dev/null || apt_install dosfstools fdisk mtools ovmf syslinux
 command -v runc >/dev/null || apt_install runc

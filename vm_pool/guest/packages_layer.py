@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,24 +22,17 @@ PYTHON = "3.11"
 
 RECIPE = Path(__file__).parent / "recipe"
 CUSTOMIZE = RECIPE / "customize.sh"
+DPKG_SETTINGS = RECIPE / "dpkg.cfg"
 REQUIREMENTS = RECIPE / "requirements.txt"
+WITHOUT_SYNC = Path("/usr/share/mmdebstrap/hooks/eatmydata")
+"""Has packages installed without waiting for the disk after each: a third of the time. It needs `dpkg-architecture`."""
 PYTHON_PACKAGES = f"usr/local/lib/python{PYTHON}/dist-packages"
-
-_LEFT_OUT = (
-    "path-exclude=/usr/share/man/*",
-    "path-exclude=/usr/share/doc/*",
-    "path-include=/usr/share/doc/*/copyright",
-    "path-exclude=/usr/share/help/*",
-    "path-exclude=/usr/share/locale/*",
-    "path-include=/usr/share/locale/en*",
-    "path-include=/usr/share/locale/locale.alias",
-)
 
 
 def digest(profile: str) -> str:
     """Identifies everything this layer is made from, but for the versions that Debian has today."""
     recipe = [(file.name, file.read_text()) for file in sorted(RECIPE.iterdir())]
-    made_from = [SUITE, PROFILES[profile], _LEFT_OUT, recipe]
+    made_from = [SUITE, PROFILES[profile], recipe]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
@@ -50,10 +44,13 @@ def build(profile: str, target: Path, progress: Callable[[str], None]) -> None:
     """
     options = [
         "--variant=apt",
-        *(f"--dpkgopt={option}" for option in _LEFT_OUT),
+        # Given to dpkg alone: mmdebstrap's own option for it also filters the first packages, which costs more than it saves.
+        f'--setup-hook=install -D -m 644 {shlex.quote(str(DPKG_SETTINGS))} "$1/etc/dpkg/dpkg.cfg.d/guest"',
         f"--include={','.join(PROFILES[profile])}",
         f"--customize-hook={CUSTOMIZE}",
     ]
+    if WITHOUT_SYNC.is_dir() and shutil.which("dpkg-architecture"):
+        options.append(f"--hook-dir={WITHOUT_SYNC}")
     mmdebstrap.run(f"profile {profile!r}", target, options, progress)
     progress("Installing Python packages")
     _install_python_packages(target / PYTHON_PACKAGES)

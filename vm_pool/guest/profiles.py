@@ -4,8 +4,8 @@ from __future__ import annotations
 
 SESSION = """
     at-spi2-core dbus dbus-user-session dbus-x11 dconf-gsettings-backend gsettings-desktop-schemas iproute2
-    libglib2.0-bin libxfixes3 locales novnc openbox procps python-is-python3 python3 python3-flask python3-gi
-    python3-lxml python3-pil python3-pyatspi python3-pyperclip python3-requests python3-tk python3-waitress
+    libglib2.0-bin libxfixes3 locales openbox procps python-is-python3 python3 python3-flask python3-gi
+    python3-pil python3-pyatspi python3-pyperclip python3-requests python3-tk python3-waitress
     python3-xlib socat sudo tint2 websockify x11-utils x11-xserver-utils x11vnc xauth xdg-user-dirs xdg-utils
     xfdesktop4 xvfb ffmpeg
 """

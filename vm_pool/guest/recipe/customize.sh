@@ -5,6 +5,12 @@ root=$1
 recipe=$(dirname "$0")
 in_guest() { chroot "$root" "$@"; }
 
+# noVNC is a page; what its package depends on, Node.js above all, is for those who develop it.
+(cd "$root/var/cache" && in_guest sh -c 'cd /var/cache && apt-get download -q novnc' && mv novnc_*.deb novnc.deb)
+in_guest dpkg-deb --extract /var/cache/novnc.deb /var/cache/novnc
+mv "$root/var/cache/novnc/usr/share/novnc" "$root/usr/share/novnc"
+rm -r "$root/var/cache/novnc" "$root/var/cache/novnc.deb"
+
 # Nothing of the machine that builds.
 echo guest >"$root/etc/hostname"
 printf '127.0.0.1 localhost guest\n::1 localhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"

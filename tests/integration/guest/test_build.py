@@ -1,0 +1,211 @@
+"""Building images: never half, never twice, nothing left behind. Small parts are built for real, packages until they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vm_pool.guest import PROFILES, GuestBuildError, guest_root, mmdebstrap, packages_layer
+from vm_pool.guest.cache import part
+from vm_pool.guest.root import GUEST_ID_COUNT, GUEST_ID_SHIFT, size_of
+
+REPOSITORY = Path(__file__).parents[3]
+BUILDER = """
+import sys, time
+from pathlib import Path
+from vm_pool.guest.cache import part
+
+def build(target):
+    target.mkdir()
+    (target / "first").write_text("half")
+    with Path(sys.argv[1], "builds").open("a") as file:
+        file.write("x")
+    while not Path(sys.argv[1], "go").exists():
+        time.sleep(0.01)
+    (target / "second").write_text("whole")
+
+print(part("thing-1", build, print), flush=True)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "computer-use-rollouts" / "guest"
+
+
+def builder(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", BUILDER, str(folder)]
+    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+
+
+def until(look: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def contents(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.iterdir() if path.suffix != ".lock")
+
+
+def test_two_who_need_the_same_part_build_it_once(cache: Path, tmp_path: Path) -> None:
+    first = builder(tmp_path)
+    until((tmp_path / "builds").exists, "the first builds")
+    second = builder(tmp_path)
+    assert second.stdout
+    assert first.stdout
+    assert second.stdout.readline() == "Another process is building this image; waiting for it\n"
+    assert contents(cache) == ["thing-1.partial"]
+    (tmp_path / "go").touch()
+    assert first.stdout.read() == second.stdout.read() == f"{cache / 'thing-1'}\n"
+    assert (first.wait(), second.wait()) == (0, 0)
+    assert (tmp_path / "builds").read_text() == "x"
+    assert contents(cache) == ["thing-1"]
+    assert (cache / "thing-1" / "second").read_text() == "whole"
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next_one(cache: Path, tmp_path: Path) -> None:
+    killed = builder(tmp_path)
+    until((tmp_path / "builds").exists, "it builds")
+    killed.kill()
+    killed.communicate()
+    assert contents(cache) == ["thing-1.partial"]
+    part("other-1", lambda target: target.mkdir(), str)
+    assert contents(cache) == ["other-1"]
+
+
+def test_a_build_in_progress_is_left_alone_by_others(cache: Path, tmp_path: Path) -> None:
+    going_on = builder(tmp_path)
+    until((tmp_path / "builds").exists, "it builds")
+    part("other-1", lambda target: target.mkdir(), str)
+    assert contents(cache) == ["other-1", "thing-1.partial"]
+    (tmp_path / "go").touch()
+    going_on.communicate()
+    assert contents(cache) == ["other-1", "thing-1"]
+
+
+def test_a_failed_build_leaves_nothing(cache: Path) -> None:
+    def build(target: Path) -> None:
+        target.mkdir()
+        raise GuestBuildError("it did not work")
+
+    with pytest.raises(GuestBuildError, match="it did not work"):
+        part("thing-1", build, str)
+    assert contents(cache) == []
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(GuestBuildError, match=r"cannot be stored: .*file.*: Not a directory"):
+        part("thing-1", lambda target: target.mkdir(), str)
+
+
+def test_an_unknown_profile_is_refused() -> None:
+    with pytest.raises(
+        GuestBuildError, match="no guest profile 'huge': choose one of core, office, media, browser, full"
+    ):
+        guest_root("huge")
+
+
+def test_what_mmdebstrap_complains_of_is_said_and_nothing_is_left(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mmdebstrap, "SUITE", "no-such-release")
+    with pytest.raises(GuestBuildError, match=r"could not build profile 'core': .*no-such-release"):
+        guest_root("core")
+    assert contents(cache) == []
+
+
+@pytest.mark.slow
+def test_a_package_that_is_not_there_is_named_and_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROFILES, "core", ("no-such-package-anywhere",))
+    with pytest.raises(GuestBuildError, match="no-such-package-anywhere"):
+        guest_root("core")
+    assert contents(cache) == []
+
+
+def test_a_missing_tool_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(GuestBuildError, match="run 'apt-get install mmdebstrap'"):
+        guest_root("core")
+
+
+def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path) -> None:
+    """`scripts/build_guest.py` is killed in the middle of unpacking; whatever it started dies, and the cache stays clean."""
+
+    def of_this_build() -> list[str]:
+        found = []
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                try:
+                    command = (process / "cmdline").read_text().replace("\0", " ")
+                except OSError:
+                    continue
+                if str(cache) in command:
+                    found.append(command)
+        return found
+
+    command = [sys.executable, "scripts/build_guest.py", "--profile", "core"]
+    building = subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    name = f"packages-core-{packages_layer.digest('core')}.partial"
+    try:
+        until(lambda: (cache / name / "usr").exists(), "packages are unpacked")
+        assert of_this_build()
+        os.kill(building.pid, signal.SIGKILL)
+        until(lambda: not of_this_build(), "its processes end")
+    finally:
+        building.kill()
+        building.wait()
+    assert str(cache) not in Path("/proc/self/mounts").read_text()
+    part("other-1", lambda target: target.mkdir(), str)
+    assert contents(cache) == ["other-1"]
+
+
+def test_the_image_belongs_to_the_guests_own_users() -> None:
+    files, packages = guest_root("core").layers
+    for layer in (files, packages):
+        for path in (layer, layer / "etc", layer / "usr" / "lib" / "guest"):
+            if path.exists():
+                assert path.lstat().st_uid == GUEST_ID_SHIFT
+    for path in packages.joinpath("home").rglob("*"):
+        assert path.lstat().st_uid == path.lstat().st_gid == GUEST_ID_SHIFT + 1000
+    assert packages.joinpath("usr/bin/sudo").stat().st_mode & 0o7777 == 0o4755
+    for path in packages.joinpath("var").rglob("*"):
+        assert GUEST_ID_SHIFT <= path.lstat().st_uid < GUEST_ID_SHIFT + GUEST_ID_COUNT
+
+
+def test_the_image_tells_nothing_of_the_machine_that_built_it() -> None:
+    packages = guest_root("core").layers[-1]
+    assert packages.joinpath("etc/hostname").read_text() == "guest\n"
+    assert packages.joinpath("etc/resolv.conf").read_text() == ""
+    assert not list(packages.joinpath("etc/apt").glob("sources.list*/*")) + list(packages.glob("etc/apt/sources.list"))
+    assert not list(packages.joinpath("var/lib/apt/lists").glob("*Packages*"))
+    assert not list(packages.joinpath("tmp").iterdir())
+
+
+def test_images_are_listed_and_built_by_one_command() -> None:
+    def run(*options: str) -> str:
+        command = [sys.executable, "scripts/build_guest.py", *options]
+        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+    built = json.loads(run("--profile", "core", "--json"))
+    assert built["bytes"] == sum(size_of(Path(layer)) for layer in built["layers"]) > 500e6
+    current = [image for image in json.loads(run("--list", "--json")) if image["current"]]
+    assert "core" in {image["profile"] for image in current}
+    assert "GB" in run("--profile", "core")
+    refused = subprocess.run(
+        [sys.executable, "scripts/build_guest.py", "--profile", "huge"], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: there is no guest profile 'huge'")
