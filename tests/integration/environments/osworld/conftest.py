@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -66,7 +67,11 @@ class Desk:
     def processes(self) -> list[psutil.Process]:
         """The guest's processes as the machine sees them."""
         inside = [pid for pid in psutil.pids() if _is_in(pid, self.vm_id)]
-        return [psutil.Process(pid) for pid in inside]
+        found = []
+        for pid in inside:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(pid))
+        return found
 
 
 def _is_in(pid: int, vm_id: str) -> bool:
