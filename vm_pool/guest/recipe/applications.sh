@@ -17,10 +17,18 @@ if has chromium; then
     ln "$root/usr/lib/chromium/chromium" "$root/usr/lib/chromium/chrome"
     for name in google-chrome google-chrome-stable; do ln -sf /usr/lib/guest/google-chrome "$root/usr/bin/$name"; done
     ln -sf /usr/lib/guest/google-chrome "$root/usr/local/bin/chromium"
-    sed -e 's#^Exec=/usr/bin/chromium#Exec=/usr/bin/google-chrome-stable#' -e 's#^Name=.*#Name=Chromium#' \
+    sed -e 's#^Exec=/usr/bin/chromium#Exec=/usr/bin/google-chrome-stable#' -e 's#^Name=.*#Name=Google Chrome#' \
         -e 's#^StartupWMClass=.*#StartupWMClass=google-chrome#' \
         "$root/usr/share/applications/chromium.desktop" >"$root/usr/share/applications/google-chrome.desktop"
     rm "$root/usr/share/applications/chromium.desktop"
+    in_guest python3 - /usr/lib/chromium/locales/en-US.pak <"$recipe/product_name.py"
+    # Chrome's own colours, light or dark as its settings say; GTK's would leave it no choice.
+    profile=$root/home/user/.config/google-chrome
+    mkdir -p "$profile/Default"
+    touch "$profile/First Run"
+    echo '{"extensions": {"theme": {"system_theme": 0}}}' >"$profile/Default/Preferences"
+    chmod -R go= "$profile"
+    in_guest chown -R user:user /home/user/.config/google-chrome
 fi
 
 if has soffice; then

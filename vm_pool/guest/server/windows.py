@@ -10,6 +10,8 @@ from .waiting import wait_until
 
 blueprint = Blueprint("windows", __name__)
 
+OPENING_SECONDS = 8.0
+"""Tasks activate the window of a program that they launched a moment ago."""
 ACTIVATION_SECONDS = 3.0
 CLOSING_SECONDS = 1.0
 
@@ -35,7 +37,7 @@ def find(name: str, *, strict: bool = False, by_class: bool = False) -> list[x11
 @blueprint.post("/setup/activate_window")
 def activate_window() -> str:
     """Brings a window to the front."""
-    window = _asked_window()
+    window = _asked_window(OPENING_SECONDS)
     with x11.connected() as display:
         x11.ask_window_manager(display, window.id, "_NET_ACTIVE_WINDOW", x11.FROM_A_PAGER)
         if not wait_until(lambda: x11.active_window(display) == window.id, ACTIVATION_SECONDS):
@@ -65,10 +67,16 @@ def window_size() -> Response:
     raise not_found(f"no window of class {class_name!r}")
 
 
-def _asked_window() -> x11.Window:
+def _asked_window(seconds: float = 0.0) -> x11.Window:
+    """The window that the request names; one that is not there yet may take so many seconds to come."""
     values = asked.body()
     name = asked.text(values, "window_name")
-    found = find(name, strict=bool(values.get("strict")), by_class=bool(values.get("by_class")))
-    if not found:
+    found: list[x11.Window] = []
+
+    def look() -> bool:
+        found[:] = find(name, strict=bool(values.get("strict")), by_class=bool(values.get("by_class")))
+        return bool(found)
+
+    if not wait_until(look, seconds):
         raise not_found(f"{request.path}: there is no window {name!r}")
     return found[0]

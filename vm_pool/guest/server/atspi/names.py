@@ -46,3 +46,6 @@ ROOT_PATH = "/org/a11y/atspi/accessible/root"
 CACHE_PATH = "/org/a11y/atspi/cache"
 NULL_PATH = "/org/a11y/atspi/null"
 MENU_BAR, TABLE_CELL, TERMINAL = (ROLES.index(name) for name in ("menu bar", "table cell", "terminal"))
+
+CALLED = {"Chromium": "Google Chrome"}
+"""Programs by the name they give themselves, and the name by which OSWorld's evaluators look for them."""

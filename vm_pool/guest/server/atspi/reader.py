@@ -52,7 +52,8 @@ def read_programs(bus: Bus, deadline: float) -> list[Program]:
         known = read_cache(root.program, items)
         root = known.setdefault(root.path, root)
         root.role = names.ROLES.index("application")
-        root.name = str(read_property(name, "")) or root.name
+        said = str(read_property(name, "")) or root.name
+        root.name = names.CALLED.get(said, said)
         found = Program(root, known, str(read_property(toolkit, "")), str(read_property(version, "")))
         found.pid = Reader(pid.body).u32() if pid is not None and pid.signature == "u" else 0
         programs.append(found)
