@@ -1,0 +1,244 @@
+"""desktop-env's own providers behind ours, driving a hypervisor that stands in for VMware's and VirtualBox's programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import fake_hypervisor
+from tests.virtual_machines import processes_naming, wait_until
+from vm_pool.errors import ProviderError
+from vm_pool.providers.base import Provider, check_available, load_provider
+from vm_pool.providers.desktop_env.keeping import KeeperFailed, state_folder
+from vm_pool.states import Endpoint
+
+pytest.importorskip("desktop_env")
+
+HOST = f"test-de-{os.getpid()}"
+VM = f"{HOST}-0"
+PROGRAMS = {"vmware": "vmrun", "virtualbox": "VBoxManage"}
+
+OWNER = """
+import json, sys, time
+from vm_pool.providers.base import load_provider
+provider = load_provider(sys.argv[1], json.loads(sys.argv[2]))
+provider.boot(sys.argv[3])
+print("up", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The hypervisor's folder, its programs being in the path."""
+    home, programs = tmp_path / "vms", tmp_path / "bin"
+    home.mkdir()
+    programs.mkdir()
+    for program in PROGRAMS.values():
+        (programs / program).write_text(f'#!/bin/sh\nexec {sys.executable} {fake_hypervisor.__file__} {program} "$@"\n')
+        (programs / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_HYPERVISOR", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield home
+    for line in processes_naming(str(home)):
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+
+
+def vm(home: Path, kind: str, number: int = 0) -> str:
+    """A VM of the hypervisor, as the provider is told of it."""
+    address = f"127.{os.getpid() % 250 + 1}.{os.getpid() // 250 % 250}.{number + 10}"
+    path = fake_hypervisor.add_vm(home, f"Ubuntu{number}", address)
+    return str(path) if kind == "vmware" else path.stem
+
+
+def make(kind: str, **options: object) -> Provider:
+    return load_provider(kind, {"headless": True, "stop_seconds": 30, **options})
+
+
+def on_disk(endpoint: Endpoint, write: str | None = None) -> str:
+    url = f"http://{endpoint.address}:{endpoint.ports['control']}/disk"
+    reply = httpx.get(url) if write is None else httpx.post(url, content=write)
+    return reply.text
+
+
+def traces(home: Path) -> list[str]:
+    records = [str(path) for path in home.parent.joinpath("cache").rglob(f"{HOST}*")]
+    return records + processes_naming(str(home)) + processes_naming(str(home.parent / "cache"))
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_a_vm_is_booted_clean_reverted_and_stopped(home: Path, kind: str) -> None:
+    path = vm(home, kind)
+    (home / "Ubuntu0" / "disk").write_text("left by an earlier user")
+    provider = make(kind, path_to_vm=path)
+    check_available(provider)
+    endpoint = provider.boot(VM)
+    provider.check(VM)
+    assert on_disk(endpoint) == "clean"
+    on_disk(endpoint, write="dirty")
+    assert on_disk(endpoint) == "dirty"
+    endpoint = provider.reset(VM)
+    provider.check(VM)
+    assert on_disk(endpoint) == "clean"
+    provider.stop(VM)
+    assert traces(home) == []
+    provider.stop(VM)
+    with pytest.raises(KeeperFailed, match=f"{VM} is not running"):
+        provider.check(VM)
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_a_revert_that_fails_is_an_error(home: Path, kind: str) -> None:
+    provider = make(kind, path_to_vm=vm(home, kind))
+    provider.boot(VM)
+    (home / ("fail-revertToSnapshot" if kind == "vmware" else "fail-snapshot")).touch()
+    with pytest.raises(KeeperFailed, match="is broken today"):
+        provider.reset(VM)
+    provider.stop(VM)
+    assert traces(home) == []
+
+
+def test_a_hypervisor_that_hangs_is_given_up_by_name(home: Path) -> None:
+    provider = make("vmware", path_to_vm=vm(home, "vmware"), boot_seconds=2)
+    (home / "hang-start").touch()
+    with pytest.raises(KeeperFailed, match=f"{VM}: vmware: start took more than 2 s; it last said: Starting VM"):
+        provider.boot(VM)
+    (home / "hang-start").unlink()
+    provider.stop(VM)
+    assert traces(home) == []
+
+
+def test_a_vm_whose_address_never_comes_is_given_up(home: Path) -> None:
+    provider = make("virtualbox", path_to_vm=vm(home, "virtualbox"), boot_seconds=8)
+    (home / "fail-guestproperty").touch()
+    with pytest.raises(
+        KeeperFailed, match=r"virtualbox: start took more than 8 s; it last said: .*(IP address|broken today)"
+    ):
+        provider.boot(VM)
+    provider.stop(VM)
+    assert traces(home) == []
+
+
+def test_a_boot_ends_when_its_vm_is_stopped(home: Path) -> None:
+    provider = make("vmware", path_to_vm=vm(home, "vmware"))
+    (home / "hang-revertToSnapshot").touch()
+    raised: list[Exception] = []
+
+    def boot() -> None:
+        try:
+            provider.boot(VM)
+        except KeeperFailed as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=boot)
+    thread.start()
+    wait_until(lambda: any("revertToSnapshot" in line for line in processes_naming("revertToSnapshot")))
+    (home / "hang-revertToSnapshot").unlink()
+    provider.stop(VM)
+    thread.join(30)
+    assert len(raised) == 1
+    assert traces(home) == []
+
+
+def test_two_vms_never_share_a_path(home: Path) -> None:
+    paths = [vm(home, "vmware", number) for number in (0, 1)]
+    provider = make("vmware", path_to_vm=paths)
+    endpoints = [provider.boot(f"{HOST}-{number}") for number in (0, 1)]
+    assert len({endpoint.address for endpoint in endpoints}) == 2
+    with pytest.raises(KeeperFailed, match="the 2 VMs that path_to_vm names are in use already"):
+        provider.boot(f"{HOST}-2")
+    for number in range(3):
+        provider.stop(f"{HOST}-{number}")
+    assert traces(home) == []
+
+
+@pytest.fixture
+def owner(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, object]]]:
+    options: dict[str, object] = {"path_to_vm": vm(home, "vmware"), "headless": True, "stop_seconds": 30}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, "vmware", json.dumps(options), VM], stdout=subprocess.PIPE, cwd=Path.cwd()
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == b"up\n"
+    try:
+        yield owner, options
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+
+
+def test_a_killed_owner_leaves_nothing(home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]) -> None:
+    owner[0].kill()
+    wait_until(lambda: traces(home) == [])
+
+
+def test_what_is_left_when_everything_was_killed_is_reaped(
+    home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]
+) -> None:
+    process, options = owner
+    [keeper] = processes_naming(f"{VM}.json")
+    os.kill(int(keeper.split()[0]), signal.SIGKILL)
+    process.kill()
+    process.wait()
+    assert processes_naming(str(home)) != []
+    provider = make("vmware", **options)
+    assert provider.reap_leftovers(f"{HOST}-another") == []
+    assert provider.reap_leftovers(HOST) == [VM]
+    assert traces(home) == []
+    assert provider.reap_leftovers(HOST) == []
+
+
+def test_what_desktop_env_writes_down_is_kept_out_of_the_way(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    provider = make("vmware")  # no path: its registry of VMs is asked
+    (registry := state_folder("vmware") / ".vmware_vms").parent.mkdir(parents=True)
+    registry.write_text(f"{vm(home, 'vmware')}|free\n")
+    endpoint = provider.boot(VM)
+    assert on_disk(endpoint) == "clean"
+    provider.stop(VM)
+    assert list(here.iterdir()) == []
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert traces(home) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "sentence"),
+    [
+        ("vmware", {}, "provider 'vmware' needs the command vmrun, which comes with VMware Workstation or Fusion"),
+        ("virtualbox", {}, "provider 'virtualbox' needs the command VBoxManage, which comes with VirtualBox"),
+        ("docker", {}, "provider 'docker' cannot be used here: .*server API version"),
+        ("aws", {}, "provider 'aws' cannot be used here: AWS_REGION must be set in the environment variables"),
+        ("azure", {}, "provider 'azure' finds no VM by itself: name one with path_to_vm"),
+        ("aliyun", {}, "provider 'aliyun' cannot be used here: ALIYUN_REGION must be set"),
+        (
+            "volcengine",
+            {},
+            "provider 'volcengine' needs a package that is not installed: pip install volcengine-python-sdk",
+        ),
+        ("gcp", {}, "provider 'gcp' is a name in desktop-env with nothing behind it"),
+        ("vmware", {"colour": "red"}, "does not accept its options: colour: Extra inputs are not permitted"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(
+    kind: str, options: dict[str, object], sentence: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    with pytest.raises(ProviderError, match=sentence):
+        check_available(load_provider(kind, options))

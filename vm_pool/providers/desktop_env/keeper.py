@@ -1,0 +1,187 @@
+"""The keeper's program: holds one VM of desktop-env's, does what its input says, and stops the VM when that ends.
+
+Each line of input is a JSON object with a word to do, each line of output the answer. desktop-env prints and logs to the error
+output. A file says which VM is held, so that it can be stopped by another keeper if this one is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from vm_pool.providers.desktop_env.kinds import KINDS, Kind, Unavailable, Wishes, words_of
+
+log = logging.getLogger("keeper")
+
+
+class Keeper:
+    """What is held.
+
+    Args:
+        record: The file that says so; holds the request that the keeper was started with.
+    """
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+        self._request: dict[str, Any] = json.loads(record.read_text())
+        self._kind: Kind | None = None
+        self._lock: IO[str] | None = None
+
+    @property
+    def stop_seconds(self) -> float:
+        """How long stopping may take."""
+        return float(self._request["stop_seconds"])
+
+    def answer(self, word: str) -> Any:
+        """Does one thing.
+
+        Raises:
+            Exception: Whatever goes wrong.
+        """
+        match word:
+            case "check":
+                return self._tool().name
+            case "find":
+                return self._find()
+            case "start":
+                return self._start()
+            case "revert":
+                self._keep(self._tool().revert(self._path()))
+                return self._tool().address(self._path())
+            case "stop":
+                return self.stop()
+        raise ValueError(f"no keeper knows how to {word}")
+
+    def stop(self) -> None:
+        """Stops the VM, if one is held, and forgets it."""
+        if self._request["path"] is not None or self._tool().shares_path:
+            self._tool().stop(self._request["path"] or "")
+        self._record.unlink(missing_ok=True)
+        self._record.with_suffix(".log").unlink(missing_ok=True)
+
+    def _tool(self) -> Kind:
+        if self._kind is None:
+            request = self._request
+            wishes = Wishes(
+                vm_id=request["vm_id"],
+                paths=tuple(request["paths"]),
+                region=request["region"],
+                snapshot_name=request["snapshot_name"],
+                headless=request["headless"],
+                os_type=request["os_type"],
+                screen=(request["screen"][0], request["screen"][1]),
+            )
+            self._kind = KINDS[request["provider"]](request["provider"], wishes)
+        return self._kind
+
+    def _find(self) -> str:
+        kind, paths = self._tool(), self._request["paths"]
+        if not paths:
+            with _only_one(Path("finding.lock")):
+                self._keep(kind.find())
+        elif kind.shares_path:
+            self._keep(paths[0])
+        else:
+            self._keep(self._first_unused(paths))
+        return self._path()
+
+    def _start(self) -> str:
+        kind = self._tool()
+        kind.start(self._path())
+        if kind.revert_before_use:
+            self._keep(kind.revert(self._path()))
+        return kind.address(self._path())
+
+    def _first_unused(self, paths: list[str]) -> str:
+        """The first VM that no other keeper holds."""
+        for path in paths:
+            lock = Path(f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.lock").open("w")  # noqa: SIM115
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                continue
+            self._lock = lock  # held as long as this process lives
+            return path
+        named = f"the {len(paths)} VMs that path_to_vm names are" if len(paths) > 1 else f"{paths[0]} is"
+        raise RuntimeError(f"{named} in use already: name one for each VM of this machine")
+
+    def _path(self) -> str:
+        path = self._request["path"]
+        if path is None:
+            raise RuntimeError("no VM was found yet")
+        return str(path)
+
+    def _keep(self, path: str) -> None:
+        self._request["path"] = path
+        partial = self._record.with_suffix(".new")
+        partial.write_text(json.dumps(self._request))
+        partial.rename(self._record)
+
+
+@contextmanager
+def _only_one(file: Path) -> Iterator[None]:
+    """Among all keepers of this folder: desktop-env gives VMs that are made at the same time the same name."""
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main(record: Path) -> int:
+    """Serves until the input ends, then stops the VM. A second keeper takes over if something hangs then."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    keeper = Keeper(record)
+    words: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(words, keeper.stop_seconds, record), daemon=True).start()
+    while word := words.get():
+        try:
+            answer = {"value": keeper.answer(word)}
+        except Unavailable as error:
+            answer = {"error": str(error), "unavailable": True}
+        except BaseException as error:  # noqa: BLE001 (the border to desktop-env, which raises anything)
+            log.warning("%s: %s", word, error)
+            answer = {"error": words_of(error)}
+        with suppress(BrokenPipeError):  # whoever asked is gone; its end comes next
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        if word == "stop":
+            break
+    if record.exists():
+        keeper.stop()
+    return 0
+
+
+def _listen(words: queue.SimpleQueue[str], stop_seconds: float, record: Path) -> None:
+    for line in sys.stdin:
+        words.put(json.loads(line)["do"])
+    words.put("")
+    threading.Event().wait(stop_seconds)
+    if record.exists():
+        subprocess.Popen([sys.executable, "-P", "-m", __spec__.name, "stop", record], start_new_session=True)  # noqa: S603
+    os._exit(1)
+
+
+def stop_only(record: Path) -> int:
+    """Stops the VM that a killed keeper held."""
+    keeper = Keeper(record)
+    threading.Timer(keeper.stop_seconds, os._exit, (1,)).start()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    keeper.stop()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit((stop_only if sys.argv[1] == "stop" else main)(Path(sys.argv[2])))

@@ -1,0 +1,248 @@
+"""The keepers of this machine, seen from outside: started, asked with deadlines, ended, and found when their host was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import vm_pool
+from vm_pool.errors import ProviderError
+from vm_pool.guest.cache import cache_folder
+from vm_pool.providers.desktop_env.options import DesktopEnvOptions
+from vm_pool.scripts import checked_vm_id
+
+PROGRAM = "vm_pool.providers.desktop_env.keeper"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+END_SECONDS = 10.0
+"""From SIGKILL to the end of a process."""
+
+
+class KeeperFailed(RuntimeError):
+    """What a keeper was asked to do failed, took too long, or the keeper has ended."""
+
+
+def state_folder(provider: str) -> Path:
+    """Where a provider's keepers run: what desktop-env downloads and notes down is there, too."""
+    return cache_folder().with_name("desktop-env") / provider
+
+
+def record_of(provider: str, vm_id: str) -> Path:
+    """The file that says what a keeper holds; gone when its VM is stopped.
+
+    Raises:
+        ValueError: That is no VM's id.
+    """
+    return state_folder(provider) / "vms" / f"{checked_vm_id(vm_id)}.json"
+
+
+def leftovers(provider: str, host_id: str) -> list[str]:
+    """The ids of the host's VMs, ``<host>-<number>``, that have a record."""
+    with suppress(FileNotFoundError):
+        records = (state_folder(provider) / "vms").iterdir()
+        names = [record.stem for record in records if record.suffix == ".json"]
+        return sorted(name for name in names if name.rpartition("-")[0] == host_id)
+    return []
+
+
+class Keeper:
+    """A keeper's process.
+
+    Args:
+        provider: What desktop-env calls the provider.
+        vm_id: The VM it is to hold.
+        options: The provider's.
+    """
+
+    def __init__(self, provider: str, vm_id: str, options: DesktopEnvOptions) -> None:
+        self.vm_id = vm_id
+        self._provider = provider
+        self._options = options
+        self._record = record_of(provider, vm_id)
+        self._guard = threading.Lock()
+        self._received = b""
+        self._record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write_request()
+        self._log = self._record.with_suffix(".log")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-P", "-m", PROGRAM, "hold", str(self._record)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                cwd=state_folder(provider),
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is the host's business; and whatever the keeper starts can be ended with it
+            )
+        _keepers.add(self)
+
+    def ask(self, word: str, seconds: float) -> Any:
+        """Has the keeper do something; one thing at a time.
+
+        Raises:
+            ProviderError: The provider cannot be used on this machine.
+            KeeperFailed: It failed, or did not end in time; the keeper is ended then.
+        """
+        deadline = time.monotonic() + seconds
+        if not self._guard.acquire(timeout=seconds):
+            raise KeeperFailed(
+                f"{self.vm_id}: {self._provider}: {word}: the keeper is still busy after {seconds:.0f} s"
+            )
+        try:
+            stdin = self._process.stdin
+            if stdin is None:
+                raise ValueError("the keeper's input is a pipe")
+            try:
+                stdin.write(json.dumps({"do": word}).encode() + b"\n")
+            except (OSError, ValueError) as error:
+                raise KeeperFailed(
+                    f"{self.vm_id}: {self._provider}: {word}: the keeper has ended: {self._last_words()}"
+                ) from error
+            answer = self._answer(word, deadline, seconds)
+        finally:
+            self._guard.release()
+        if answer.get("unavailable"):
+            raise ProviderError(answer["error"])
+        if "error" in answer:
+            raise KeeperFailed(f"{self.vm_id}: {self._provider}: {word}: {answer['error']}")
+        return answer["value"]
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is being asked for something."""
+        return self._guard.locked()
+
+    def kill(self) -> None:
+        """Ends the keeper and all that it started, at once; its VM may go on running."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(END_SECONDS)
+
+    def close(self) -> None:
+        """Lets a keeper end that holds nothing any more."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._log.unlink(missing_ok=True)
+
+    def let_go(self) -> None:
+        """For a fork of this process: does not hold the keeper, so that it ends with the one that does."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _answer(self, word: str, deadline: float, seconds: float) -> dict[str, Any]:
+        stdout = self._process.stdout
+        if stdout is None:
+            raise ValueError("the keeper's output is a pipe")
+        while b"\n" not in self._received:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                last = self._last_words()
+                self.kill()
+                raise KeeperFailed(
+                    f"{self.vm_id}: {self._provider}: {word} took more than {seconds:.0f} s; it last said: {last}"
+                )
+            data = os.read(stdout.fileno(), 1 << 16)
+            if not data:
+                raise KeeperFailed(
+                    f"{self.vm_id}: {self._provider}: {word}: the keeper has ended: {self._last_words()}"
+                )
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _write_request(self) -> None:
+        """What is known of a VM of this id, as where it runs, is kept: it may have to be stopped."""
+        options = self._options
+        request = {
+            "provider": self._provider,
+            "vm_id": self.vm_id,
+            "paths": [_absolute(path) for path in options.paths],
+            "region": options.region,
+            "snapshot_name": options.snapshot_name,
+            "headless": options.headless,
+            "os_type": options.os_type,
+            "screen": [options.screen_width, options.screen_height],
+            "stop_seconds": options.stop_seconds,
+            "path": None,
+        }
+        with suppress(OSError, ValueError, KeyError):
+            request["path"] = json.loads(self._record.read_text())["path"]
+        partial = self._record.with_suffix(".new")
+        partial.write_text(json.dumps(request))
+        partial.rename(self._record)
+
+    def _last_words(self) -> str:
+        with suppress(OSError):
+            said = _COLOURS.sub("", self._log.read_bytes()[-4000:].decode(errors="replace"))
+            if lines := [line for line in said.splitlines() if line.strip()]:
+                return " | ".join(lines[-2:])[-300:]
+        return "nothing"
+
+
+def end_keepers_of(provider: str, vm_id: str, seconds: float) -> None:
+    """Makes sure that no keeper of an earlier process holds a VM: waits for those that are stopping it, then kills them."""
+    deadline = time.monotonic() + seconds
+    record = record_of(provider, vm_id)
+    for pid in _processes_with(record):
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            try:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+                    os.killpg(pid, signal.SIGKILL)
+                    poll.poll(END_SECONDS * 1000)
+            finally:
+                os.close(descriptor)
+
+
+def _processes_with(record: Path) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if PROGRAM in words and str(record) in words:
+                    yield int(entry.name)
+
+
+def _absolute(path: str) -> str:
+    """Files by their full path, for a keeper works elsewhere; other names stay as they are."""
+    file = Path(path).expanduser()
+    return str(file.absolute()) if file.exists() else path
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with our packages found where they were found for it."""
+    source = str(Path(vm_pool.__file__).parent.parent)
+    paths = [source, os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+
+
+_keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for keeper in _keepers:
+        keeper.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)

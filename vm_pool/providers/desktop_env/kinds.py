@@ -1,0 +1,296 @@
+"""How each of desktop-env's providers is used, inside a keeper: what it needs, and what it hides made visible.
+
+Everything here may hang or never end; the keeper's process can be ended from outside.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+LABEL = "computer-use-rollouts.vm"
+"""Of a docker container; its value is the VM's id."""
+COMMAND_PAUSE_SECONDS = 0.5
+"""Between two looks at a VM that starts; what is waited for after a command is nothing, as the command has ended."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_SDK_OF = {"volcenginesdkcore": "volcengine-python-sdk", "volcenginesdkecs": "volcengine-python-sdk"}
+
+
+class Unavailable(Exception):
+    """Something is missing on this machine, or in its environment; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is asked for; the same as the options of these names."""
+
+    vm_id: str
+    paths: tuple[str, ...]
+    region: str | None
+    snapshot_name: str
+    headless: bool
+    os_type: str
+    screen: tuple[int, int]
+
+
+class Kind:
+    """One of desktop-env's providers.
+
+    Args:
+        name: Its name.
+        wishes: What is asked for.
+
+    Raises:
+        Unavailable: It cannot be used here.
+    """
+
+    tools: tuple[tuple[str, str], ...] = ()
+    """Commands it runs, and where each comes from."""
+    provider_class = manager_class = ""
+    takes_region = False
+    can_find = True
+    """Whether it gets a VM when none is named."""
+    shares_path = False
+    """Whether several VMs are made of one path."""
+    revert_before_use = False
+    """Whether a VM that was just started is as it was left."""
+
+    def __init__(self, name: str, wishes: Wishes) -> None:
+        self.name = name
+        self.wishes = wishes
+        for tool, source in self.tools:
+            if shutil.which(tool) is None:
+                raise Unavailable(f"provider {name!r} needs the command {tool}, which comes with {source}")
+        if not wishes.paths and not self.can_find:
+            raise Unavailable(f"provider {name!r} finds no VM by itself: name one with path_to_vm")
+        module = f"desktop_env.providers.{name}"
+        self.module = self._import(f"{module}.provider")
+        self.manager_module = self._import(f"{module}.manager")
+        self.prepare()
+        try:
+            provider = getattr(self.module, self.provider_class)
+            self.provider: Any = provider(self.region) if self.takes_region else provider()
+        except Exception as error:
+            raise Unavailable(f"provider {name!r} cannot be used here: {words_of(error)}") from error
+
+    @property
+    def region(self) -> str | None:
+        """Where VMs are."""
+        return self.wishes.region
+
+    def prepare(self) -> None:
+        """Changes what must be changed before the provider is made."""
+
+    def find(self) -> str:
+        """Gets a VM: takes one that is there, or makes one."""
+        manager = getattr(self.manager_module, self.manager_class)()
+        path = manager.get_vm_path(os_type=self.wishes.os_type, region=self.region, screen_size=self.wishes.screen)
+        if not path:
+            raise RuntimeError(f"provider {self.name!r} found no VM")
+        return str(path)
+
+    def start(self, path: str) -> None:
+        """Powers a VM on; nothing happens to one that runs."""
+        self.provider.start_emulator(path, self.wishes.headless, self.wishes.os_type)
+
+    def revert(self, path: str) -> str:
+        """Brings a VM back to its clean state, and powers it on; returns its path from then on."""
+        path = self.provider.revert_to_snapshot(path, self.snapshot()) or path
+        self.start(path)
+        return path
+
+    def snapshot(self) -> str:
+        """What VMs are reverted to."""
+        return self.wishes.snapshot_name
+
+    def address(self, path: str) -> str:
+        """``ip`` or ``ip:server:chromium:vnc:vlc``."""
+        address: str = self.provider.get_ip_address(path)
+        if not address:
+            raise RuntimeError(f"{path} has no address")
+        return address
+
+    def stop(self, path: str) -> None:
+        """Powers a VM off; in a cloud, that ends it."""
+        self.provider.stop_emulator(path)
+
+    def _import(self, module: str) -> Any:
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name and error.name.split(".")[0] == "desktop_env":
+                raise Unavailable(
+                    f"provider {self.name!r} needs the package desktop-env: "
+                    "uv pip install --require-hashes -r requirements-osworld.lock"
+                ) from error
+            package = _SDK_OF.get(str(error.name), str(error.name))
+            raise Unavailable(
+                f"provider {self.name!r} needs a package that is not installed: pip install {package}"
+            ) from error
+        except Exception as error:
+            raise Unavailable(f"provider {self.name!r} cannot be used here: {words_of(error)}") from error
+
+
+class VMware(Kind):
+    """VMware Workstation or Fusion, by its command ``vmrun``."""
+
+    tools = (("vmrun", "VMware Workstation or Fusion"),)
+    provider_class, manager_class, takes_region = "VMwareProvider", "VMwareVMManager", True
+    revert_before_use = True
+
+    def prepare(self) -> None:
+        """Commands are waited for and their failures raised: desktop-env drops both, and a VM stays as dirty as it was."""
+        self.module.WAIT_TIME = COMMAND_PAUSE_SECONDS
+        self.module.VMwareProvider._execute_command = staticmethod(_run_to_end)
+
+    def stop(self, path: str) -> None:
+        """Powers a VM off, the hard way if need be."""
+        vmrun = ["vmrun", *self.module.get_vmrun_type(return_list=True)]
+        with suppress(RuntimeError):
+            self.provider.stop_emulator(path)
+        running = _run_to_end([*vmrun, "list"], return_output=True) or ""
+        if os.path.abspath(path) in [os.path.abspath(line) for line in running.splitlines()]:  # noqa: PTH100 (as desktop-env)
+            _run_to_end([*vmrun, "stop", path, "hard"])
+
+
+class VirtualBox(Kind):
+    """VirtualBox, by its command ``VBoxManage``."""
+
+    tools = (("VBoxManage", "VirtualBox"),)
+    provider_class, manager_class, takes_region = "VirtualBoxProvider", "VirtualBoxVMManager", True
+    revert_before_use = True
+
+    def prepare(self) -> None:
+        """Nothing is waited for after a command that has ended."""
+        self.module.WAIT_TIME = COMMAND_PAUSE_SECONDS
+
+    def stop(self, path: str) -> None:
+        """Saves a VM's state and ends it, the hard way if need be."""
+        with suppress(Exception):
+            self.provider.stop_emulator(path)
+        uuid = self.provider._get_vm_uuid(path)
+        if f"{{{uuid}}}" in (_run_to_end(["VBoxManage", "list", "runningvms"], return_output=True) or ""):
+            _run_to_end(["VBoxManage", "controlvm", uuid, "poweroff"])
+
+
+class Docker(Kind):
+    """OSWorld's container, which holds QEMU with a qcow2 file of one's own."""
+
+    provider_class, manager_class, takes_region = "DockerProvider", "DockerVMManager", True
+    shares_path = True
+
+    def prepare(self) -> None:
+        """Containers carry the VM's id from their creation on, and listen on this machine's loopback alone."""
+        self.module.WAIT_TIME = 0
+        self.module.LOCK_TIMEOUT = (
+            3600  # each VM holds the lock while its container starts, which may fetch an image first
+        )
+        collection = import_module("docker.models.containers").ContainerCollection
+        run, label = collection.run, {LABEL: self.wishes.vm_id}
+
+        def run_labelled(containers: Any, image: str, *arguments: Any, **options: Any) -> Any:
+            ports = {inside: ("127.0.0.1", port) for inside, port in options.pop("ports", {}).items()}
+            return run(containers, image, *arguments, labels=label, ports=ports, **options)
+
+        collection.run = run_labelled
+
+    def start(self, path: str) -> None:
+        """Starts a container, once nothing of this VM runs."""
+        self.stop(path)
+        super().start(path)
+
+    def stop(self, path: str) -> None:  # noqa: ARG002 (the VM's label says more)
+        """Removes every container of this VM: desktop-env keeps one that it fails to stop."""
+        for container in self.provider.client.containers.list(
+            all=True, filters={"label": f"{LABEL}={self.wishes.vm_id}"}
+        ):
+            container.remove(force=True, v=True)
+        self.provider.container = None
+
+    def revert(self, path: str) -> str:
+        """The image is read only: a new container is clean."""
+        self.start(path)
+        return path
+
+
+class AWS(Kind):
+    """EC2 instances."""
+
+    provider_class, manager_class, takes_region = "AWSProvider", "AWSVMManager", True
+
+    @property
+    def region(self) -> str | None:
+        """The option's, else the environment's."""
+        return self.wishes.region or os.environ.get("AWS_REGION")
+
+    def snapshot(self) -> str:
+        """An AMI; ``init_state`` stands for the one that instances are made of."""
+        if self.wishes.snapshot_name != "init_state":
+            return self.wishes.snapshot_name
+        images: Mapping[Any, Mapping[Any, str]] = self.manager_module.IMAGE_ID_MAP
+        try:
+            return images[self.region][self.wishes.screen]
+        except KeyError as error:
+            size = "{}x{}".format(*self.wishes.screen)
+            raise RuntimeError(
+                f"OSWorld has no AMI for region {self.region} and screen {size}: name yours with snapshot_name"
+            ) from error
+
+
+class Azure(Kind):
+    """Azure VMs, named ``RESOURCE_GROUP/VM``."""
+
+    provider_class, manager_class, takes_region = "AzureProvider", "AzureVMManager", True
+    can_find = False
+
+
+class Aliyun(Kind):
+    """Alibaba Cloud's ECS instances."""
+
+    provider_class, manager_class = "AliyunProvider", "AliyunVMManager"
+
+
+class Volcengine(Kind):
+    """Volcengine's ECS instances."""
+
+    provider_class, manager_class = "VolcengineProvider", "VolcengineVMManager"
+
+
+KINDS: Mapping[str, type[Kind]] = {
+    "vmware": VMware,
+    "virtualbox": VirtualBox,
+    "docker": Docker,
+    "aws": AWS,
+    "azure": Azure,
+    "aliyun": Aliyun,
+    "volcengine": Volcengine,
+}
+
+
+def _run_to_end(command: Sequence[str], return_output: bool = False) -> str | None:
+    """Runs a command; its failure is an error, with what it said."""
+    with tempfile.TemporaryFile(
+        "w+", errors="replace"
+    ) as said:  # a pipe would stay open as long as the VM that it starts
+        done = subprocess.run(command, stdout=said, stderr=subprocess.STDOUT, check=False)  # noqa: S603
+        said.seek(0)
+        output = said.read().strip()
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {output[-300:]}")
+    return output if return_output else None
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says, on one line and without colours."""
+    return " ".join(_COLOURS.sub("", str(error)).split())[:500] or type(error).__name__
