@@ -18,7 +18,8 @@ def main() -> None:
     """Starts the server."""
     screen = tuple(int(side) for side in os.environ.pop("GUEST_SCREEN").split("x"))
     # What it runs for others finds the user's environment, not the server's own.
-    os.environ.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_"):
+        os.environ.pop(name, None)
     warm.start()
     waitress.serve(
         make_app((screen[0], screen[1])),

@@ -20,10 +20,18 @@ START_SECONDS = 30.0
 def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     """Starts everything; returns when all that others wait for is there."""
     user = environment()
-    server = {**user, "PYTHONPATH": f"{GUEST}/python", "GUEST_SCREEN": f"{screen[0]}x{screen[1]}"}
+    server = {
+        **user,
+        "PYTHONPATH": f"{GUEST}/python",
+        "GUEST_SCREEN": f"{screen[0]}x{screen[1]}",
+        # Pictures are given back when they are done with, not kept in every thread's own heap.
+        "MALLOC_ARENA_MAX": "2",
+        "MALLOC_MMAP_THRESHOLD_": "1000000",
+    }
     display = (
         *("Xvfb", ":0", "-screen", "0", f"{screen[0]}x{screen[1]}x24", "-dpi", "96", "-nolisten", "tcp"),
-        *("-auth", user["XAUTHORITY"], "-noreset"),
+        # Every program of GTK would load a software renderer of 100 MB for what it draws without one.
+        *("-auth", user["XAUTHORITY"], "-noreset", "-extension", "GLX"),
     )
     bus = ("dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address=unix:path={RUNTIME}/bus")
     supervisor.start(_user_service("display", display, user, essential=True))

@@ -84,5 +84,6 @@ def environment() -> dict[str, str]:
         "QT_ACCESSIBILITY": "1",
         "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1",
         "SAL_USE_VCLPLUGIN": "gtk3",
+        "GSK_RENDERER": "cairo",
         "PYTHONUNBUFFERED": "1",
     }
