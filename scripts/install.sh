@@ -2,6 +2,9 @@
 # Makes .venv with everything a lock file names. Sourced by quickstart.sh and test.sh:  install LOCK
 # Takes uv where it is installed; else installs it into .uv beside the virtual environment.
 
+# Set in many containers; every process would then compile all its modules anew, which is most of the time a command takes to start.
+unset PYTHONDONTWRITEBYTECODE
+
 have_root() { [ "$(id -u)" = 0 ]; }
 
 as_root() {
