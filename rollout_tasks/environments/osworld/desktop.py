@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import threading
 import time
@@ -269,4 +270,12 @@ def _accepted(response: requests.Response, doing: str) -> requests.Response:
 def _sentence(refusals: Sequence[Refusal]) -> str:
     first = refusals[0]
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-    return f"{first.path} answered HTTP {first.status}: {' '.join(first.body.split())[:300]}{more}"
+    return f"{first.path} answered HTTP {first.status}: {_said(first.body)}{more}"
+
+
+def _said(body: str) -> str:
+    """The sentence in an error's body, which the guest's own server gives as JSON."""
+    with contextlib.suppress(ValueError, AttributeError):
+        message = json.loads(body).get("message")
+        body = message if isinstance(message, str) else body
+    return " ".join(body.split())[:300]

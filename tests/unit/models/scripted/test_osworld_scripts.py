@@ -14,7 +14,7 @@ from rollout_tasks.environments.osworld.spaces.base import View
 from rollout_tasks.models.scripted.scripts import Turns
 from tests.conftest import REPOSITORY
 
-SCRIPTS = sorted((REPOSITORY / "tests" / "acceptance" / "osworld_scripts").glob("*.json"))
+SCRIPTS = sorted((REPOSITORY / "tests" / "acceptance" / "osworld_scripts").glob("*-*.json"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem[:8])
