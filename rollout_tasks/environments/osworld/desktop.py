@@ -199,9 +199,15 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         return self._seen(observation)
 
     def score(self) -> Any:
-        """What the task's own evaluator says."""
+        """What the task's own evaluator says, if the VM is there to the end: some getters take a lost one for an answer.
+
+        Raises:
+            VMUnreachable: The VM is gone.
+        """
         with self._quietly():
-            return self.evaluate()
+            score = self.evaluate()
+            self.wire.probe("it was gone at the end of the evaluation")
+            return score
 
     def close(self) -> None:
         """Lets go of the VM, which stays as it is."""

@@ -23,6 +23,8 @@ CONNECT_SECONDS = 5.0
 PROBE_SECONDS = 5.0
 SILENT_SECONDS = 10.0
 """How long a VM may be busy with a request before it is asked whether it is there at all, and between two such questions."""
+LONG_SLEEP_SECONDS = 3.0
+"""After a sleep of desktop-env's this long, as between two tries to reach a guest's browser, the VM is asked, too."""
 REFUSED_AGAIN_SECONDS = 0.5
 """A refused connection is tried once more after this: a server may be starting again."""
 ELSEWHERE_SECONDS = (10.0, 60.0)
@@ -93,10 +95,10 @@ class Wire:
         try:
             response = self._connected(method, url, options)
         except requests.ReadTimeout as error:
-            self._probe(f"{path} was not answered within {options['timeout'][1]:g} s")
+            self.probe(f"{path} was not answered within {options['timeout'][1]:g} s")
             raise error
         except requests.ConnectionError as error:
-            self._probe(f"the connection broke at {path}")
+            self.probe(f"the connection broke at {path}")
             raise error
         if response.status_code >= 400:
             self.refusals.append(Refusal(path, response.status_code, response.text[:500]))
@@ -156,10 +158,18 @@ class Wire:
             except TimeoutError:
                 if answer.done():
                     raise
-                self._probe(f"{urlsplit(url).path} is not answered, and nothing else is")
+                self.probe(f"{urlsplit(url).path} is not answered, and nothing else is")
 
-    def _probe(self, problem: str) -> None:
-        """Finds out whether only one request failed."""
+    def probe(self, problem: str) -> None:
+        """Asks whether the VM is there at all.
+
+        Args:
+            problem: Why it is asked; part of what is said of a VM that is not.
+
+        Raises:
+            VMUnreachable: It is not.
+        """
+        self.check()
         try:
             with requests.Session() as session:
                 session.trust_env = False
@@ -206,7 +216,7 @@ class _Requests(ModuleType):
 
 
 class _Time(ModuleType):
-    """`time`, whose sleep ends where the VM is gone: some loops catch everything, sleep and go on."""
+    """`time`, whose sleep raises where the VM is gone: some loops catch everything, sleep and go on."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
@@ -217,6 +227,9 @@ class _Time(ModuleType):
         for wire in _wires.values():
             wire.check()
         time.sleep(seconds)
+        if seconds >= LONG_SLEEP_SECONDS:
+            for wire in list(_wires.values()):
+                wire.probe("nothing is answered")
 
 
 REQUESTS = _Requests("requests")

@@ -82,9 +82,12 @@ def _is_in(pid: int, vm_id: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def running_desk() -> Iterator[Desk]:
+def running_desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    """Of the profile that the module names as PROFILE, else core."""
     vm_id = f"test-osworld-{os.getpid()}-0"
-    desk = Desk(LocalProvider({"screen_width": SCREEN[0], "screen_height": SCREEN[1]}), vm_id, Gates())
+    profile = getattr(request.module, "PROFILE", "core")
+    options = {"screen_width": SCREEN[0], "screen_height": SCREEN[1], "profile": profile}
+    desk = Desk(LocalProvider(options), vm_id, Gates())
     try:
         desk.provider.boot(vm_id)
         desk.open()

@@ -93,6 +93,21 @@ def test_during_the_evaluation(breakdown: Callable[[Desk], None], play: Begin, d
         playing.environment.evaluate()
 
 
+@pytest.mark.slow
+@BREAKDOWNS
+def test_while_an_evaluator_looks_into_the_browser(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
+    page_info = {
+        "postconfig": 3 * [{"type": "sleep", "parameters": {"seconds": 2}}],
+        "func": "is_expected_url_pattern_match",
+        "result": {"type": "page_info", "url": "http://127.0.0.1/"},
+        "expected": {"type": "rule", "rules": {"expected": ["nowhere"]}},
+    }
+    playing = play(evaluator=page_info)
+    threading.Timer(4.0, breakdown, (desk,)).start()
+    with pytest.raises(VMLost, match="does not answer"):
+        playing.environment.evaluate()
+
+
 def test_closing_a_lost_one_is_quick_and_quiet(play: Begin, desk: Desk) -> None:
     playing = play(enable_recording=True)
     freeze(desk)
