@@ -106,11 +106,19 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         ("Mean over valid rollouts", _valid_mean(summary)),
         ("Highest and lowest item score", f"{_number(summary.max)}, {_number(summary.min)}"),
         ("Tokens", f"{summary.prompt_tokens} prompt, {summary.completion_tokens} completion"),
-        ("Time in attempts", f"{summary.seconds:.1f} s"),
+        ("Time in attempts", _time(summary)),
     ]
     if info.description:
         rows.insert(0, ("Description", _cell(info.description, 1000)))
     return _table(("Figure", "Value"), rows)
+
+
+def _time(summary: Summary) -> str:
+    text = f"{summary.seconds:.1f} s"
+    if summary.stages and summary.seconds:
+        shares = (f"{stage} {100 * taken / summary.seconds:.0f} %" for stage, taken in summary.stages.items())
+        text += f" ({', '.join(shares)})"
+    return text
 
 
 def _valid_mean(summary: Summary) -> str:

@@ -53,6 +53,8 @@ class RolloutResult:
     """One sentence."""
     seconds: float | None = None
     """Wall time of the attempt that counted."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Where that time went, in seconds by stage, as far as it is known."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     attempts: int = 1
@@ -161,6 +163,8 @@ class Summary:
     pass_at_k: Mapping[int, float]
     seconds: float
     """Wall time of the counted attempts, added up."""
+    stages: Mapping[str, float]
+    """The same by stage; stages need not add up to the whole."""
     prompt_tokens: int
     completion_tokens: int
 

@@ -78,9 +78,17 @@ def summarize(rows: Sequence[ItemRow], results: Iterable[RolloutResult], metric_
         max_at_n=fmean(max(rollout.score or 0.0 for rollout in row.rollouts) for row in rows),
         pass_at_k=_pass_at_ks(rows, n),
         seconds=sum(result.seconds or 0.0 for result in results),
+        stages=_stages(results),
         prompt_tokens=sum(result.prompt_tokens for result in results),
         completion_tokens=sum(result.completion_tokens for result in results),
     )
+
+
+def _stages(results: Iterable[RolloutResult]) -> dict[str, float]:
+    seconds: Counter[str] = Counter()
+    for result in results:
+        seconds.update(result.stages)
+    return {stage: round(taken, 3) for stage, taken in seconds.items()}
 
 
 def _standings(rows: Iterable[ItemRow]) -> dict[Standing, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,11 +103,12 @@ class Attempt:
         with boundary(FailureClass.MODEL, "the model's configuration"):
             session = session_id(self.run_id, item_id, index, self.number)
             meter = Meter(open_model(self.config.model, session_id=session))
+        opened: list[GuardedWorld] = []
         try:
             with (
                 boundary(FailureClass.INTERNAL, "the episode"),
                 self._recording(vm) as trajectory,
-                self._cleanup(pulse) as opened,
+                self._cleanup(pulse, opened),
                 pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, message, grace=GRACE_SECONDS),
             ):
                 context = EnvironmentContext(self.config, self.directory, vm, attempt=self.number, index=index)
@@ -119,6 +120,7 @@ class Attempt:
                 error=str(failure),
                 turns=meter.turns,
                 usage=meter.usage,
+                stages=_stages(meter, opened),
             )
         return replace(
             verdict,
@@ -128,6 +130,7 @@ class Attempt:
             ending=episode.ending,
             turns=episode.turns,
             usage=meter.usage,
+            stages=_stages(meter, opened),
         )
 
     def _act(
@@ -159,11 +162,10 @@ class Attempt:
             trajectory.finish()
 
     @contextmanager
-    def _cleanup(self, pulse: Pulse) -> Iterator[list[GuardedWorld]]:
+    def _cleanup(self, pulse: Pulse, opened: Sequence[GuardedWorld]) -> Iterator[None]:
         """Closes what was opened, after the guard and under a deadline of its own."""
-        opened: list[GuardedWorld] = []
         try:
-            yield opened
+            yield
         finally:
             pulse.interruption = type(pulse.interruption)()
             for environment in opened:
@@ -185,3 +187,11 @@ class Attempt:
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),
         }
+
+
+def _stages(meter: Meter, opened: Sequence[GuardedWorld]) -> dict[str, float]:
+    """Where the attempt's time went, in seconds; one that failed early has fewer stages."""
+    seconds = {"model": meter.seconds}
+    for world in opened:
+        seconds |= world.seconds
+    return {stage: round(taken, 3) for stage, taken in seconds.items() if taken}

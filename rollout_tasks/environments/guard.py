@@ -1,7 +1,11 @@
-"""Stands between an agent and its environment: checks the lease before every touch, and classifies what the world raises."""
+"""Stands between an agent and its environment: checks the lease before every touch, and classifies what the world raises.
+
+Also counts the time that the world takes.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +22,8 @@ class GuardedWorld(World):
         self._world = world
         self._vm = vm
         self._name = type(world).__name__
+        self.seconds = {"setup": 0.0, "acting": 0.0, "evaluation": 0.0}
+        """Wall time by stage."""
 
     def instructions(self, item: Item) -> str:
         """See `World`."""
@@ -32,19 +38,19 @@ class GuardedWorld(World):
     def reset(self, item: Item) -> Observation:
         """See `World`."""
         self._check_lease()
-        with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), self._lost_vm():
+        with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), self._touching("setup"):
             return self._world.reset(item)
 
     def execute(self, call: ToolCall) -> ToolResult:
         """See `World`."""
         self._check_lease()
-        with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), self._lost_vm():
+        with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), self._touching("acting"):
             return self._world.execute(call)
 
     def evaluate(self) -> float | None:
         """See `World`. A score outside [0, 1] is no score."""
         self._check_lease()
-        with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), self._lost_vm():
+        with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), self._touching("evaluation"):
             score = self._world.evaluate()
             if score is not None and not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be between 0 and 1, got {score!r}")
@@ -56,13 +62,16 @@ class GuardedWorld(World):
             self._world.close()
 
     @contextmanager
-    def _lost_vm(self) -> Iterator[None]:
+    def _touching(self, stage: str) -> Iterator[None]:
         """A VM that does not answer is lost, unless it is the lease that is gone, and the way to the VM with it."""
+        began = time.monotonic()
         try:
             yield
         except VMLost as lost:
             self._check_lease()
             raise RolloutFailure(FailureClass.VM_LOST, str(lost)) from lost
+        finally:
+            self.seconds[stage] += time.monotonic() - began
 
     def _check_lease(self) -> None:
         if self._vm is None:

@@ -41,6 +41,8 @@ class Verdict:
     ending: str = ""
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds in the environment's ``setup``, ``acting`` and ``evaluation``, and waiting for the ``model``."""
     worker: str = ""
     started: float = 0.0
     finished: float = 0.0
@@ -51,7 +53,7 @@ class Verdict:
         values = _values(self) | {"usage": _values(self.usage)}
         if self.lending is not None:
             values["lending"] = _values(self.lending)
-        return {key: value for key, value in values.items() if value not in (None, "")}
+        return {key: value for key, value in values.items() if value not in (None, "", {})}
 
     def as_json(self, **more: Any) -> str:
         """One line of JSON."""
@@ -95,6 +97,7 @@ class Verdict:
             counted_as=self.failure_class.counted_as if self.failure_class else None,
             error=self.error or None,
             seconds=max(0.0, self.finished - self.started),
+            stages=({"vm": round(self.lending.waited, 3)} if self.lending else {}) | dict(self.stages),
             prompt_tokens=self.usage.prompt_tokens,
             completion_tokens=self.usage.completion_tokens,
             attempts=self.attempt,

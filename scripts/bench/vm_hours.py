@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,23 +40,40 @@ SLEEP_BEFORE, SLEEP_AFTER = 60.0, 20.0
 """Seconds; OSWorld's runner has them in its loop."""
 
 
-def pipeline(folder: Path, num_vms: int, num_rollouts: int, profile: str) -> dict[str, Any]:
-    """An embedded run over all tasks; what its VMs did from the first grant to the last release."""
-    command = [sys.executable, "scripts/submit.py", "--embedded", "--data-path", TREE, "--env-mode", "osworld"]
+def tasks_of(tree: Path, most: int) -> tuple[Item, ...]:
+    """Lays out a tree of the first example tasks; returns them."""
+    chosen: dict[str, list[str]] = {}
+    for item in load_items(TREE).items[:most]:
+        chosen.setdefault(item.domain or "", []).append(item.id)
+    tree.mkdir()
+    (tree / "examples").symlink_to(TREE / "examples")
+    (tree / "test_all.json").write_text(json.dumps(chosen))
+    return load_items(tree).items
+
+
+def pipeline(tree: Path, folder: Path, num_vms: int, num_rollouts: int, profile: str) -> dict[str, Any]:
+    """An embedded run over the tasks; what its VMs did from the first grant to the last release."""
+    command = [sys.executable, "scripts/submit.py", "--embedded", "--data-path", tree, "--env-mode", "osworld"]
     command += ["--provider", "local", "--num-vms", num_vms, "--num-rollouts", num_rollouts, "--output-dir", folder]
     command += ["--provider-option", f"profile={profile}", "--run-id", "bench"]
     subprocess.run([str(word) for word in command], cwd=REPOSITORY, check=True, stdout=sys.stderr)
     results = [json.loads(path.read_text()) for path in (folder / "bench").glob("**/result.json")]
     lendings = [result["lending"] for result in results if result.get("lending")]
+    stages: Counter[str] = Counter()
+    for result in results:
+        stages.update(result.get("stages", {}))
     return {
         "rollouts": len(results),
         "scores": dict(Counter(str(result.get("score")) for result in results)),
-        **vm_time(lendings, num_vms),
+        **vm_time(lendings, num_vms, stages),
     }
 
 
-def vm_time(lendings: list[dict[str, Any]], num_vms: int) -> dict[str, float]:
-    """What VMs did from the first grant to the last release: held, between two holders (reset, and handed on), idle at the end."""
+def vm_time(lendings: list[dict[str, Any]], num_vms: int, stages: Mapping[str, float]) -> dict[str, float]:
+    """What VMs did from the first grant to the last release, as shares.
+
+    Held by rollouts, and of that in which stage; between two holders (reset, and handed on); idle.
+    """
     began = min(lending["allocated"] for lending in lendings)
     ended = max(lending["released"] for lending in lendings)
     whole = num_vms * (ended - began)
@@ -68,19 +85,19 @@ def vm_time(lendings: list[dict[str, Any]], num_vms: int) -> dict[str, float]:
     return {
         "seconds": ended - began,
         "held": held / whole,
+        **{f"held: {stage}": seconds / whole for stage, seconds in stages.items()},
         "between_holders": between / whole,
         "idle": 1 - (held + between) / whole,
         "rollouts_per_vm_hour": len(lendings) / (whole / 3600),
     }
 
 
-def plain_loop(tasks: int, profile: str, folder: Path) -> dict[str, Any]:
+def plain_loop(items: tuple[Item, ...], profile: str, folder: Path) -> dict[str, Any]:
     """One VM, one task after the other, sleeping as OSWorld's runner does."""
     from rollout_tasks.environments.osworld.desktop import Desktop
     from rollout_tasks.environments.osworld.task import task_config
 
     config = RunConfig(env_mode="osworld")
-    items = load_items(TREE).items[:tasks]
     scripts = load_scripts(items)
     scores = []
     provider = load_provider("local", {"profile": profile})
@@ -123,17 +140,18 @@ def _actions(scripts: Scripts, item: Item, config: RunConfig) -> Iterator[Any]:
 def main(
     num_vms: Annotated[int, typer.Option(help="M, of the pipeline.", min=1)] = 2,
     num_rollouts: Annotated[int, typer.Option(help="N, of the pipeline.", min=1)] = 4,
-    plain_tasks: Annotated[
-        int, typer.Option(help="Tasks of the plain loop; each takes a minute and a half.", min=1)
-    ] = 4,
+    tasks: Annotated[
+        int, typer.Option(help="How many of the example tasks; each takes the plain loop a minute and a half.", min=1)
+    ] = 13,
     profile: Annotated[str, typer.Option(help="The guest image.")] = "core",
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Measures rollouts per VM-hour beside a plain loop over DesktopEnv."""
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        items = tasks_of(Path(scratch) / "tree", tasks)
         figures = {
-            "pipeline": pipeline(Path(scratch) / "results", num_vms, num_rollouts, profile),
-            "plain loop": plain_loop(plain_tasks, profile, Path(scratch) / "plain"),
+            "pipeline": pipeline(Path(scratch) / "tree", Path(scratch) / "results", num_vms, num_rollouts, profile),
+            "plain loop": plain_loop(items, profile, Path(scratch) / "plain"),
         }
     ratio = figures["pipeline"]["rollouts_per_vm_hour"] / figures["plain loop"]["rollouts_per_vm_hour"]
     if as_json:

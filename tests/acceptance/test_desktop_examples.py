@@ -64,6 +64,8 @@ def check(tree: Path, results: Path, *, seconds: float) -> None:
         assert len(shots) >= 2
         assert {Image.open(shot).size for shot in shots} == {(1920, 1080)}
         assert frame_of(attempt / "recording.mp4") == (1080, 1920, 3)
+        assert verdict.stages.keys() == {"setup", "acting", "model", "evaluation"}
+        assert sum(verdict.stages.values()) < verdict.finished - verdict.started
         assert traces(verdict.lending.vm_id) == []
 
 

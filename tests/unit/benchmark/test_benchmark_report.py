@@ -35,6 +35,19 @@ def small_evaluation(rollouts_per_item: int = 1) -> Evaluation:
     return evaluate(items, [*results, lost], rollouts_per_item=rollouts_per_item)
 
 
+def test_the_report_says_where_the_time_went() -> None:
+    items = [Item("a", "1 + 1?", "2"), Item("b", "1 + 2?", "3")]
+    results = [
+        RolloutResult("a", answer="2", seconds=3.0, stages={"setup": 1.0, "model": 1.0}),
+        RolloutResult("b", answer="3", seconds=7.0, stages={"setup": 1.0, "acting": 4.0}),
+    ]
+
+    evaluation = evaluate(items, results)
+
+    assert evaluation.summary.stages == {"setup": 2.0, "model": 1.0, "acting": 4.0}
+    assert "10.0 s (setup 20 %, model 10 %, acting 40 %)" in as_markdown(evaluation, INFO)
+
+
 def test_the_json_report_has_the_known_shape(tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
     evaluation = small_evaluation(2)

@@ -56,6 +56,7 @@ def test_what_is_written_comes_back(folder: RunFolder) -> None:
         score=0.5,
         failure_class=FailureClass.TIMEOUT,
         usage=Usage(10, 5, 2, 0.5),
+        stages={"setup": 1.5, "model": 0.25},
         lending=Lending("vm-1", 7, 0.1, 1.0, 2.0),
     )
 
