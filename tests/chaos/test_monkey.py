@@ -20,7 +20,7 @@ SECONDS = 200.0
 
 
 class Monkey:
-    """Does its damage a few times, at random moments of the run."""
+    """Does its damage a few times, at random moments of the run: a worker that loses a child while it starts ends, on purpose."""
 
     def __init__(
         self, cluster: Cluster, damage: Callable[[Cluster, random.Random], None], *, seed: int, times: int
@@ -30,10 +30,12 @@ class Monkey:
         self.random = random.Random(seed)
         self.left = times
         self.done = 0
-        self.next_at = time.monotonic() + self.random.uniform(1, 3)
+        self.next_at = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        if self.left and progress.pending > 3 and time.monotonic() > self.next_at:
+        if not self.next_at and progress.pending < progress.total:
+            self.next_at = time.monotonic() + self.random.uniform(1, 3)
+        if self.next_at and self.left and progress.pending > 3 and time.monotonic() > self.next_at:
             self.damage(self.cluster, self.random)
             self.left -= 1
             self.done += 1
