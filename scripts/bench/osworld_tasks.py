@@ -69,7 +69,7 @@ class Row:
     seconds: float
     """The first rollout had the VM."""
     why: str
-    """Why it failed, or was not tried; empty when it was."""
+    """Why it has no script, and why it failed; empty when all was well."""
 
 
 def is_infeasible(item: Item) -> bool:
@@ -123,7 +123,7 @@ def _row(item: Item, verdicts: Mapping[tuple[str, int], Verdict], same_vm: bool,
     first, second = verdicts.get((item.id, TRIED)), verdicts.get((item.id, IDLE))
     scripted = item.metadata[METADATA_KEY][str(TRIED)] != NOTHING
     lending = first.lending if first else None
-    failed = first.error if first and first.status != "completed" else ""
+    reasons = [unsolved.get(item.id, ""), first.error if first and first.status != "completed" else ""]
     return Row(
         domain=item.domain or "",
         task=item.id,
@@ -134,15 +134,15 @@ def _row(item: Item, verdicts: Mapping[tuple[str, int], Verdict], same_vm: bool,
         same_vm=same_vm,
         turns=first.turns if first else 0,
         seconds=lending.released - lending.allocated if lending else 0.0,
-        why=failed or ("" if scripted else unsolved.get(item.id, "")),
+        why=": ".join(reason for reason in reasons if reason),
     )
 
 
 def page(rows: Sequence[Row], others: Iterable[Item], listed: str, full_list: str) -> str:
     """The results, and what the rest of the tasks would need, in Markdown."""
-    solved = [row for row in rows if row.tried == "script"]
-    infeasible = [row for row in rows if row.tried == "FAIL"]
-    rest = [row for row in rows if row.tried == "nothing"]
+    rest = [row for row in rows if row.why or row.tried == "nothing"]
+    solved = [row for row in rows if row.tried == "script" and row not in rest]
+    infeasible = [row for row in rows if row.tried == "FAIL" and row not in rest]
     lines = [
         "# OSWorld's own tasks on local desktops",
         "",

@@ -32,7 +32,7 @@ _construction = threading.Lock()
 SETUP_PATHS = frozenset(
     {"/setup/launch", "/setup/execute", "/setup/open_file", "/setup/upload", "/setup/change_wallpaper"}
 )
-"""Where an error answer means that a setup step did not happen, though desktop-env only logs it."""
+"""Where an error answer means that a setup step did not happen, though desktop-env would only log it and go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,12 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
             VMUnreachable: The VM is gone.
         """
         self.wire.refusals.clear()
+        self.wire.must_accept = SETUP_PATHS
         try:
             with self._quietly():
                 observation: Mapping[str, Any] = self.reset(task_config=dict(task))
         finally:
+            self.wire.must_accept = frozenset()
             self._check_setup()
         return self._seen(observation)
 

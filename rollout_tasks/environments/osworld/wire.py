@@ -62,6 +62,10 @@ class Refusal:
     body: str
 
 
+class RequestRefused(Exception):
+    """The VM's server refused what it must accept."""
+
+
 class Wire:
     """The line to one VM's control server, from `open` to `close`."""
 
@@ -70,6 +74,8 @@ class Wire:
         self.lost = ""
         """Why the VM is taken to be gone; empty while it answers."""
         self.refusals: list[Refusal] = []
+        self.must_accept: frozenset[str] = frozenset()
+        """Paths of requests that nothing may follow once one is refused."""
         self._session = requests.Session()
         self._session.trust_env = False
 
@@ -87,6 +93,7 @@ class Wire:
 
         Raises:
             VMUnreachable: The VM does not answer, now or since an earlier request.
+            RequestRefused: The VM's server refused a request that it must accept.
             requests.RequestException: The VM answers, but this request failed.
         """
         self.check()
@@ -102,6 +109,8 @@ class Wire:
             raise error
         if response.status_code >= 400:
             self.refusals.append(Refusal(path, response.status_code, response.text[:500]))
+            if path in self.must_accept:
+                raise RequestRefused(f"{path} answered HTTP {response.status_code}: {response.text[:500]}")
         return response
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from rollout_tasks.environments.osworld import wire
-from rollout_tasks.environments.osworld.wire import REQUESTS, VMUnreachable, Wire
+from rollout_tasks.environments.osworld.wire import REQUESTS, RequestRefused, VMUnreachable, Wire
 
 
 class Guest(BaseHTTPRequestHandler):
@@ -67,6 +67,13 @@ def test_answers_come_through_and_refusals_are_noted(line: Wire) -> None:
     assert REQUESTS.get(f"{line.origin}/fine").text == "ok"
     assert REQUESTS.post(f"{line.origin}/refuse", data={"a": "b"}).status_code == 500
     assert [(refusal.path, refusal.status, refusal.body) for refusal in line.refusals] == [("/refuse", 500, "ok")]
+
+
+def test_a_refusal_of_what_must_be_accepted_is_raised(line: Wire) -> None:
+    line.must_accept = frozenset({"/refuse"})
+    with pytest.raises(RequestRefused, match="/refuse answered HTTP 500: ok"):
+        REQUESTS.post(f"{line.origin}/refuse")
+    assert [refusal.path for refusal in line.refusals] == ["/refuse"]
 
 
 def test_a_slow_answer_of_a_living_vm_is_only_that_requests_trouble(line: Wire) -> None:
