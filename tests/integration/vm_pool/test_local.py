@@ -70,6 +70,11 @@ def test_the_guest_can_write_no_more_than_its_disk(provider: LocalProvider) -> N
     assert traces(vm_id) == []
 
 
+def test_files_and_folders_are_on_one_device(provider: LocalProvider) -> None:
+    said = in_guest(provider, VM, "mkdir -p ~/new && touch ~/file && stat -c %d / /usr/bin/env /home/user ~/new ~/file")
+    assert len(set(said.split())) == 1, said
+
+
 def test_everything_of_a_stopped_desktop_is_gone(provider: LocalProvider) -> None:
     vm_id = f"{HOST}-2"
     provider.boot(vm_id)

@@ -32,7 +32,9 @@ END_SECONDS = 10.0
 """From SIGKILL to the end of the last process."""
 HOSTNAME = "desktop"
 STATE_FOLDER = Path("/run/computer-use-rollouts/desktops")
-"""Where the folders of running desktops are, each named after its VM."""
+"""Where the folders of running desktops are, each named after its VM. Goes, with the folder above it, with the last of them."""
+FOLDER_TRIES = 100
+"""How often a desktop's folder is begun anew because the end of another desktop took the ones above it away."""
 _RUNTIME_MESSAGE = re.compile(r'level=error msg="(.*)"')
 _KEEPER = Path(__file__).with_name("keeper.sh")
 
@@ -168,12 +170,9 @@ class Container:
 
     def _make_folder(self, root: GuestRoot) -> None:
         config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroups.cgroup_of(self.vm_id))
-        for folder in (
-            *reversed(self.folder.parents[:2]),
-            self.folder,
-            *(self.folder / name for name in ("disk", "root", "layers")),
-        ):
-            folder.mkdir(mode=0o711, exist_ok=True)  # the guest's root, nobody here, passes through on its way
+        _make_folders(self.folder)
+        for name in ("disk", "root", "layers"):
+            (self.folder / name).mkdir(mode=0o711, exist_ok=True)
         for number, layer in enumerate(root.layers):
             (self.folder / "layers" / str(number)).symlink_to(layer)
         (self.folder / "config.json").write_text(json.dumps(config))
@@ -225,9 +224,25 @@ def leftovers(host_id: str) -> list[str]:
 
 
 def remove_traces(vm_id: str) -> None:
-    """Removes the cgroup, then the folder, of a desktop whose keeper has ended."""
+    """Removes the cgroup, then the folder, of a desktop whose keeper has ended; the folders above with the last desktop."""
     cgroups.remove(vm_id, END_SECONDS)
-    shutil.rmtree(folder_of(vm_id), ignore_errors=True)
+    folder = folder_of(vm_id)
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # there are others
+        for above in folder.parents[:2]:
+            above.rmdir()
+
+
+def _make_folders(folder: Path) -> None:
+    """Makes a desktop's folder and the two above it, which the guest's root, nobody here, passes through on its way."""
+    for tries_left in reversed(range(FOLDER_TRIES)):
+        try:
+            for part in (*reversed(folder.parents[:2]), folder):
+                part.mkdir(mode=0o711, exist_ok=True)
+            return
+        except (FileNotFoundError, FileExistsError):  # gone again between two steps
+            if not tries_left:
+                raise
 
 
 def _keepers_of(vm_id: str) -> Iterator[int]:

@@ -23,6 +23,8 @@ leave_nothing() {
     cd /
     umount -l "$folder/root" "$folder/disk" 2>/dev/null || true
     rm -rf --one-file-system "$folder"
+    desktops=${folder%/*}
+    rmdir "$desktops" "${desktops%/*}" 2>/dev/null || true
 }
 
 trap leave_nothing EXIT
@@ -31,7 +33,8 @@ mkdir disk/upper disk/work
 chmod 755 disk/upper
 chown "$owner:$owner" disk/upper
 # The layers are links beside it: the guest can read the overlay's options, and the host's paths are none of its business.
-mount -t overlay -o "lowerdir=$layers,upperdir=disk/upper,workdir=disk/work" desktop root
+# With xino, all of the guest's files are on one device as they are on a machine: programs move within it instead of copying.
+mount -t overlay -o "lowerdir=$layers,upperdir=disk/upper,workdir=disk/work,xino=on" desktop root
 if ! "$runtime" --root "$folder/runtime" run --detach --bundle . --pid-file init "$id" </dev/null >disk/console 2>&1; then
     tail -n 3 disk/console
     exit 1

@@ -1,0 +1,85 @@
+"""The folder that local desktops share comes with the first of them and goes with the last, however that one ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.desktops import needs_local_desktops
+from vm_pool.providers.local import LocalProvider, container
+
+HOST = f"test-folders-{os.getpid()}"
+KILLED_HOST = """
+import os, signal, sys
+from pathlib import Path
+from vm_pool.providers.local import LocalProvider, container
+container.STATE_FOLDER = Path(sys.argv[1])
+LocalProvider({"screen_width": 640, "screen_height": 480}).boot(sys.argv[2])
+print("booted", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def top(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in the place of /run; the machine's own may have other desktops in it."""
+    folder = Path(f"/run/{HOST}")  # pytest's temporary folders are closed to the guest's root
+    folder.mkdir(mode=0o711)
+    monkeypatch.setattr(container, "STATE_FOLDER", folder / "rollouts" / "desktops")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@needs_local_desktops
+def test_the_last_desktop_takes_the_folder_along(top: Path) -> None:
+    provider = LocalProvider({"screen_width": 640, "screen_height": 480})
+    vm_id = f"{HOST}-0"
+    try:
+        provider.boot(vm_id)
+        assert [path.name for path in container.STATE_FOLDER.iterdir()] == [vm_id]
+    finally:
+        provider.stop(vm_id)
+    assert list(top.iterdir()) == []
+
+
+@needs_local_desktops
+def test_so_does_the_last_desktop_of_a_killed_host(top: Path) -> None:
+    command = [sys.executable, "-c", KILLED_HOST, str(container.STATE_FOLDER), f"{HOST}-1"]
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.stdout == "booted\n", ended.stderr
+    deadline = time.monotonic() + 30
+    while list(top.iterdir()):
+        assert time.monotonic() < deadline, list(container.STATE_FOLDER.rglob("*"))
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")
+def test_desktops_that_begin_and_end_at_the_same_time_keep_out_of_each_others_way(top: Path) -> None:
+    failures: list[OSError] = []
+
+    def begin_and_end(vm_id: str) -> None:
+        try:
+            for _ in range(300):
+                container._make_folders(container.folder_of(vm_id))
+                (container.folder_of(vm_id) / "disk").mkdir()
+                container.remove_traces(vm_id)
+        except OSError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=begin_and_end, args=(f"{HOST}-{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    assert list(top.iterdir()) == []
