@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
-from vm_pool.guest import PROFILES, GuestBuildError, Progress, built_roots, guest_root, size_of
+from vm_pool.guest import PROFILES, GuestBuildError, Progress, built_roots, guest_disk, guest_root, size_of
 
 LINE_SECONDS = 5.0
 """Where there is no terminal to draw on, progress is a line every so often."""
@@ -26,10 +26,15 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 
 @application.command(
     epilog="core: terminal, editor, calculator, file manager, Python. office: LibreOffice. media: GIMP, VLC. browser:"
-    " Chromium. full: all of these and more. Needs root and mmdebstrap; an image that is there is not built again."
+    " Chromium. full: all of these and more. Needs mmdebstrap and, but for a disk, root; an image that is there is not"
+    " built again."
 )
 def build(
     profile: Annotated[str, typer.Option("--profile", help=f"One of {', '.join(PROFILES)}.")] = "core",
+    disk: Annotated[
+        bool,
+        typer.Option("--disk", help="Build the disk that the provider qemu boots; users who are not root can, too."),
+    ] = False,
     show_built: Annotated[
         bool, typer.Option("--list", help="List the images that are there, and build nothing.")
     ] = False,
@@ -47,24 +52,28 @@ def build(
         console = Console(stderr=True)
         if console.is_terminal:
             with console.status("Looking for the image") as status:
-                root = guest_root(profile, lambda sentence: status.update(escape(sentence)))
+                built = _built(profile, disk, lambda sentence: status.update(escape(sentence)))
         else:
-            root = guest_root(profile, _every_few_seconds())
+            built = _built(profile, disk, _every_few_seconds())
     except GuestBuildError as error:
         raise UserError(str(error)) from error
-    seconds, size = time.monotonic() - began, sum(size_of(layer) for layer in root.layers)
+    built["seconds"] = round(time.monotonic() - began, 1)
     if as_json:
-        layers = [str(layer) for layer in root.layers]
-        found = {
-            "profile": profile,
-            "digest": root.digest,
-            "layers": layers,
-            "bytes": size,
-            "seconds": round(seconds, 1),
-        }
-        command_line.print_json(found)
+        command_line.print_json(built)
         return
-    typer.echo(f"Guest image {profile}: {_gigabytes(size)}, ready after {seconds:.0f} s, in {root.layers[-1]}")
+    what, where = ("Disk of guest image", built["image"]) if disk else ("Guest image", built["layers"][-1])
+    typer.echo(f"{what} {profile}: {_gigabytes(built['bytes'])}, ready after {built['seconds']:.0f} s, in {where}")
+
+
+def _built(profile: str, disk: bool, progress: Progress) -> dict[str, Any]:
+    """What there is now, as --json prints it."""
+    if disk:
+        made = guest_disk(profile, progress)
+        size = made.image.stat().st_blocks * 512
+        return {"profile": profile, "digest": made.digest, "image": str(made.image), "bytes": size}
+    root = guest_root(profile, progress)
+    layers = [str(layer) for layer in root.layers]
+    return {"profile": profile, "digest": root.digest, "layers": layers, "bytes": sum(map(size_of, root.layers))}
 
 
 def _every_few_seconds() -> Progress:

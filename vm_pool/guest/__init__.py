@@ -7,8 +7,9 @@ Only this package's top level runs on the host; ``session`` and ``server`` run i
 from vm_pool.guest.cache import Progress
 from vm_pool.guest.disk import GuestDisk, guest_disk
 from vm_pool.guest.errors import GuestBuildError
+from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from vm_pool.guest.profiles import PROFILES
-from vm_pool.guest.root import GUEST_ID_COUNT, GUEST_ID_SHIFT, GuestRoot, built_roots, guest_root, size_of
+from vm_pool.guest.root import GuestRoot, built_roots, guest_root, size_of
 
 __all__ = [
     "GUEST_ID_COUNT",

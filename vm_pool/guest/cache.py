@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vm_pool.guest import namespace
 from vm_pool.guest.errors import GuestBuildError
 
 Progress = Callable[[str], None]
@@ -44,7 +45,10 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
     if finished.is_dir():
         return finished
     if as_root and os.geteuid() != 0:
-        raise GuestBuildError("building a guest image needs root, for its files have other owners: run it as root once")
+        raise GuestBuildError(
+            "building the image of containers needs root, for its files have other owners; the disk of virtual machines"
+            " (--disk) does not"
+        )
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
         _remove_dead_builds()
@@ -90,5 +94,11 @@ def _lock_file(name: str) -> Path:
 
 
 def _remove(folder: Path) -> None:
-    if folder.is_dir():
+    if not folder.is_dir():
+        return
+    try:
         shutil.rmtree(folder)
+    except PermissionError:  # Not root, and some of it belongs to ids that he only has in a user namespace.
+        if os.geteuid() == 0:
+            raise
+        namespace.run(["rm", "-r", "-f", str(folder)])

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vm_pool.guest import mmdebstrap
+from vm_pool.guest import mmdebstrap, rootless
 from vm_pool.guest.cache import Progress, part
 from vm_pool.guest.errors import GuestBuildError
 
@@ -41,7 +41,12 @@ def guest_kernel(progress: Progress) -> GuestKernel:
         GuestBuildError: It cannot be fetched here.
     """
     digest = _digest()
-    folder = part(f"kernel-{digest}", lambda target: _build(target, progress), progress)
+    if rootless.is_needed():
+        folder = part(
+            f"kernel-{digest}", lambda target: rootless.build("kernel", target, progress), progress, as_root=False
+        )
+    else:
+        folder = part(f"kernel-{digest}", lambda target: build(target, progress), progress)
     return GuestKernel(folder / "vmlinuz", folder / "initrd", digest)
 
 
@@ -50,7 +55,12 @@ def _digest() -> str:
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
-def _build(target: Path, progress: Progress) -> None:
+def build(target: Path, progress: Progress) -> None:
+    """Fetches it as root, of the machine or of a user namespace, into `target`, which must not exist.
+
+    Raises:
+        GuestBuildError: It cannot be fetched here.
+    """
     progress("Fetching a kernel for virtual machines")
     target.mkdir()
     fetched, root = target / "packages", target / "root"

@@ -10,6 +10,10 @@ import stat
 import struct
 from pathlib import Path
 
+GUEST_ID_SHIFT = 100_000
+"""The guest's uid and gid 0 on the host."""
+GUEST_ID_COUNT = 65_536
+"""How many ids the guest has."""
 CAPABILITY = "security.capability"
 _REVISION_2, _REVISION_3, _REVISION_MASK = 0x02000000, 0x03000000, 0xFF000000
 

@@ -11,13 +11,8 @@ from pathlib import Path
 from vm_pool.guest import files_layer, packages_layer
 from vm_pool.guest.cache import Progress, cache_folder, part
 from vm_pool.guest.errors import GuestBuildError
-from vm_pool.guest.ownership import shift_owners
+from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT, shift_owners
 from vm_pool.guest.profiles import PROFILES
-
-GUEST_ID_SHIFT = 100_000
-"""The guest's uid and gid 0 on the host."""
-GUEST_ID_COUNT = 65_536
-"""How many ids the guest has."""
 
 _LAYER = re.compile(r"(?:packages-(?P<profile>[a-z]+)|files)-[0-9a-f]{16}")
 
@@ -39,19 +34,43 @@ def guest_root(profile: str, progress: Progress = lambda _sentence: None) -> Gue
     Raises:
         GuestBuildError: It cannot be built here.
     """
-    if profile not in PROFILES:
-        raise GuestBuildError(f"there is no guest profile {profile!r}: choose one of {', '.join(PROFILES)}")
+    check_profile(profile)
+    packages_name, files_name = layer_names(profile)
     packages = _layer(
-        f"packages-{profile}-{packages_layer.digest(profile)}",
+        packages_name,
         lambda target: packages_layer.build(profile, target, progress),
         progress,
     )
     files = _layer(
-        f"files-{files_layer.digest(packages_layer.PYTHON)}",
+        files_name,
         lambda target: files_layer.build(target, packages, progress),
         progress,
     )
-    return GuestRoot(profile, (files, packages), f"{files.name[-16:]}{packages.name[-16:]}")
+    return GuestRoot(profile, (files, packages), root_digest(profile))
+
+
+def check_profile(profile: str) -> None:
+    """Refuses what is no profile.
+
+    Raises:
+        GuestBuildError: It is none.
+    """
+    if profile not in PROFILES:
+        raise GuestBuildError(f"there is no guest profile {profile!r}: choose one of {', '.join(PROFILES)}")
+
+
+def layer_names(profile: str) -> tuple[str, str]:
+    """What the layers of a profile are called now: the packages, the project's files."""
+    return (
+        f"packages-{profile}-{packages_layer.digest(profile)}",
+        f"files-{files_layer.digest(packages_layer.PYTHON)}",
+    )
+
+
+def root_digest(profile: str) -> str:
+    """Changes whenever anything in the image does."""
+    packages, files = layer_names(profile)
+    return f"{files[-16:]}{packages[-16:]}"
 
 
 def built_roots() -> Iterator[tuple[str, Path, bool]]:

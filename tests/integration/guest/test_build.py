@@ -15,7 +15,8 @@ import pytest
 
 from vm_pool.guest import PROFILES, GuestBuildError, guest_root, mmdebstrap, packages_layer
 from vm_pool.guest.cache import part
-from vm_pool.guest.root import GUEST_ID_COUNT, GUEST_ID_SHIFT, size_of
+from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from vm_pool.guest.root import size_of
 
 REPOSITORY = Path(__file__).parents[3]
 BUILDER = """
