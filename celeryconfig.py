@@ -49,6 +49,8 @@ result_chord_expires = 0
 worker_cancel_long_running_tasks_on_connection_loss = False
 worker_deduplicate_successful_tasks = False
 
+# A child that says nothing for so long is killed. On a busy machine Celery's own 4 seconds kill children that are still starting.
+worker_proc_alive_timeout = 60
 # With REMAP_SIGTERM=SIGQUIT: give running rollouts this long, then put them back.
 worker_soft_shutdown_timeout = 30
 worker_hijack_root_logger = True

@@ -20,11 +20,17 @@ command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || ap
 [ -z "$all" ] || command -v syslinux >/dev/null || apt_install dosfstools fdisk mtools ovmf syslinux
 command -v runc >/dev/null || apt_install runc
 
-.venv/bin/ruff check .
-.venv/bin/ruff format --check --quiet .
-.venv/bin/mypy
+lint() { .venv/bin/ruff check . && .venv/bin/ruff format --check --quiet . && .venv/bin/mypy; }
+
+linted=$(mktemp)
+trap 'rm -f "$linted"' EXIT
+lint >"$linted" 2>&1 & # beside the image, which is mostly unpacked by one process
+linting=$!
 if have_root; then
     .venv/bin/python scripts/build_guest.py # there already, mostly; else it takes a minute or two
 fi
+wait "$linting" || { cat "$linted" >&2; exit 1; }
+cat "$linted"
+rm -f "$linted"
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.
 exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder "${selection[@]}" "$@"

@@ -29,8 +29,8 @@ from vm_pool.pool import VMPool
 LEASE_TTL = 2.0
 VISIBILITY_TIMEOUT = 4.0
 RECONCILE_EVERY = 1.0
-LIGHT_QUEUES = "rollout.light,rollout.py,rollout.simulated,finalize"
-"""A worker that serves osworld, too, takes seconds longer to start."""
+QUEUES = "rollout.simulated,finalize"
+"""A worker that serves the other environments' queues, too, imports what they need, and takes seconds longer to start."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Cluster:
         name: str = "worker",
         *,
         concurrency: int = 6,
-        queues: str = LIGHT_QUEUES,
+        queues: str = QUEUES,
         extra: Sequence[str] = (),
     ) -> None:
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
@@ -107,6 +107,16 @@ class Cluster:
                 assert time.monotonic() < deadline, f"VM host {host} registered nothing within {seconds} s"
                 time.sleep(0.05)
             pool.close()
+
+    def wait_for_worker(self, name: str = "worker", *, seconds: float = 60) -> None:
+        """Waits until a worker that was started takes tasks."""
+        deadline = time.monotonic() + seconds
+        log = self.folder / f"{name}.log"
+        while " ready." not in log.read_text():
+            assert time.monotonic() < deadline, (
+                f"worker {name} is not ready after {seconds} s: {log.read_text()[-2000:]}"
+            )
+            time.sleep(0.05)
 
     def restart(self, name: str) -> None:
         self.start(name, self.commands[name])

@@ -23,6 +23,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONG_FILES = (
+    "chaos/test_monkey.py",
+    "acceptance/test_commands.py",
+    "chaos/test_embedded.py",
+    "acceptance/test_bad_input.py",
+    "chaos/test_desktop_rollouts.py",
+    "chaos/test_desktops.py",
+    "acceptance/test_desktop_examples.py",
+    "acceptance/test_faulty_model.py",
+)
+"""Those that take longest, which several processes share out by file: begun first, none is still going when all others are done."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {REPOSITORY / "tests" / name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

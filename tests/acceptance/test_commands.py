@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.checks import check_broker, check_pool, check_run
-from tests.cluster import Cluster, Run
+from tests.cluster import RECONCILE_EVERY, Cluster, Run
 from tests.conftest import REPOSITORY
 
 ROLLOUTS = 8
@@ -41,6 +41,14 @@ def submit(cluster: Cluster, config: dict[str, object] | None = None) -> Run:
     return cluster.submit(config or SLOW, [{"id": f"item-{n}", "question": "work"} for n in range(ROLLOUTS)])
 
 
+def submit_mixed(cluster: Cluster, *, quick: int, long_seconds: float) -> Run:
+    """A run of which a few rollouts are over at once; the others take long enough to do something before they are."""
+    items: list[dict[str, Any]] = [{"id": f"a-quick-{n}", "question": "work"} for n in range(quick)]
+    long = {"question": "work", "env_config": {"seconds": [long_seconds, long_seconds]}}
+    items += [{"id": f"long-{n}", **long} for n in range(ROLLOUTS - quick)]
+    return cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [0, 0.1], "needs_vm": False}}, items)
+
+
 def test_status_before_during_and_after(cluster: Cluster) -> None:
     items = [{"id": f"short-{n}", "question": "work"} for n in range(2)]
     items += [{"id": "long", "question": "work", "env_config": {"seconds": [120, 120]}}]
@@ -61,7 +69,6 @@ def test_status_before_during_and_after(cluster: Cluster) -> None:
 
 def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cluster: Cluster) -> None:
     run = submit(cluster)
-    cluster.start_worker(concurrency=2)
     watcher = popen(cluster, "--status", run.run_id, "--watch")
     assert watcher.stdout is not None
     assert f"/{ROLLOUTS} rollouts" in watcher.stdout.readline()
@@ -71,6 +78,7 @@ def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cl
 
     assert watcher.returncode == 130
     assert f"--status {run.run_id} --watch" in output
+    cluster.start_worker(concurrency=4)
     back = popen(cluster, "--status", run.run_id, "--watch")
     output, problems = back.communicate(timeout=60)
     assert back.returncode == 0, problems
@@ -79,12 +87,12 @@ def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cl
 
 
 def test_cancel_stops_what_runs_and_resume_does_the_rest(cluster: Cluster) -> None:
-    run = submit(cluster, {**SLOW, "simulated": {"seconds": [3.0, 3.0], "needs_vm": False}})
+    run = submit_mixed(cluster, quick=2, long_seconds=9)
     cluster.start_worker(concurrency=2)
     run.wait_for(committed=2)
 
     answer = command(cluster, "--cancel", run.run_id)
-    progress = run.wait(seconds=30)
+    progress = run.wait(seconds=60)
 
     assert progress.state == "cancelled"
     assert answer["cancelled"] + answer["being_stopped"] >= 1
@@ -93,7 +101,8 @@ def test_cancel_stops_what_runs_and_resume_does_the_rest(cluster: Cluster) -> No
     assert command(cluster, "--status", run.run_id, code=1)["failures"] == {"cancelled": progress.cancelled}
 
     command(cluster, "--resume", str(run.folder.path))
-    run.wait(seconds=60)
+    cluster.start_worker("more", concurrency=4)
+    run.wait(seconds=90)
 
     assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
     check_broker(cluster)
@@ -102,21 +111,21 @@ def test_cancel_stops_what_runs_and_resume_does_the_rest(cluster: Cluster) -> No
 def test_a_cancelled_run_gives_back_its_vms_and_its_place_in_the_queue(cluster: Cluster) -> None:
     cluster.start_vm_host(num_vms=1)
     cluster.start_worker(concurrency=3)
-    run = submit(cluster, {"env_mode": "simulated", "simulated": {"seconds": [20, 20]}})
-    deadline = time.monotonic() + 30
+    run = submit(cluster, {"env_mode": "simulated", "simulated": {"seconds": [200, 200]}})
+    deadline = time.monotonic() + 60
     while cluster.store.running(run.run_id) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
     command(cluster, "--cancel", run.run_id)
-    progress = run.wait(seconds=20)
+    progress = run.wait(seconds=60)
 
     assert (progress.state, progress.cancelled) == ("cancelled", ROLLOUTS)
     check_pool(cluster)
 
 
 def test_resume_without_redis_and_without_the_data_file(cluster: Cluster) -> None:
-    run = submit(cluster)
+    run = submit_mixed(cluster, quick=3, long_seconds=5)
     cluster.start_worker(concurrency=2)
     run.wait_for(committed=3)
     cluster.stop("worker")
@@ -126,7 +135,7 @@ def test_resume_without_redis_and_without_the_data_file(cluster: Cluster) -> Non
     (cluster.folder / "items.jsonl").unlink()
 
     resumed = command(cluster, "--resume", str(run.folder.path))
-    cluster.start_worker(concurrency=2)
+    cluster.start_worker(concurrency=4)
     run.wait(seconds=60)
 
     assert resumed["rollouts"] == ROLLOUTS - kept
@@ -155,7 +164,8 @@ def test_resume_repeats_only_what_the_infrastructure_lost(cluster: Cluster) -> N
 def test_a_worker_serves_only_the_queues_it_is_given(cluster: Cluster) -> None:
     run = submit(cluster)
     cluster.start_worker("light", concurrency=2, queues="rollout.light,finalize")
-    time.sleep(6)
+    cluster.wait_for_worker("light")
+    time.sleep(2 * RECONCILE_EVERY)
     assert run.progress().pending == ROLLOUTS  # type: ignore[union-attr]
 
     cluster.start_worker("other", concurrency=4, queues="rollout.simulated")

@@ -121,9 +121,7 @@ def test_a_hypervisor_that_hangs_is_given_up_by_name(home: Path) -> None:
 def test_a_vm_whose_address_never_comes_is_given_up(home: Path) -> None:
     provider = make("virtualbox", path_to_vm=vm(home, "virtualbox"), boot_seconds=8)
     (home / "fail-guestproperty").touch()
-    with pytest.raises(
-        KeeperFailed, match=r"virtualbox: start took more than 8 s; it last said: .*(IP address|broken today)"
-    ):
+    with pytest.raises(KeeperFailed, match=r"virtualbox: start took more than 8 s; it last said: .*"):
         provider.boot(VM)
     provider.stop(VM)
     assert traces(home) == []
