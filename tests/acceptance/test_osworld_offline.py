@@ -27,7 +27,7 @@ NO_VS_CODE = (
 )
 SECONDS = 1500
 
-pytestmark = [needs_local_desktops, pytest.mark.slow]
+pytestmark = [needs_local_desktops, pytest.mark.slow, pytest.mark.timeout(SECONDS + 60)]
 
 
 def roll_out(task_list: Path, domains: Sequence[str], results: Path) -> list[dict[str, Any]]:
