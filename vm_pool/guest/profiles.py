@@ -27,7 +27,7 @@ OFFICE = """
     libreoffice-writer
 """
 
-MEDIA = "gimp libatk-adaptor libgail-common pulseaudio pulseaudio-utils vlc"
+MEDIA = "gimp libatk-adaptor libgail-common mpv pulseaudio pulseaudio-utils vlc"
 
 BROWSER = "chromium"
 

@@ -142,6 +142,20 @@ def test_text_typed_into_the_editor_is_in_the_file(control: Any, setup: Any, des
     assert not [title for title in desktop.windows() if "gedit" in title]
 
 
+def test_a_terminal_is_activated_by_its_programs_name(setup: Any, desktop: Desktop) -> None:
+    in_front = "wmctrl -xa gnome-terminal"
+    setup.setup([
+        {"type": "launch", "parameters": {"command": ["gnome-terminal"]}},
+        {"type": "execute", "parameters": {"command": in_front, "shell": True, "until": {"returncode": 0}}},
+        {"type": "launch", "parameters": {"command": ["gnome-calculator"]}},
+        {"type": "activate_window", "parameters": {"window_name": "Calculator"}},
+        {"type": "activate_window", "parameters": {"window_name": "Terminal"}},
+    ])  # fmt: skip
+    assert not [title for title in desktop.windows() if "terminal" in title.lower()]
+    assert "Gnome-terminal" in desktop.shell("xprop -id $(xdotool getactivewindow) WM_CLASS")
+    desktop.shell("wmctrl -xc gnome-terminal; wmctrl -c Calculator")
+
+
 def test_a_downloaded_file_arrives_whole(control: Any, setup: Any, cache: Path) -> None:
     import uuid
 

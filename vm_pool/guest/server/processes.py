@@ -77,7 +77,7 @@ def start(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise Problem(f"cannot run {shown(command)}: {error.filename} is not there") from error
+        raise Problem(f"cannot run {shown(command)}: the guest has no program or folder {error.filename}") from error
     except OSError as error:
         raise Problem(f"cannot run {shown(command)}: {error.strerror}") from error
     except ValueError as error:

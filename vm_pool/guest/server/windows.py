@@ -37,7 +37,7 @@ def find(name: str, *, strict: bool = False, by_class: bool = False) -> list[x11
 @blueprint.post("/setup/activate_window")
 def activate_window() -> str:
     """Brings a window to the front."""
-    window = _asked_window(OPENING_SECONDS)
+    window = _asked_window(OPENING_SECONDS, or_program=True)
     with x11.connected() as display:
         x11.ask_window_manager(display, window.id, "_NET_ACTIVE_WINDOW", x11.FROM_A_PAGER)
         if not wait_until(lambda: x11.active_window(display) == window.id, ACTIVATION_SECONDS):
@@ -67,14 +67,22 @@ def window_size() -> Response:
     raise not_found(f"no window of class {class_name!r}")
 
 
-def _asked_window(seconds: float = 0.0) -> x11.Window:
-    """The window that the request names; one that is not there yet may take so many seconds to come."""
+def _asked_window(seconds: float = 0.0, *, or_program: bool = False) -> x11.Window:
+    """The window that the request names.
+
+    Args:
+        seconds: One that is not there yet may take so long to come.
+        or_program: Where no title has the name, a program's will do: a terminal's title says where it is, not what.
+    """
     values = asked.body()
     name = asked.text(values, "window_name")
     found: list[x11.Window] = []
 
     def look() -> bool:
-        found[:] = find(name, strict=bool(values.get("strict")), by_class=bool(values.get("by_class")))
+        strict = bool(values.get("strict"))
+        found[:] = find(name, strict=strict, by_class=bool(values.get("by_class")))
+        if not found and or_program and not strict:
+            found[:] = find(name, by_class=True)
         return bool(found)
 
     if not wait_until(look, seconds):
