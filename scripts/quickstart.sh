@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh clone to a report: installs everything into .venv, rolls out the example tasks on desktops of this machine,
 # then the light example items. Leaves nothing running. --light: only the light ones; other options go to submit.py.
-# Needs Debian or Ubuntu with Python 3.11 and git; for desktops also root, or the right to use qemu.
+# Needs Debian or Ubuntu with Python 3.11 and git; for desktops also root, or qemu-system-x86, qemu-utils, mmdebstrap and uidmap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/install.sh
@@ -40,33 +40,63 @@ for row in report["evaluation_results"]:
 END
 }
 
-desktops() {
-    local options=(--data-path examples/desktop --env-mode osworld --num-rollouts 4 --num-vms 2 --rollouts-per-item 2
-        --sleep-after-execution 0.5 --run-id "quickstart-$(date +%Y%m%d-%H%M%S)")
+# Why virtual machines are emulated on this machine; nothing where the processor runs them.
+why_emulated() {
+    .venv/bin/python - <<'END'
+import shutil
+from vm_pool.providers.qemu.acceleration import why_no_kvm
+
+print(why_no_kvm(shutil.which("qemu-system-x86_64")))
+END
+}
+
+# Whether desktops of a provider come up here; else says why not.
+ready() { # provider, options of submit.py
+    local provider=$1 why image=(--profile core)
+    shift
     if [ "$(id -u)" = 0 ]; then
-        need runc runc "which runs desktops in containers" || true
-        need mmdebstrap mmdebstrap "which builds their image" || true
+        need mmdebstrap mmdebstrap "which builds the desktops' image" || true
         need dpkg-architecture dpkg-dev "with which that takes a third less time" || true
-    fi
-    local candidate provider="" why
-    for candidate in local qemu; do
-        if why=$(submit "${options[@]}" --provider "$candidate" "$@" --dry-run 2>&1 >/dev/null); then
-            provider=$candidate
-            break
+        if [ "$provider" = local ]; then
+            need runc runc "which runs desktops in containers" || true
+        else
+            need qemu-system-x86_64 qemu-system-x86 "which runs virtual machines" || true
+            need qemu-img qemu-utils "which makes their disks" || true
         fi
-        echo "No desktops of the provider $candidate here: ${why#error: }"
-    done
-    if [ -z "$provider" ]; then
-        echo "So only the light environments are shown."
-        return
     fi
-    if [ "$provider" = local ]; then
-        echo "The desktops' image, built once (about a minute):"
-        .venv/bin/python scripts/build_guest.py --profile core
+    if ! why=$(submit "$@" --provider "$provider" --dry-run 2>&1 >/dev/null); then
+        echo "No desktops of the provider $provider here: ${why#error: }"
+        return 1
     fi
-    echo "Rolling out examples/desktop, each task with a script that solves it and one that does not: 4 at a time on 2 desktops ($provider)"
-    local code=0 run=results/${options[-1]}
-    submit "${options[@]}" --provider "$provider" "$@" || code=$?
+    if [ "$provider" = qemu ]; then image+=(--disk); fi
+    echo "The desktops' image, built once (a minute or two):"
+    if ! .venv/bin/python scripts/build_guest.py "${image[@]}"; then
+        echo "So no desktops of the provider $provider here."
+        return 1
+    fi
+}
+
+desktops() {
+    local name provider=local tasks=examples/desktop amount=(--num-rollouts 4 --num-vms 2) how="4 at a time on 2 desktops" slow
+    name=quickstart-$(date +%Y%m%d-%H%M%S)
+    local options=(--env-mode osworld --rollouts-per-item 2 --sleep-after-execution 0.5 --run-id "$name")
+    if ! ready local "${options[@]}" --data-path "$tasks" "$@"; then
+        provider=qemu
+        if ! ready qemu "${options[@]}" --data-path "$tasks" "$@"; then
+            echo "So only the light environments are shown."
+            echo
+            return
+        fi
+        slow=$(why_emulated)
+        if [ -n "$slow" ]; then
+            echo "Virtual machines are emulated here, which is slow: $slow."
+            echo "So one machine plays three tasks, one at a time, within about five minutes."
+            tasks=$tasks/test_small.json amount=(--num-rollouts 1 --num-vms 1) how="one at a time"
+        fi
+    fi
+    echo "Rolling out $tasks, each task with a script that solves it and one that does not: $how ($provider)"
+    local code=0 run=results/$name
+    submit "${options[@]}" "${amount[@]}" --data-path "$tasks" --provider "$provider" "$@" || code=$?
     [ -f "$run/evaluation.json" ] || return "$code"
     scores "$run"
     echo "Look at one: $(kept "$run/replace-butter/0" recording.mp4)"

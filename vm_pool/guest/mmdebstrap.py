@@ -19,6 +19,7 @@ from vm_pool.guest.errors import GuestBuildError
 SUITE = "bookworm"
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "setpriv": "util-linux"}
+_NO_NAMESPACE = "unshare: "
 _STEP = re.compile(r"^(?:I: (?P<stage>.*)|(?P<verb>Get:\d+|Unpacking|Setting up) .*)$")
 _TOTAL = re.compile(r"^\d+ upgraded, (\d+) newly installed")
 
@@ -58,6 +59,11 @@ def run(what: str, target: Path, options: Sequence[str], progress: Callable[[str
             except BaseException:
                 running.kill()
                 raise
+    if running.returncode and complaints.startswith(_NO_NAMESPACE):
+        raise GuestBuildError(
+            "building a guest image needs the right to make namespaces and to mount, which root lacks in a container"
+            f" that is not --privileged ({complaints})"
+        )
     if running.returncode:
         raise GuestBuildError(f"mmdebstrap could not build {what}: {complaints}")
 
@@ -69,7 +75,7 @@ def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
     for line in lines:
         if count := _TOTAL.match(line):
             total, done = int(count[1]), dict.fromkeys(done, 0)
-        if line.startswith(("E: ", "dpkg: error", "error: ")):
+        if line.startswith(("E: ", "dpkg: error", "error: ", _NO_NAMESPACE)):
             complaints.append(line.strip())
         if not (step := _STEP.match(line.strip())):
             continue

@@ -126,6 +126,17 @@ def test_what_mmdebstrap_complains_of_is_said_and_nothing_is_left(cache: Path, m
     assert contents(cache) == []
 
 
+def test_root_who_may_not_mount_is_told_what_that_is_about(cache: Path) -> None:
+    lacking = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    for what in ([], ["--disk"]):
+        command = [*lacking, sys.executable, "scripts/build_guest.py", *what]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "needs the right to make namespaces and to mount, which root lacks in a container" in done.stderr
+        assert len(done.stderr.splitlines()[-1]) < 300
+    assert contents(cache) == []
+
+
 @pytest.mark.slow
 def test_a_package_that_is_not_there_is_named_and_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PROFILES, "core", ("no-such-package-anywhere",))
