@@ -167,6 +167,10 @@ def test_a_downloaded_file_arrives_whole(control: Any, setup: Any, cache: Path) 
     assert control.get_file("/home/user/new/folder/big.bin") == content
 
 
+def test_the_machine_has_an_id_for_programs_that_end_without_one(desktop: Desktop) -> None:
+    assert len(desktop.shell("dbus-uuidgen --get").strip()) == 32
+
+
 def test_what_the_guest_tells_of_itself(control: Any) -> None:
     assert control.get_vm_platform() == "Linux"
     assert control.get_vm_screen_size() == {"width": SCREEN[0], "height": SCREEN[1]}

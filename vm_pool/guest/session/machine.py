@@ -7,6 +7,7 @@ import re
 import secrets
 import socket
 import subprocess
+import uuid
 from pathlib import Path
 
 USER, UID, GID = "user", 1000, 1000
@@ -36,6 +37,7 @@ def prepare(password: str) -> None:
     for sockets in (X_SOCKETS, Path("/tmp/.ICE-unix")):  # noqa: S108
         _folder(sockets, 0o1777, 0)
     _name_in_hosts(socket.gethostname())
+    _identify(socket.gethostname())
     if password:
         subprocess.run(["/usr/sbin/chpasswd"], input=f"{USER}:{password}", text=True, check=True)
     _let_user_see_display()
@@ -53,6 +55,13 @@ def _name_in_hosts(name: str) -> None:
     if name not in hosts.read_text().split():
         with hosts.open("a") as file:
             file.write(f"127.0.0.1 {name}\n")
+
+
+def _identify(name: str) -> None:
+    """Gives the machine an id: without one, programs that ask D-Bus's library for it are aborted."""
+    identity = Path("/etc/machine-id")
+    if not identity.exists() or not identity.read_text().strip():
+        identity.write_text(uuid.uuid5(uuid.NAMESPACE_DNS, name).hex + "\n")
 
 
 def _let_user_see_display() -> None:
