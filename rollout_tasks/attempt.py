@@ -75,7 +75,8 @@ class Attempt:
         asked = time.time()
         lending: Lending | None = None
         try:
-            with borrowed_vm(self.config, self.rollout_id, self.worker, pulse) as vm:
+            snapshot = environment_class.snapshot(self.item)
+            with borrowed_vm(self.config, self.rollout_id, self.worker, pulse, snapshot=snapshot) as vm:
                 allocated = time.time()
                 lending = Lending(vm.vm_id, vm.fence, allocated - asked, allocated, 0.0)
                 verdict = self._episode(replace(verdict, lending=lending), environment_class, vm, pulse)

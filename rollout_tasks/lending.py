@@ -50,8 +50,17 @@ def _pool_of(_pid: int, name: str) -> VMPool:
 
 
 @contextmanager
-def borrowed_vm(config: RunConfig, rollout_id: str, worker: str, pulse: Pulse) -> Iterator[LentVM]:
+def borrowed_vm(
+    config: RunConfig, rollout_id: str, worker: str, pulse: Pulse, *, snapshot: str | None = None
+) -> Iterator[LentVM]:
     """Waits for a VM and holds it; the heartbeat renews the lease.
+
+    Args:
+        config: The run's.
+        rollout_id: Who asks.
+        worker: Where.
+        pulse: What the heartbeat keeps fresh.
+        snapshot: What a VM of one's own starts from in place of the run's snapshot; a pool's VMs are as their host resets them.
 
     Raises:
         RolloutFailure: ``env_setup`` when no VM came in time.
@@ -64,7 +73,7 @@ def borrowed_vm(config: RunConfig, rollout_id: str, worker: str, pulse: Pulse) -
 
         with boundary(FailureClass.ENV_SETUP, "starting a VM"):
             owned = ExitStack()
-            provider = load_provider(config.vm.provider_name, provider_options(config))
+            provider = load_provider(config.vm.provider_name, provider_options(config, snapshot=snapshot))
             vm = owned.enter_context(own_vm(provider, f"own-{uuid.uuid4().hex[:12]}"))
         with owned:
             yield vm

@@ -8,8 +8,12 @@ from rollout_tasks.config import RunConfig
 from vm_pool.providers.base import option_names
 
 
-def provider_options(config: RunConfig) -> dict[str, Any]:
+def provider_options(config: RunConfig, *, snapshot: str | None = None) -> dict[str, Any]:
     """The options given for the provider, and those of the run's own that the provider has, too.
+
+    Args:
+        config: The run's.
+        snapshot: What a VM is to start from in place of the run's snapshot, if its provider has any by name.
 
     Raises:
         ProviderError: There is no such provider.
@@ -26,6 +30,6 @@ def provider_options(config: RunConfig) -> dict[str, Any]:
         "client_password": desktop.client_password,
     }
     understood = option_names(vm.provider_name)
-    return {
-        name: value for name, value in own.items() if name in understood and value is not None
-    } | vm.provider_options
+    chosen = {"snapshot_name": snapshot} if snapshot is not None and "snapshot_name" in understood else {}
+    known = {name: value for name, value in own.items() if name in understood and value is not None}
+    return known | vm.provider_options | chosen

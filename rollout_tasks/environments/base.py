@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -123,6 +123,8 @@ class Environment(World, Protocol):
 
     needs_vm: ClassVar[bool]
     """Whether its attempts lease a VM."""
+    needs_desktop: ClassVar[bool] = False
+    """Whether those VMs must have a desktop to connect to; simulated ones have none."""
     queue: ClassVar[str]
     """The Celery queue of its rollouts, as in ``rollout.light``."""
     default_agent: ClassVar[str]
@@ -144,6 +146,16 @@ class Environment(World, Protocol):
     def needs(cls, config: RunConfig, items: Iterable[Item]) -> Mapping[str, Any]:  # noqa: ARG003
         """What the items need besides this project, for people: said by a dry run. JSON values by kind of need."""
         return {}
+
+    @classmethod
+    def unmet(cls, config: RunConfig, items: Sequence[Item]) -> list[str]:  # noqa: ARG003
+        """What the items ask for and a run with this configuration does not give them: sentences, said at submission."""
+        return []
+
+    @classmethod
+    def snapshot(cls, item: Item) -> str | None:  # noqa: ARG003
+        """The snapshot that the item's VM starts from in place of the run's, where VMs have some to choose from."""
+        return None
 
     @classmethod
     def prepare(cls, config: RunConfig, item: Item) -> None:

@@ -69,6 +69,8 @@ def _go(
     here = not settings().broker_configured if embedded is None else embedded
     if here:
         preflight.check_here(work.config, work.items, environments)
+    for sentence in preflight.unmet(work.config, work.items):
+        sys.stderr.write(f"note: {sentence}\n")
     if dry_run:
         return _dry_run(work, environments, here=here, as_json=as_json)
     from rich.console import Console

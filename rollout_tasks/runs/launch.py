@@ -24,6 +24,8 @@ def submit_to_workers(work: Work) -> tuple[Work, RunStore]:
         work = replace(work, config=preflight.check_model(work.config))
     if preflight.needs_vm(work.config, work.items):
         preflight.check_pool(work.config, client)
+        if not work.config.vm.use_pool:
+            preflight.check_provider(work.config, environments)
     write_down(work)
     enqueue(work, store)
     return work, store

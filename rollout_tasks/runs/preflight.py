@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _TRIES = 3
 _ANSWER_SECONDS = 10.0
 _REFUSED_KEY = frozenset({401, 403})
+SIMULATED_PROVIDER = "simulated"
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 
@@ -78,11 +79,22 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
 
 def needs(config: RunConfig, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
     """What the items need besides this project, by environment; those that need nothing are left out."""
+    groups = _by_environment(config, items).items()
+    said = {name: dict(registry.environment(name).needs(config, group)) for name, group in groups}
+    return {name: value for name, value in said.items() if value}
+
+
+def unmet(config: RunConfig, items: Sequence[Item]) -> list[str]:
+    """What items ask for and will not get in this run, as sentences."""
+    groups = _by_environment(config, items).items()
+    return [sentence for name, group in groups for sentence in registry.environment(name).unmet(config, group)]
+
+
+def _by_environment(config: RunConfig, items: Iterable[Item]) -> dict[str, list[Item]]:
     grouped: dict[str, list[Item]] = {}
     for item in items:
         grouped.setdefault(registry.environment_name(item, config), []).append(item)
-    said = {name: dict(registry.environment(name).needs(config, group)) for name, group in grouped.items()}
-    return {name: value for name, value in said.items() if value}
+    return grouped
 
 
 def check_metric(name: str) -> None:
@@ -124,6 +136,21 @@ def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[
             check_available(load_provider(config.vm.provider_name, provider_options(config)))
         except ProviderError as error:
             raise UserError(f"--provider-name: {error}") from error
+        check_provider(config, environments)
+
+
+def check_provider(config: RunConfig, environments: Iterable[str]) -> None:
+    """Checks that the run's provider has what the environments connect to.
+
+    Raises:
+        UserError: They need desktops, and it has none.
+    """
+    for name in sorted(environments):
+        if registry.environment(name).needs_desktop and config.vm.provider_name == SIMULATED_PROVIDER:
+            raise UserError(
+                f"--provider-name: simulated VMs have no desktop, which --env-mode {name} needs:"
+                " take local, qemu, or another one (scripts/vm_host.py --help lists them)"
+            )
 
 
 def needs_model(config: RunConfig, environments: Iterable[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +24,7 @@ from rollout_tasks.environments.osworld.needs import needs_of, total
 from rollout_tasks.environments.osworld.spaces import SPACES
 from rollout_tasks.environments.osworld.spaces.base import CallRefused, View
 from rollout_tasks.environments.osworld.task import task_config
+from rollout_tasks.environments.osworld.wishes import own_snapshot, unmet
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import time_limit
 
@@ -44,6 +45,7 @@ class OSWorldEnvironment(Environment):
     """A desktop and a task on it."""
 
     needs_vm: ClassVar[bool] = True
+    needs_desktop: ClassVar[bool] = True
     queue: ClassVar[str] = "rollout.osworld"
     default_agent: ClassVar[str] = "tool_calling"
 
@@ -75,6 +77,16 @@ class OSWorldEnvironment(Environment):
     def needs(cls, config: RunConfig, items: Iterable[Item]) -> Mapping[str, Any]:  # noqa: ARG003
         """Programs, downloads, accounts and the like."""
         return total(needs_of(task_config(item), item) for item in items)
+
+    @classmethod
+    def unmet(cls, config: RunConfig, items: Sequence[Item]) -> list[str]:
+        """Snapshots, proxies and fixed addresses."""
+        return unmet(config, items, map(task_config, items))
+
+    @classmethod
+    def snapshot(cls, item: Item) -> str | None:
+        """What its env_config names."""
+        return own_snapshot(item)
 
     @classmethod
     def prepare(cls, config: RunConfig, item: Item) -> None:  # noqa: ARG003

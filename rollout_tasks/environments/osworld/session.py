@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,12 +22,11 @@ from rollout_tasks.environments.osworld.sight import Sight, sight
 from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
 from rollout_tasks.environments.osworld.wire import VMUnreachable
+from rollout_tasks.environments.osworld.wishes import PROXY_VARIABLE, wants_proxy
 from rollout_tasks.environments.osworld.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-PROXY_VARIABLE = "PROXY_CONFIG_FILE"
-"""Where desktop-env reads its proxies, secrets included, from; without it tasks go without."""
 RECORDING_NAME = "recording.mp4"
 LOG_NAME = "desktop-env.log"
 
@@ -100,7 +98,11 @@ class Session:
         vm = self._context.vm
         if vm is None:
             raise RuntimeError("a desktop task needs a VM")
-        proxy = bool(self._task["proxy"]) and bool(os.environ.get(PROXY_VARIABLE))
+        if not vm.ports.get("control"):
+            raise RuntimeError(f"{vm.vm_id} is no desktop: VMs of its provider have nothing to connect to")
+        proxy = wants_proxy(self._task)
+        if self._task["proxy"] and not proxy:
+            logger.info("the task asks for a proxy and goes without: %s is not set", PROXY_VARIABLE)
         workspace = Workspace()
         self._opened.callback(workspace.remove)
         self._workspace = workspace.path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,12 +45,11 @@ class Desktop:
         return list(requests.get(self.url("/health"), timeout=30).json()["windows"])
 
 
-@pytest.fixture(scope="module")
-def desktop(request: pytest.FixtureRequest) -> Iterator[Desktop]:
-    """Freshly started; of the profile that the module names as PROFILE, else core."""
-    vm_id = f"test-guest-{os.getpid()}-{request.module.__name__.rpartition('.')[2]}".replace("_", "-")
-    profile = getattr(request.module, "PROFILE", "core")
-    provider = LocalProvider({"screen_width": SCREEN[0], "screen_height": SCREEN[1], "profile": profile})
+@contextmanager
+def running(profile: str, name: str, screen: tuple[int, int] = SCREEN) -> Iterator[Desktop]:
+    """A freshly started desktop, of which nothing is left afterwards."""
+    vm_id = f"test-guest-{os.getpid()}-{name}".replace("_", "-")
+    provider = LocalProvider({"screen_width": screen[0], "screen_height": screen[1], "profile": profile})
     gates = Gates()
     try:
         provider.boot(vm_id)
@@ -60,6 +60,13 @@ def desktop(request: pytest.FixtureRequest) -> Iterator[Desktop]:
         gates.close()
         provider.stop(vm_id)
     assert traces(vm_id) == []
+
+
+@pytest.fixture(scope="module")
+def desktop(request: pytest.FixtureRequest) -> Iterator[Desktop]:
+    """Freshly started; of the profile that the module names as PROFILE, else core."""
+    with running(getattr(request.module, "PROFILE", "core"), request.module.__name__.rpartition(".")[2]) as desktop:
+        yield desktop
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,6 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rollout_tasks.config import parse_config
+from rollout_tasks.heartbeat import Pulse
+from rollout_tasks.interruption import Interruption
+from rollout_tasks.lending import borrowed_vm
 from tests import fake_hypervisor
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.errors import ProviderError
@@ -95,6 +99,19 @@ def test_a_vm_is_booted_clean_reverted_and_stopped(home: Path, kind: str) -> Non
     provider.stop(VM)
     with pytest.raises(KeeperFailed, match=f"{VM} is not running"):
         provider.check(VM)
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_an_items_own_snapshot_is_what_a_vm_of_its_own_starts_from(home: Path, kind: str) -> None:
+    path = vm(home, kind)
+    (home / "Ubuntu0" / "with-accounts").write_text("accounts")
+    own = {"provider_name": kind, "use_pool": False, "path_to_vm": path}
+    config = parse_config({"vm": own, "desktop": {"headless": True}})
+    pulse = Pulse("run", "item#0", "token", interruption=Interruption(), delivery_tag=None)
+    for snapshot, disk in (("with-accounts", "accounts"), (None, "clean")):
+        with borrowed_vm(config, "item#0", "worker", pulse, snapshot=snapshot) as lent:
+            assert httpx.get(f"http://{lent.address}:{lent.ports['control']}/disk").text == disk
+        assert processes_naming(str(home)) == []
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
