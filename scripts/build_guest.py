@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +19,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
-from vm_pool.guest import PROFILES, GuestBuildError, Progress, built_roots, guest_disk, guest_root, size_of
+from vm_pool.guest import (
+    PROFILES,
+    GuestBuildError,
+    Progress,
+    Stocked,
+    guest_disk,
+    guest_root,
+    prune,
+    size_of,
+    stock,
+)
 
 LINE_SECONDS = 5.0
 """Where there is no terminal to draw on, progress is a line every so often."""
@@ -36,7 +49,10 @@ def build(
         typer.Option("--disk", help="Build the disk that the provider qemu boots; users who are not root can, too."),
     ] = False,
     show_built: Annotated[
-        bool, typer.Option("--list", help="List the images that are there, and build nothing.")
+        bool, typer.Option("--list", help="List what is there of images, and build nothing.")
+    ] = False,
+    prune_outdated: Annotated[
+        bool, typer.Option("--prune", help="Remove what is outdated and not in use, and build nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences and tables.")] = False,
 ) -> None:
@@ -45,16 +61,15 @@ def build(
     For example:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full[/bold]
     """
     if show_built:
-        _show(_listed(), as_json)
+        _show(stock(), as_json)
         return
     began = time.monotonic()
     try:
-        console = Console(stderr=True)
-        if console.is_terminal:
-            with console.status("Looking for the image") as status:
-                built = _built(profile, disk, lambda sentence: status.update(escape(sentence)))
-        else:
-            built = _built(profile, disk, _every_few_seconds())
+        with _progress() as progress:
+            if prune_outdated:
+                _show_pruned(*prune(progress), as_json)
+                return
+            built = _built(profile, disk, progress)
     except GuestBuildError as error:
         raise UserError(str(error)) from error
     built["seconds"] = round(time.monotonic() - began, 1)
@@ -76,6 +91,17 @@ def _built(profile: str, disk: bool, progress: Progress) -> dict[str, Any]:
     return {"profile": profile, "digest": root.digest, "layers": layers, "bytes": sum(map(size_of, root.layers))}
 
 
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Says what is being done: beside a spinner, or a line every so often."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _every_few_seconds()
+        return
+    with console.status("Looking for the image") as status:
+        yield lambda sentence: status.update(escape(sentence))
+
+
 def _every_few_seconds() -> Progress:
     last = 0.0
 
@@ -88,27 +114,37 @@ def _every_few_seconds() -> Progress:
     return report
 
 
-def _listed() -> list[dict[str, Any]]:
-    return [
-        {"profile": profile, "current": current, "bytes": size_of(folder), "folder": str(folder)}
-        for profile, folder, current in built_roots()
-    ]
+def _as_json(part: Stocked) -> dict[str, Any]:
+    return {**asdict(part), "folder": str(part.folder)}
 
 
-def _show(images: list[dict[str, Any]], as_json: bool) -> None:
+def _show(parts: list[Stocked], as_json: bool) -> None:
     if as_json:
-        command_line.print_json(images)
+        command_line.print_json([_as_json(part) for part in parts])
         return
-    if not images:
+    if not parts:
         typer.echo("No guest image has been built yet: build_guest.py --profile core")
         return
     table = Table()
-    for heading in ("profile", "size", "", "folder"):
+    for heading in ("kind", "profile", "size", "", "folder"):
         table.add_column(heading, overflow="fold")
-    for image in images:
-        remark = "" if image["current"] else "outdated"
-        table.add_row(image["profile"], _gigabytes(image["bytes"]), remark, image["folder"])
+    for part in parts:
+        remark = "" if part.current else "outdated"
+        table.add_row(part.kind, part.profile, _gigabytes(part.bytes), remark, str(part.folder))
     Console().print(table)
+    outdated = sum(part.bytes for part in parts if not part.current)
+    if outdated:
+        typer.echo(f"Outdated: {_gigabytes(outdated)}; build_guest.py --prune removes what of it is not in use.")
+
+
+def _show_pruned(removed: list[Stocked], kept: list[Stocked], as_json: bool) -> None:
+    if as_json:
+        command_line.print_json({"removed": list(map(_as_json, removed)), "in_use": list(map(_as_json, kept))})
+        return
+    size = _gigabytes(sum(part.bytes for part in removed))
+    typer.echo(f"Removed {len(removed)} outdated parts of guest images: {size}")
+    for part in kept:
+        typer.echo(f"In use, so still there: {part.folder}")
 
 
 def _gigabytes(size: int) -> str:

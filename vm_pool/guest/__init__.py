@@ -9,7 +9,8 @@ from vm_pool.guest.disk import GuestDisk, guest_disk
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from vm_pool.guest.profiles import PROFILES
-from vm_pool.guest.root import GuestRoot, built_roots, guest_root, size_of
+from vm_pool.guest.root import GuestRoot, guest_root, size_of
+from vm_pool.guest.stock import Stocked, prune, stock
 
 __all__ = [
     "GUEST_ID_COUNT",
@@ -19,8 +20,10 @@ __all__ = [
     "GuestDisk",
     "GuestRoot",
     "Progress",
-    "built_roots",
+    "Stocked",
     "guest_disk",
     "guest_root",
+    "prune",
     "size_of",
+    "stock",
 ]

@@ -1,8 +1,10 @@
 """Where finished parts of guest images are kept, each built once.
 
 A part is a folder named after the hash of everything it is made from. It is built beside its place under a temporary name and
-renamed when complete, so that a folder with the right name is always whole. A file lock lets one build go on at a time for each
-part; whoever waited finds it built. Whatever a killed build left is removed by the next one.
+renamed when complete, so that a folder with the right name is always whole. A file lock (NAME.lock) lets one build go on at a time
+for each part; whoever waited finds it built. Whatever a killed build left is removed by the next one.
+
+Whoever asked for a part uses it until his process ends: so long he holds a shared lock (NAME.used), and `remove` leaves it alone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vm_pool.guest import namespace
@@ -42,6 +44,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
         GuestBuildError: It cannot be built here.
     """
     finished = cache_folder() / name
+    _use(name)
     if finished.is_dir():
         return finished
     if as_root and os.geteuid() != 0:
@@ -67,30 +70,96 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
     return finished
 
 
+def remove(name: str) -> bool:
+    """Removes a part that no process uses or builds.
+
+    Returns:
+        Whether it is gone.
+    """
+    finished = cache_folder() / name
+    with _locked(_used_file(name), wait=False) as alone:
+        if not alone:
+            return False
+        with _locked(_lock_file(name), wait=False) as idle:
+            if not idle:
+                return False
+            if finished.is_dir():
+                partial = finished.with_name(name + _PARTIAL)
+                finished.rename(partial)  # Never half of it under its own name.
+                _remove(partial)
+            _lock_file(name).unlink()
+        _used_file(name).unlink()
+    return True
+
+
+_used: dict[Path, int] = {}
+"""The open lock files of the parts that this process, or the one it was forked from, uses."""
+
+
+def _use(name: str) -> None:
+    """Marks a part as used by this process; where the cache is another user's, only he can remove it, and need not know."""
+    path = _used_file(name)
+    if path not in _used:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _used[path] = _open_locked(path, fcntl.LOCK_SH)
+
+
+@contextmanager
+def _locked(path: Path, *, wait: bool) -> Iterator[bool]:
+    """A lock of one's own; whether it was got."""
+    try:
+        descriptor = _open_locked(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def _open_locked(path: Path, how: int) -> int:
+    """A lock file, opened and locked; again where it was removed meanwhile."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, how)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
 @contextmanager
 def _lock(name: str, progress: Progress) -> Iterator[None]:
-    with _lock_file(name).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("Another process is building this image; waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with _locked(_lock_file(name), wait=False) as got:
+        if got:
+            yield
+            return
+    progress("Another process is building this image; waiting for it")
+    with _locked(_lock_file(name), wait=True):
         yield
 
 
 def _remove_dead_builds() -> None:
     """Removes the temporary folders that nobody builds in."""
     for partial in cache_folder().glob(f"*{_PARTIAL}"):
-        with _lock_file(partial.name.removesuffix(_PARTIAL)).open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            _remove(partial)
+        with _locked(_lock_file(partial.name.removesuffix(_PARTIAL)), wait=False) as idle:
+            if idle:
+                _remove(partial)
 
 
 def _lock_file(name: str) -> Path:
     return cache_folder() / f"{name}.lock"
+
+
+def _used_file(name: str) -> Path:
+    return cache_folder() / f"{name}.used"
 
 
 def _remove(folder: Path) -> None:

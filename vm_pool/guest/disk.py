@@ -53,13 +53,18 @@ def guest_disk(profile: str, progress: Progress = lambda _sentence: None) -> Gue
     """
     check_profile(profile)
     digest = root_digest(profile)
-    name = f"disk-{profile}-{digest}-{_FORMAT}"
+    name = disk_name(profile)
     if rootless.is_needed():
         folder = part(name, lambda target: rootless.build(profile, target, progress), progress, as_root=False)
     else:
         folder = part(name, lambda target: _build(guest_root(profile, progress), target, progress), progress)
     kernel = guest_kernel(progress)
     return GuestDisk(profile, folder / "disk.qcow2", kernel, f"{digest}{_FORMAT}{kernel.digest}")
+
+
+def disk_name(profile: str) -> str:
+    """What the disk of a profile is called now."""
+    return f"disk-{profile}-{root_digest(profile)}-{_FORMAT}"
 
 
 def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:

@@ -40,14 +40,17 @@ def guest_kernel(progress: Progress) -> GuestKernel:
     Raises:
         GuestBuildError: It cannot be fetched here.
     """
-    digest = _digest()
+    digest, name = _digest(), kernel_name()
     if rootless.is_needed():
-        folder = part(
-            f"kernel-{digest}", lambda target: rootless.build("kernel", target, progress), progress, as_root=False
-        )
+        folder = part(name, lambda target: rootless.build("kernel", target, progress), progress, as_root=False)
     else:
-        folder = part(f"kernel-{digest}", lambda target: build(target, progress), progress)
+        folder = part(name, lambda target: build(target, progress), progress)
     return GuestKernel(folder / "vmlinuz", folder / "initrd", digest)
+
+
+def kernel_name() -> str:
+    """What the kernel's folder is called now."""
+    return f"kernel-{_digest()}"
 
 
 def _digest() -> str:

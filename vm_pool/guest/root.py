@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from vm_pool.guest import files_layer, packages_layer
-from vm_pool.guest.cache import Progress, cache_folder, part
+from vm_pool.guest.cache import Progress, part
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT, shift_owners
 from vm_pool.guest.profiles import PROFILES
-
-_LAYER = re.compile(r"(?:packages-(?P<profile>[a-z]+)|files)-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +68,6 @@ def root_digest(profile: str) -> str:
     """Changes whenever anything in the image does."""
     packages, files = layer_names(profile)
     return f"{files[-16:]}{packages[-16:]}"
-
-
-def built_roots() -> Iterator[tuple[str, Path, bool]]:
-    """The package layers in the cache: profile, folder, and whether it is what the profile would use now."""
-    for folder in sorted(cache_folder().glob("packages-*")):
-        found = _LAYER.fullmatch(folder.name)
-        if found and found["profile"] in PROFILES:
-            current = folder.name.endswith(packages_layer.digest(found["profile"]))
-            yield found["profile"], folder, current
 
 
 def size_of(layer: Path) -> int:

@@ -16,7 +16,7 @@ import pytest
 from vm_pool.guest import PROFILES, GuestBuildError, guest_root, mmdebstrap, packages_layer
 from vm_pool.guest.cache import part
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
-from vm_pool.guest.root import size_of
+from vm_pool.guest.root import layer_names, size_of
 
 REPOSITORY = Path(__file__).parents[3]
 BUILDER = """
@@ -56,7 +56,7 @@ def until(look: Callable[[], bool], what: str) -> None:
 
 
 def contents(cache: Path) -> list[str]:
-    return sorted(path.name for path in cache.iterdir() if path.suffix != ".lock")
+    return sorted(path.name for path in cache.iterdir() if path.suffix not in {".lock", ".used"})
 
 
 def test_two_who_need_the_same_part_build_it_once(cache: Path, tmp_path: Path) -> None:
@@ -182,6 +182,50 @@ def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path) -> N
     assert str(cache) not in Path("/proc/self/mounts").read_text()
     part("other-1", lambda target: target.mkdir(), str)
     assert contents(cache) == ["other-1"]
+
+
+USER = """
+import sys
+from vm_pool.guest.cache import part
+
+part(sys.argv[1], lambda target: target.mkdir(), print)
+print("using", flush=True)
+sys.stdin.read()
+"""
+
+
+def pruned() -> dict[str, list[str]]:
+    command = [sys.executable, "scripts/build_guest.py", "--prune", "--json"]
+    said = json.loads(subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout)
+    return {what: [Path(part["folder"]).name for part in parts] for what, parts in said.items()}
+
+
+def test_outdated_parts_are_removed_unless_they_are_used_or_built(cache: Path) -> None:
+    old, used, disk = f"packages-core-{'0' * 16}", f"files-{'1' * 16}", f"disk-core-{'2' * 32}-1"
+    current = layer_names("core")
+    cache.mkdir(parents=True)
+    for name in (old, disk, *current, "something-else"):
+        (cache / name).mkdir()
+        (cache / name / "file").write_text("content")
+    saved = cache / f"saved-{'3' * 16}"
+    saved.mkdir()
+    (cache / disk / "disk.qcow2").touch()
+    command = ["qemu-img", "create", "-q", "-u", "-f", "qcow2", "-F", "qcow2", "-b", str(cache / disk / "disk.qcow2")]
+    subprocess.run([*command, str(saved / "disk.qcow2"), "1G"], check=True)
+    user = subprocess.Popen(
+        [sys.executable, "-c", USER, used], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert user.stdout
+    assert user.stdout.readline() == "using\n"
+
+    # Alphabetically: the disk goes before what was saved on it, which is outdated with it.
+    assert pruned() == {"removed": [disk, old, saved.name], "in_use": [used]}
+    assert contents(cache) == sorted([used, *current, "something-else"])
+    user.communicate()
+    assert pruned() == {"removed": [used], "in_use": []}
+    assert pruned() == {"removed": [], "in_use": []}
+    assert contents(cache) == sorted([*current, "something-else"])
+    assert not list(cache.glob("*.used"))
 
 
 def test_the_image_belongs_to_the_guests_own_users() -> None:

@@ -1,0 +1,78 @@
+"""What is in the cache of guest images, and which of it nothing here would use any more."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vm_pool.guest import cache
+from vm_pool.guest.cache import Progress, cache_folder
+from vm_pool.guest.disk import disk_name
+from vm_pool.guest.kernel import kernel_name
+from vm_pool.guest.profiles import PROFILES
+from vm_pool.guest.root import layer_names, size_of
+
+_NAME = re.compile(r"(?P<kind>packages|files|disk|kernel|saved)-(?:(?P<profile>[a-z]+)-)?[0-9a-f]{16,32}(?:-\d+)?")
+_QCOW2 = struct.Struct(">4sIQI")
+
+
+@dataclass(frozen=True, slots=True)
+class Stocked:
+    """A part of some image."""
+
+    kind: str
+    """packages, files, disk, kernel, or saved: a virtual machine's state after its first boot."""
+    profile: str
+    """Empty where it belongs to every profile."""
+    folder: Path
+    current: bool
+    """Whether images are made of it now; the others were made by another recipe."""
+    bytes: int
+    """What it takes on disk."""
+
+
+def stock() -> list[Stocked]:
+    """Everything in the cache."""
+    return list(_parts())
+
+
+def prune(progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], list[Stocked]]:
+    """Removes what is outdated, unless a process uses it.
+
+    Returns:
+        What was removed, and what is outdated but in use.
+    """
+    removed: list[Stocked] = []
+    kept: list[Stocked] = []
+    for part in _parts():
+        if not part.current:
+            progress(f"Removing {part.folder.name}")
+            (removed if cache.remove(part.folder.name) else kept).append(part)
+    return removed, kept
+
+
+def _parts() -> Iterator[Stocked]:
+    now = {kernel_name()}
+    for profile in PROFILES:
+        now |= {*layer_names(profile), disk_name(profile)}
+    for folder in sorted(cache_folder().glob("*-*")):
+        found = _NAME.fullmatch(folder.name)
+        if found and folder.is_dir():
+            disk = _backing_disk(folder) if found["kind"] == "saved" else None
+            profile = disk.name.split("-")[1] if disk else found["profile"] or ""
+            yield Stocked(found["kind"], profile, folder, (disk or folder).name in now, size_of(folder))
+
+
+def _backing_disk(saved: Path) -> Path | None:
+    """The folder of the disk that a saved state goes on from."""
+    try:
+        with (saved / "disk.qcow2").open("rb") as file:
+            magic, _version, at, length = _QCOW2.unpack(file.read(_QCOW2.size))
+            file.seek(at)
+            backing = Path(file.read(length).decode()) if magic == b"QFI\xfb" and length < 1024 else None
+    except (OSError, struct.error, ValueError):
+        return None
+    return backing.parent if backing and backing.is_file() and _NAME.fullmatch(backing.parent.name) else None
