@@ -16,10 +16,13 @@ as_root() {
 
 apt_install() {
     command -v apt-get >/dev/null || { echo "error: please install $* (this is not Debian or Ubuntu)" >&2; return 2; }
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 || {
-        as_root apt-get update -qq
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-    }
+    ( # one at a time, though another may be going on in the background
+        flock 9
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 || {
+            as_root apt-get update -qq
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+        }
+    ) 9<.
 }
 
 find_python() {

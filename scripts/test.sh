@@ -13,12 +13,20 @@ if [ "${1:-}" = "--all" ]; then
     shift
 fi
 
+packages=()
+command -v bwrap >/dev/null || packages+=(bubblewrap)
+{ command -v mmdebstrap && command -v dpkg-architecture; } >/dev/null || packages+=(mmdebstrap dpkg-dev)
+command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || packages+=(qemu-system-x86 qemu-utils)
+[ -z "$all" ] || command -v syslinux >/dev/null || packages+=(dosfstools fdisk mtools ovmf syslinux)
+command -v runc >/dev/null || packages+=(runc)
+installing=
+if [ ${#packages[@]} -gt 0 ]; then
+    echo "Installing ${packages[*]} ..."
+    apt_install "${packages[@]}" &
+    installing=$!
+fi
 install requirements-dev.lock
-command -v bwrap >/dev/null || apt_install bubblewrap
-{ command -v mmdebstrap && command -v dpkg-architecture; } >/dev/null || apt_install mmdebstrap dpkg-dev
-command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || apt_install qemu-system-x86 qemu-utils
-[ -z "$all" ] || command -v syslinux >/dev/null || apt_install dosfstools fdisk mtools ovmf syslinux
-command -v runc >/dev/null || apt_install runc
+[ -z "$installing" ] || wait "$installing"
 
 lint() { .venv/bin/ruff check . && .venv/bin/ruff format --check --quiet . && .venv/bin/mypy; }
 

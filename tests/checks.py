@@ -48,7 +48,7 @@ def check_run(run: Run, *, rollouts: int) -> Counter[str]:
     return ended
 
 
-def check_pool(cluster: Cluster, *, name: str = "default", seconds: float = 15) -> None:
+def check_pool(cluster: Cluster, *, name: str = "default", seconds: float = 60) -> None:
     """No VM was ever held by two, none is left leased, each was reset between two holders, fences only grew."""
     pool = VMPool(cluster.client, name)
     deadline = time.monotonic() + seconds
@@ -86,7 +86,7 @@ def check_events(pool: VMPool) -> None:
                 dirty.discard(event.vm_id)
 
 
-def check_broker(cluster: Cluster, *, seconds: float = 15) -> None:
+def check_broker(cluster: Cluster, *, seconds: float = 60) -> None:
     """No message is left waiting or unacknowledged."""
     deadline = time.monotonic() + seconds
     while True:

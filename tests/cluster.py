@@ -133,20 +133,24 @@ class Cluster:
         return []
 
     def stop(self, name: str) -> None:
-        process = self.processes.pop(name, None)
+        process = self.processes.get(name)
         if process is None:
             return
         for member in members(process.pid):
             with contextlib.suppress(psutil.Error):
                 member.send_signal(signal.SIGCONT)
         process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            for member in members(process.pid):
-                with contextlib.suppress(psutil.Error):
-                    member.kill()
-            process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(40)
+        self.kill(name)
+
+    def kill(self, name: str) -> None:
+        """kill -9 of a service with everything that it started; harmless when it has ended."""
+        process = self.processes.pop(name)
+        for member in members(process.pid):
+            with contextlib.suppress(psutil.Error):
+                member.kill()
+        process.wait()
 
     def stop_all(self) -> None:
         for name in list(self.processes):

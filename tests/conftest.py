@@ -79,7 +79,7 @@ class ValkeyServer:
         self.process.stdin.write("\n".join(f"{key} {value}" for key, value in settings.items()).encode())
         self.process.stdin.close()
         client = redis.Redis.from_url(self.url)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 client.ping()

@@ -74,7 +74,7 @@ def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cl
     assert f"/{ROLLOUTS} rollouts" in watcher.stdout.readline()
 
     watcher.send_signal(signal.SIGINT)
-    output, _ = watcher.communicate(timeout=20)
+    output, _ = watcher.communicate(timeout=60)
 
     assert watcher.returncode == 130
     assert f"--status {run.run_id} --watch" in output

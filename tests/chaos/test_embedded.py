@@ -147,7 +147,7 @@ def test_ctrl_c(embedded: EmbeddedRun, stage: Callable[[EmbeddedRun], bool], pre
         time.sleep(0.3)
     output, _ = process.communicate(timeout=60)
 
-    embedded.check_nothing_left(seconds=3)
+    embedded.check_nothing_left(seconds=30)
     assert "Traceback" not in output
     done = embedded.run.evaluation.exists()
     assert process.returncode == (0 if done else INTERRUPTED), output
@@ -158,7 +158,7 @@ def test_ctrl_c(embedded: EmbeddedRun, stage: Callable[[EmbeddedRun], bool], pre
         if presses == 1 and stage is rollouts_run:
             assert 2 < committed < ITEMS, "the rollouts that ran were not finished, or new ones were admitted"
         embedded.resume()
-        embedded.check_nothing_left(seconds=3)
+        embedded.check_nothing_left(seconds=30)
     assert embedded.committed() == ITEMS
     assert read_report(embedded.run.evaluation)["summary"]["average_score"] == 1.0
 
@@ -171,7 +171,7 @@ def test_killed(embedded: EmbeddedRun, number: signal.Signals) -> None:
     process.send_signal(number)
     process.wait(timeout=60)
 
-    embedded.check_nothing_left(seconds=20)
+    embedded.check_nothing_left(seconds=30)
     embedded.resume()
-    embedded.check_nothing_left(seconds=3)
+    embedded.check_nothing_left(seconds=30)
     assert embedded.committed() == ITEMS

@@ -26,7 +26,7 @@ class Server:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def dial(self, _purpose: str) -> socket.socket:
-        return socket.create_connection(self.listener.getsockname()[:2], timeout=5)
+        return socket.create_connection(self.listener.getsockname()[:2], timeout=20)
 
     def close(self) -> None:
         self.listener.close()

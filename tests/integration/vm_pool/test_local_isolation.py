@@ -139,7 +139,7 @@ def test_desktops_do_not_see_each_other(provider: LocalProvider) -> None:
     as_root(provider, "echo mine > /home/user/private; python3 -m http.server 7777 >/dev/null 2>&1 &", OTHER)
     way = repr((int(socket.AF_INET), int(socket.SOCK_STREAM), ("127.0.0.1", 7777)))
     reach = f"python3 -c {shlex.quote(REACH)} {shlex.quote(way)}"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while as_root(provider, reach, OTHER) != "reached\n":
         assert time.monotonic() < deadline
     assert as_root(provider, reach).startswith("refused")
@@ -216,12 +216,13 @@ def test_greed_takes_down_only_its_own_desktop(provider: LocalProvider, greed: s
     with contextlib.suppress(OSError, AssertionError, http.client.HTTPException):  # it may take its own server down
         in_guest(provider, GREEDY, f"setsid bash -c {shlex.quote(greed)} >/dev/null 2>&1 &", seconds=20)
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while limit is not None and limit not in _limits_hit(GREEDY):
         assert time.monotonic() < deadline, f"it never came to the limit of {limit}"
     for _ in range(3):
         provider.check(OTHER)
-    assert before - psutil.virtual_memory().available < 2 * 768 * 1024 * 1024
+    # Other tests take some, too; a hog without a limit would take all there is.
+    assert before - psutil.virtual_memory().available < 4 * 768 * 1024 * 1024
 
     provider.reset(GREEDY)
     provider.check(GREEDY)

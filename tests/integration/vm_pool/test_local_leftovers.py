@@ -46,7 +46,7 @@ def keepers(vm_id: str) -> list[int]:
     return [int(trace.split()[1]) for trace in traces(vm_id) if trace.startswith("process ")]
 
 
-def until_gone(vm_id: str, seconds: float = 15) -> None:
+def until_gone(vm_id: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while left := traces(vm_id):
         assert time.monotonic() < deadline, left

@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[redis.Redis]:
         assert server.stdin is not None
         server.stdin.write(settings.encode())
         server.stdin.close()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not _is_up(client):
             assert time.monotonic() < deadline, "the cluster did not come up"
             time.sleep(0.05)

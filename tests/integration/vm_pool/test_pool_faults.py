@@ -233,7 +233,7 @@ def test_a_holder_paused_beyond_its_ttl_touches_nothing_afterwards(
     pool: VMPool, redis_url: str, hand_host: Callable, actor: Callable[..., Actor]
 ) -> None:
     host = hand_host(1)
-    paused = actor("touch", redis_url, "1")
+    paused = actor("touch", redis_url, "3")
     assert paused.line().startswith("holding hand-0")
     paused.order()
     assert paused.line() == "touched"

@@ -261,8 +261,8 @@ def test_a_forked_child_goes_on_with_the_pool_of_its_parent(pool: VMPool, hand_h
     mine: Lease = pool.acquire("parent", timeout=1)
 
     def child() -> None:
-        with pool.acquire("child", timeout=10, ttl=0.3) as lease:
-            if lease.lost.wait(0.6):
+        with pool.acquire("child", timeout=10, ttl=1.5) as lease:
+            if lease.lost.wait(2):
                 raise SystemExit(3)
 
     process = multiprocessing.get_context("fork").Process(target=child)

@@ -173,5 +173,7 @@ class LocalProvider:
                         f"the last lines of its console: {container.console()}"
                     ) from error
             if not container.alive():
+                if container.stopped:
+                    raise DesktopStopped(f"{container.vm_id} was stopped while it started")
                 raise RuntimeError(f"{container.vm_id} ended while it started")
             time.sleep(_LOOK_SECONDS)

@@ -29,7 +29,7 @@ def log(desk: Desk, clean: None) -> Callable[[], list[str]]:
         """What came before a key and these clicks: the window manager may hold clicks back, keys pass them."""
         nonlocal read
         desk.run("xdotool key F12 click 2 click 4 click 2")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             lines = desk.run("cat /home/user/events.log").splitlines()
             new = [line for line in lines[read:] if not line.startswith("move")]

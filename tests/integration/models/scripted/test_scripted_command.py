@@ -21,7 +21,7 @@ COMMAND = [sys.executable, str(REPOSITORY / "scripts" / "scripted_model.py")]
 
 def run(*options, **environment):
     return subprocess.run(
-        [*COMMAND, *map(str, options)], capture_output=True, text=True, timeout=30, env={**os.environ, **environment}
+        [*COMMAND, *map(str, options)], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
     )
 
 
@@ -50,7 +50,7 @@ def gone(pid):
 
 
 def wait_until(condition, what):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)
@@ -64,7 +64,7 @@ def test_it_says_where_it_is_serves_and_stops_quietly(started, stop):
     assert told["pid"] == process.pid
     assert httpx.get(f"{told['url']}/models").status_code == 200
     process.send_signal(stop)
-    _, complaints = process.communicate(timeout=10)
+    _, complaints = process.communicate(timeout=60)
 
     assert complaints == ""
 
@@ -81,7 +81,7 @@ def test_it_stops_though_a_client_is_waiting(started, tmp_path):
         waiting.sendall(f"{head}X-Session-Id: run/lock-codes/0/1\r\n\r\n".encode() + body)
         wait_until(lambda: "in_flight 1" in httpx.get(url.copy_with(path="/metrics")).text, "the request to arrive")
         process.terminate()
-        _, complaints = process.communicate(timeout=10)
+        _, complaints = process.communicate(timeout=60)
 
     assert complaints == ""
 
@@ -89,7 +89,7 @@ def test_it_stops_though_a_client_is_waiting(started, tmp_path):
 def test_for_people_it_says_how_many_items_have_a_script(started):
     process, line = started()
     process.terminate()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
 
     assert line.startswith("Scripted model at http://127.0.0.1:")
     assert line.endswith("/v1: 25 of 25 items have a script\n")
