@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from celery import Celery, bootsteps
 from kombu.exceptions import OperationalError
 
 from rollout_tasks import presence
+from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import connect
 from rollout_tasks.settings import settings
 
@@ -88,6 +90,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
         from rollout_tasks import registry, rollout  # noqa: F401
 
         queues = worker.app.amqp.queues.consume_from
+        _announce_start(worker.hostname, queues)
         for name, reason in registry.available_environments().items():
             environment = registry.environment(name) if reason is None else None
             if environment is None or environment.queue not in queues:
@@ -97,6 +100,14 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
                 import openai  # noqa: F401
         gc.collect()
         gc.freeze()
+
+
+def _announce_start(worker: str, queues: Iterable[str]) -> None:
+    """Without Redis, nobody looks."""
+    with contextlib.suppress(redis.RedisError, UserError):
+        client = connect(tries=0, socket_timeout=2)
+        presence.announce_start(client, worker, list(queues))
+        client.close()
 
 
 class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]

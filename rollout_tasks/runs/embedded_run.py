@@ -87,7 +87,8 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
     def drained(progress: Progress) -> bool:
         return progress.state == "draining" and progress.running == 0 and progress.pending > 0
 
-    return watch(store, work.run_id, console, pool=config.vm.pool if with_vms else None, alive=look, until=drained)
+    pool = config.vm.pool if with_vms else None
+    return watch(store, work.run_id, console, pool=pool, alive=look, until=drained, own_worker=True)
 
 
 def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:

@@ -21,6 +21,7 @@ from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from vm_pool.errors import PoolError
 from vm_pool.pool import VMPool
+from vm_pool.states import VMState
 
 _LOOK_SECONDS = 0.5
 _LINE_SECONDS = 10.0
@@ -30,6 +31,7 @@ _RATE_SECONDS = 120.0
 _WORKERS_START_SECONDS = 20.0
 """How long workers get to come up before their absence is worth a word."""
 _BAR_WIDTH = 40
+_VM_STATES = frozenset(state.value for state in VMState)
 OVER = frozenset({"done", "cancelled"})
 
 
@@ -97,6 +99,7 @@ def watch(
     pool: str | None,
     alive: Callable[[], None] | None = None,
     until: Callable[[Progress], bool] | None = None,
+    own_worker: bool = False,
 ) -> Progress:
     """Shows a run until it is over.
 
@@ -107,6 +110,7 @@ def watch(
         pool: The pool whose VMs to show, if the run uses any.
         alive: Called at each look; raises when going on makes no sense.
         until: Another reason to stop looking.
+        own_worker: Whether the run's worker and VMs were started for it just now, and are looked after by `alive`.
 
     Returns:
         The last progress seen.
@@ -126,7 +130,8 @@ def watch(
             if alive is not None:
                 alive()
             vms = pool_state(store.client, pool) if pool else {}
-            idle = nobody_serves(store, progress) if time.monotonic() - began > _WORKERS_START_SECONDS else ""
+            patient = not own_worker and time.monotonic() - began < _WORKERS_START_SECONDS
+            idle = "" if patient else _waited_for(store, progress, vms if pool else None, own_worker=own_worker)
             if console.is_terminal:
                 live.update(_picture(progress, rate, vms, idle))
             elif time.monotonic() - last_line > _LINE_SECONDS:
@@ -153,6 +158,25 @@ def nobody_serves(store: RunStore, progress: Progress) -> str:
     if progress.running or not progress.pending:
         return ""
     return presence.unserved(store.client, progress.queues)
+
+
+def _waited_for(store: RunStore, progress: Progress, vms: dict[str, int] | None, *, own_worker: bool) -> str:
+    """What a run waits for before anything can happen in it; empty once that is there.
+
+    Args:
+        store: Where the run is.
+        progress: The run's.
+        vms: How many VMs of its pool are in which state; None where it borrows none.
+        own_worker: Whether its worker and VMs were started for it.
+    """
+    if unserved := nobody_serves(store, progress):
+        return "its worker is starting" if own_worker else unserved
+    if vms is None or not progress.pending:
+        return ""
+    states = {state for state, count in vms.items() if count and state in _VM_STATES}
+    if not states and own_worker:
+        return "the host of its VMs is starting"
+    return "the first VM is booting" if states == {VMState.INITIALIZING.value} else ""
 
 
 def line(progress: Progress, rate: Rate, vms: dict[str, int], idle: str = "") -> str:

@@ -63,6 +63,7 @@ def check(tasks: Path, results: Path, provider: str, *, seconds: float) -> None:
     assert {key: verdict and verdict.score for key, verdict in verdicts.items()} == wanted
     assert ended["summary"]["average_score"] == 0.5
     assert "VMs" in said
+    assert "no worker serves" not in said
     for verdict in verdicts.values():
         attempt = folder.attempt(verdict.rollout_id, verdict.attempt)
         shots = sorted(attempt.glob("step_*.png"))

@@ -1,0 +1,46 @@
+"""What a run is told about workers that serve its queues, start, or are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from rollout_tasks import presence
+
+QUEUE = "rollout.osworld"
+NOBODY = f"no worker serves {QUEUE}: start one with `celery -A rollout_tasks worker`"
+
+
+@pytest.fixture(name="client")
+def _client(redis_url: str) -> Iterator[redis.Redis]:
+    client = redis.Redis.from_url(redis_url, decode_responses=True)
+    yield client
+    client.close()
+
+
+def test_a_worker_is_missed_then_starts_then_serves_then_leaves(client: redis.Redis) -> None:
+    presence.announce(client, "other@here", ["rollout.light"])
+    assert presence.unserved(client, [QUEUE]) == NOBODY
+
+    presence.announce_start(client, "one@here", [QUEUE, "finalize"])
+    assert presence.unserved(client, [QUEUE]) == f"a worker for {QUEUE} has been starting for 0 s"
+    assert presence.unserved(client, [QUEUE, "rollout.py"]) == NOBODY.replace(QUEUE, f"{QUEUE}, rollout.py")
+
+    presence.announce(client, "one@here", [QUEUE, "finalize"])
+    assert presence.unserved(client, [QUEUE]) == ""
+
+    presence.leave(client, "one@here")
+    assert presence.unserved(client, [QUEUE]) == NOBODY
+
+
+@pytest.mark.parametrize("patience", ["SILENT_SECONDS", "STARTING_SECONDS"])
+def test_one_that_says_nothing_any_more_is_forgotten(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, patience: str
+) -> None:
+    (presence.announce if patience == "SILENT_SECONDS" else presence.announce_start)(client, "one@here", [QUEUE])
+    assert presence.unserved(client, [QUEUE]) != NOBODY
+    monkeypatch.setattr(presence, patience, 0.0)
+    assert presence.unserved(client, [QUEUE]) == NOBODY
+    assert client.hlen("workers") == 0
