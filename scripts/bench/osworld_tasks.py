@@ -146,9 +146,10 @@ def page(rows: Sequence[Row], others: Iterable[Item], listed: str, full_list: st
     lines = [
         "# OSWorld's own tasks on local desktops",
         "",
-        f"The tasks of `{listed}`, whose setup and evaluator name no URL, unchanged, in the provider `local`'s image `full`.",
-        "Two rollouts each, on one VM, the second right after the first: a script that solves the task by mouse and keys, or",
-        "FAIL where it is infeasible; then an agent that does nothing. Made by:",
+        f"`{listed}` lists those whose setup and evaluator name no URL. They are rolled out unchanged in the image `full` of",
+        "the provider `local`, twice each: by a script that solves the task with mouse and keys, or by FAIL where it is",
+        "infeasible; then by doing nothing, on the same VM right after. The scripts are in `tests/acceptance/osworld_scripts`.",
+        "Made by:",
         "",
         "```bash",
         f"python scripts/bench/osworld_tasks.py run --data-path osworld/{listed} --run-id offline",
