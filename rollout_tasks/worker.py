@@ -17,13 +17,14 @@ from typing import Any
 
 import click
 import redis
-from celery import Celery, bootsteps
+from celery import Celery, bootsteps, signals
 from kombu.exceptions import OperationalError
 
 from rollout_tasks import presence
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import connect
 from rollout_tasks.settings import settings
+from rollout_tasks.temporary import use_own_folder
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ def install(app: Celery) -> None:
             ["--vm-address"], default="127.0.0.1", help="This machine's address for who borrows VMs, with --num-vms."
         )
     )
+    app.steps["worker"].add(TemporaryFiles)
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(SharedImports)
     app.steps["worker"].add(HostedVMs)
@@ -61,6 +63,19 @@ def install(app: Celery) -> None:
     app.steps["consumer"].add(EventBatches)
     # Every model call is in its rollout's trajectory; a line for each would drown the worker's log.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+
+class TemporaryFiles(bootsteps.StartStopStep):  # type: ignore[misc]
+    """What a killed worker leaves goes when the next one starts, what a killed child leaves when the next child does."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        use_own_folder("rollout-worker-")
+        signals.worker_process_init.connect(_use_folder_of_child, weak=False)
+
+
+def _use_folder_of_child(**_signal: Any) -> None:
+    use_own_folder("child-")
 
 
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from celery import Celery
 from celery.events import EventReceiver
@@ -19,28 +20,39 @@ from tests.conftest import REPOSITORY
 TASKS = 40
 
 
-@pytest.fixture
-def worker(redis_url: str, tmp_path: Path) -> Iterator[Path]:
-    """A worker with one child; its log."""
-    log = tmp_path / "worker.log"
+@contextmanager
+def running(redis_url: str, folder: Path) -> Iterator[psutil.Process]:
+    """A worker with one child, ready, with its log and its temporary files in a folder."""
+    log = folder / "worker.log"
     command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--concurrency=1", "--loglevel=INFO"]
+    (folder / "tmp").mkdir(exist_ok=True)
     with log.open("wb") as file:
-        process = subprocess.Popen(
+        process = psutil.Popen(
             [*command, "--without-gossip", "--without-mingle"],
-            env={**os.environ, "ROLLOUT_REDIS_URL": redis_url},
+            env={**os.environ, "ROLLOUT_REDIS_URL": redis_url, "TMPDIR": str(folder / "tmp")},
             cwd=REPOSITORY,
             stdout=file,
             stderr=file,
             start_new_session=True,
         )
-    deadline = time.monotonic() + 60
-    while " ready." not in log.read_text():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
-    yield log
-    process.terminate()
-    process.wait(30)
+    try:
+        deadline = time.monotonic() + 60
+        while " ready." not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        yield process
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture
+def worker(redis_url: str, tmp_path: Path) -> Iterator[psutil.Process]:
+    """One for a test."""
+    with running(redis_url, tmp_path) as process:
+        yield process
 
 
 class Receiver(EventReceiver):
@@ -68,7 +80,42 @@ class Receiver(EventReceiver):
         super()._receive(body, message, **options)
 
 
-def test_every_event_of_a_task_arrives_in_few_messages(worker: Path, redis_url: str) -> None:
+def folders(tmp_path: Path) -> tuple[set[str], set[str]]:
+    """The temporary folders of workers, and of their children."""
+    workers = list((tmp_path / "tmp").iterdir())
+    return {path.name for path in workers}, {path.name for worker in workers for path in worker.glob("child-*")}
+
+
+def wait_for_a_child(tmp_path: Path, *, other_than: Collection[str] = ()) -> None:
+    """Until a worker has one child folder, none of those."""
+    deadline = time.monotonic() + 60
+    while not (names := folders(tmp_path)[1]) or names & set(other_than):
+        assert time.monotonic() < deadline, names
+        time.sleep(0.05)
+
+
+def test_temporary_files_of_killed_workers_and_children_go_when_others_start(redis_url: str, tmp_path: Path) -> None:
+    with running(redis_url, tmp_path) as worker:
+        wait_for_a_child(tmp_path)
+        first_worker, first_child = folders(tmp_path)
+        for child in worker.children():
+            child.kill()
+        wait_for_a_child(tmp_path, other_than=first_child)
+        assert folders(tmp_path)[0] == first_worker
+        for child in worker.children():
+            child.kill()
+        worker.kill()
+        worker.wait(30)
+    assert folders(tmp_path)[0] == first_worker
+
+    with running(redis_url, tmp_path):
+        assert len(folders(tmp_path)[0]) == 1
+        assert not folders(tmp_path)[0] & first_worker
+
+    assert folders(tmp_path) == (set(), set())
+
+
+def test_every_event_of_a_task_arrives_in_few_messages(worker: psutil.Process, redis_url: str) -> None:
     receiver = Receiver(Celery(broker=redis_url))
 
     receiver.capture(limit=None, timeout=60, wakeup=False)

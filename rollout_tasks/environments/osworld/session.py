@@ -23,7 +23,7 @@ from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
 from rollout_tasks.environments.osworld.wire import VMUnreachable
 from rollout_tasks.environments.osworld.wishes import PROXY_VARIABLE, wants_proxy
-from rollout_tasks.environments.osworld.workspace import Workspace
+from rollout_tasks.temporary import TemporaryFolder
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Session:
         proxy = wants_proxy(self._task)
         if self._task["proxy"] and not proxy:
             logger.info("the task asks for a proxy and goes without: %s is not set", PROXY_VARIABLE)
-        workspace = Workspace()
+        workspace = TemporaryFolder("osworld-")
         self._opened.callback(workspace.remove)
         self._workspace = workspace.path
         self._opened.callback(_end_drivers)

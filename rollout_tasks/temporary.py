@@ -1,0 +1,50 @@
+"""Folders for temporary files that go when their process does; a killed one's are removed by the next that makes one beside it."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+class TemporaryFolder:
+    """A folder that is locked as long as this process (or one forked from it) lives, or until `remove`."""
+
+    def __init__(self, prefix: str) -> None:
+        """Makes it in the system's folder for temporary files, and removes those of the same prefix that nobody holds."""
+        parent = Path(tempfile.gettempdir())
+        _remove_abandoned(parent, prefix)
+        unlocked = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
+        self._lock = os.open(unlocked, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = unlocked.rename(parent / unlocked.name.removeprefix("."))
+        self._owner = os.getpid()
+
+    def remove(self) -> None:
+        """Removes it with all that is in it. Harmless when repeated, and in a forked process."""
+        if self._owner == os.getpid():
+            self._owner = 0
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+
+
+def use_own_folder(prefix: str) -> None:
+    """From now on this process, and those it starts, have their temporary files in a folder of its own."""
+    folder = TemporaryFolder(prefix)
+    atexit.register(folder.remove)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder.path)
+
+
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    for folder in parent.glob(f"{prefix}*"):
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
