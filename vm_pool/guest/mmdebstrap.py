@@ -19,6 +19,7 @@ from vm_pool.guest.errors import GuestBuildError
 SUITE = "bookworm"
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "setpriv": "util-linux"}
+_WITH_OWN_TEMPORARY_FILES = 'mount -t tmpfs tmpfs /dev/shm && TMPDIR=/dev/shm exec "$@"'
 _NO_NAMESPACE = "unshare: "
 _STEP = re.compile(r"^(?:I: (?P<stage>.*)|(?P<verb>Get:\d+|Unpacking|Setting up) .*)$")
 _TOTAL = re.compile(r"^\d+ upgraded, (\d+) newly installed")
@@ -43,6 +44,7 @@ def run(what: str, target: Path, options: Sequence[str], progress: Callable[[str
     full = [
         # Dies with this process, and the kernel then ends all that runs in its namespaces.
         *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--kill-child"),
+        *("sh", "-c", _WITH_OWN_TEMPORARY_FILES, "sh"),
         *("mmdebstrap", "--mode=root", "--format=directory", "--verbose", *options),
         '--aptopt=Acquire::Languages "none"',
         *(SUITE, str(target), *(["-"] if sources else [])),

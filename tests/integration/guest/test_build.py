@@ -151,8 +151,9 @@ def test_a_missing_tool_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -
         guest_root("core")
 
 
-def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path) -> None:
+def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path, tmp_path: Path) -> None:
     """`scripts/build_guest.py` is killed in the middle of unpacking; whatever it started dies, and the cache stays clean."""
+    (temporary := tmp_path / "temporary").mkdir()
 
     def of_this_build() -> list[str]:
         found = []
@@ -168,7 +169,12 @@ def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path) -> N
 
     command = [sys.executable, "scripts/build_guest.py", "--profile", "core"]
     building = subprocess.Popen(
-        command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     name = f"packages-core-{packages_layer.digest('core')}.partial"
     try:
@@ -180,6 +186,7 @@ def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path) -> N
         building.kill()
         building.wait()
     assert str(cache) not in Path("/proc/self/mounts").read_text()
+    assert list(temporary.iterdir()) == []
     part("other-1", lambda target: target.mkdir(), str)
     assert contents(cache) == ["other-1"]
 
