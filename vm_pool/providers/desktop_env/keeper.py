@@ -99,7 +99,7 @@ class Keeper:
     def _start(self) -> str:
         kind = self._tool()
         kind.start(self._path())
-        if kind.revert_before_use:
+        if kind.reverts_at_start:
             self._keep(kind.revert(self._path()))
         return kind.address(self._path())
 

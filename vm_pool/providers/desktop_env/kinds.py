@@ -23,6 +23,8 @@ LABEL = "computer-use-rollouts.vm"
 """Of a docker container; its value is the VM's id."""
 COMMAND_PAUSE_SECONDS = 0.5
 """Between two looks at a VM that starts; what is waited for after a command is nothing, as the command has ended."""
+USUAL_SNAPSHOT = "init_state"
+"""What OSWorld calls a VM's clean state."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SDK_OF = {"volcenginesdkcore": "volcengine-python-sdk", "volcenginesdkecs": "volcengine-python-sdk"}
 
@@ -65,6 +67,8 @@ class Kind:
     """Whether several VMs are made of one path."""
     revert_before_use = False
     """Whether a VM that was just started is as it was left."""
+    has_snapshots = True
+    """Whether VMs are reverted to a snapshot by its name."""
 
     def __init__(self, name: str, wishes: Wishes) -> None:
         self.name = name
@@ -88,6 +92,11 @@ class Kind:
     def region(self) -> str | None:
         """Where VMs are."""
         return self.wishes.region
+
+    @property
+    def reverts_at_start(self) -> bool:
+        """Whether a VM must be reverted when it was just started: what was found may not be of the snapshot that is wanted."""
+        return self.revert_before_use or (self.has_snapshots and self.wishes.snapshot_name != USUAL_SNAPSHOT)
 
     def prepare(self) -> None:
         """Changes what must be changed before the provider is made."""
@@ -189,6 +198,7 @@ class Docker(Kind):
 
     provider_class, manager_class, takes_region = "DockerProvider", "DockerVMManager", True
     shares_path = True
+    has_snapshots = False
 
     def prepare(self) -> None:
         """Containers carry the VM's id from their creation on, and listen on this machine's loopback alone."""
@@ -236,7 +246,7 @@ class AWS(Kind):
 
     def snapshot(self) -> str:
         """An AMI; ``init_state`` stands for the one that instances are made of."""
-        if self.wishes.snapshot_name != "init_state":
+        if self.wishes.snapshot_name != USUAL_SNAPSHOT:
             return self.wishes.snapshot_name
         images: Mapping[Any, Mapping[Any, str]] = self.manager_module.IMAGE_ID_MAP
         try:
@@ -259,12 +269,14 @@ class Aliyun(Kind):
     """Alibaba Cloud's ECS instances."""
 
     provider_class, manager_class = "AliyunProvider", "AliyunVMManager"
+    has_snapshots = False
 
 
 class Volcengine(Kind):
     """Volcengine's ECS instances."""
 
     provider_class, manager_class = "VolcengineProvider", "VolcengineVMManager"
+    has_snapshots = False
 
 
 KINDS: Mapping[str, type[Kind]] = {

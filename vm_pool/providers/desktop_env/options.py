@@ -18,7 +18,8 @@ class DesktopEnvOptions(BaseModel):
     region: str | None = None
     """Of a cloud; for VirtualBox, the network adapter to bridge to."""
     snapshot_name: str = "init_state"
-    """What a VM is reverted to; for aws, an AMI, and init_state stands for OSWorld's own."""
+    """What a VM is reverted to; for aws, an AMI, and init_state stands for OSWorld's own. docker, aliyun and volcengine have one
+    image and take no notice."""
     headless: bool = False
     """Without a window on this machine."""
     os_type: Literal["Ubuntu", "Windows"] = "Ubuntu"

@@ -181,6 +181,9 @@ def _endpoint(address: str) -> Endpoint:
     return Endpoint(host, {"control": control, "chromium": chromium, "vnc": vnc, "vlc": vlc})
 
 
+_WITHOUT_SNAPSHOTS = DesktopEnvProvider.option_names - {"snapshot_name"}
+
+
 class VMwareProvider(DesktopEnvProvider):
     """VMware Workstation or Fusion."""
 
@@ -197,6 +200,7 @@ class DockerProvider(DesktopEnvProvider):
     """OSWorld's container, which holds QEMU."""
 
     name = "docker"
+    option_names = _WITHOUT_SNAPSHOTS
 
 
 class AWSProvider(DesktopEnvProvider):
@@ -216,6 +220,7 @@ class AliyunProvider(DesktopEnvProvider):
     """Alibaba Cloud's instances."""
 
     name = "aliyun"
+    option_names = _WITHOUT_SNAPSHOTS
     makes_vms = True
 
 
@@ -223,6 +228,7 @@ class VolcengineProvider(DesktopEnvProvider):
     """Volcengine's instances."""
 
     name = "volcengine"
+    option_names = _WITHOUT_SNAPSHOTS
     makes_vms = True
 
 

@@ -52,6 +52,15 @@ def test_a_snapshot_reaches_providers_that_have_any_by_name() -> None:
     ("provider", "pool", "said"),
     [
         ("vmware", False, []),
+        ("aws", False, []),
+        (
+            "docker",
+            False,
+            [
+                "1 item names a snapshot in env_config and will not get it: VMs of the provider docker have no snapshots by"
+                " name"
+            ],
+        ),
         (
             "vmware",
             True,
