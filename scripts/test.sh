@@ -19,6 +19,7 @@ command -v bwrap >/dev/null || packages+=(bubblewrap)
 command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || packages+=(qemu-system-x86 qemu-utils)
 [ -z "$all" ] || command -v syslinux >/dev/null || packages+=(dosfstools fdisk mtools ovmf syslinux)
 command -v runc >/dev/null || packages+=(runc)
+command -v newuidmap >/dev/null || packages+=(uidmap)
 installing=
 if [ ${#packages[@]} -gt 0 ]; then
     echo "Installing ${packages[*]} ..."
