@@ -13,6 +13,17 @@ WORKDIR /app
 CMD ["celery", "-A", "rollout_tasks", "worker", "--loglevel=INFO"]
 
 
+FROM base AS light
+COPY requirements.lock ./
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock
+COPY . .
+# The results volume takes its owner from this folder.
+RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --editable . \
+    && python -m compileall -q benchmark vm_pool rollout_tasks celeryconfig.py \
+    && install -d -o rollouts -g rollouts results
+USER rollouts
+
+
 # desktop-env and what its evaluators need, without torch: hence --no-deps, the file names everything that belongs to it.
 FROM base AS osworld
 # For Playwright's driver, with which evaluators look into a guest's browser.
@@ -22,7 +33,6 @@ RUN apt-get update \
 COPY requirements-osworld.lock ./
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r requirements-osworld.lock
 COPY . .
-# The volumes take their owner from these folders.
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --editable . \
     && python -m compileall -q benchmark vm_pool rollout_tasks celeryconfig.py \
     && install -d -o rollouts -g rollouts results downloads
@@ -30,11 +40,5 @@ ENV XDG_CACHE_HOME=/app/downloads
 USER rollouts
 
 
-FROM base AS light
-COPY requirements.lock ./
-RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock
-COPY . .
-RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --editable . \
-    && python -m compileall -q benchmark vm_pool rollout_tasks celeryconfig.py \
-    && install -d -o rollouts -g rollouts results
-USER rollouts
+# What is built where no target is named.
+FROM light
