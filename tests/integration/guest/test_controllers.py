@@ -73,6 +73,26 @@ def events(desktop: Desktop, setup: Any) -> Iterator[Any]:
     desktop.shell("pkill -f events.py")
 
 
+FIRST_KEY = """
+import time
+from Xlib import X, display
+from Xlib.ext import xtest
+here = display.Display()
+for kind in (X.KeyPress, X.KeyRelease):
+    xtest.fake_input(here, kind, 50)
+here.sync()
+time.sleep(0.5)
+here.sync()
+print([here.next_event().type == X.MappingNotify for _ in range(here.pending_events())])
+"""
+
+
+def test_the_keyboard_is_in_use_before_anyone_presses_a_key(control: Any, desktop: Desktop) -> None:
+    # The first of all tests here. A keyboard that X tells of anew costs the window manager keys that are pressed meanwhile.
+    assert control.get_screenshot()
+    assert desktop.shell(f"python3 -c '{FIRST_KEY}'") == "[]\n"
+
+
 def test_screenshots_are_of_the_whole_screen_with_the_pointer(control: Any) -> None:
     def taken_at(x: int, y: int) -> Image.Image:
         control.execute_action({"action_type": "MOVE_TO", "parameters": {"x": x, "y": y}})

@@ -71,6 +71,8 @@ def require_started() -> None:
         missing = wait_until(lambda: _Nothing(_missing()), START_SECONDS).what
         if missing:
             raise Problem(f"the desktop is still starting: {missing}", 503)
+        with x11.connected() as display:
+            x11.press_first_key(display)
         before = b""
 
         def settled() -> bool:

@@ -9,12 +9,16 @@ from typing import Any
 
 import Xlib.display
 import Xlib.error
-from Xlib import X
+from Xlib import XK, X
+from Xlib.ext import xtest
 from Xlib.protocol import event
 
 from .problems import Problem
+from .waiting import wait_until
 
 FROM_A_PAGER = 2
+ANSWER_SECONDS = 5.0
+"""So long the window manager may take for an answer, on a machine that has much else to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,24 @@ def ask_window_manager(display: Any, window_id: int, message: str, *data: int) -
     )
     root.send_event(asked, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
     display.flush()
+
+
+def press_first_key(display: Any) -> None:
+    """Presses and releases Shift, and waits until the window manager has done what that makes it do.
+
+    At the first key from a program, X says that the keyboard has changed; the window manager then lets go of its keys and takes
+    them again. One that is pressed in between, as of a first Ctrl+Alt+T, would do nothing.
+    """
+    shift = display.keysym_to_keycode(XK.XK_Shift_L)
+    xtest.fake_input(display, X.KeyPress, shift)
+    xtest.fake_input(display, X.KeyRelease, shift)
+    display.sync()
+    # It answers in the order in which it is asked.
+    window = display.screen().root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
+    ask_window_manager(display, window.id, "_NET_REQUEST_FRAME_EXTENTS")
+    wait_until(lambda: property_of(display, window, "_NET_FRAME_EXTENTS") is not None, ANSWER_SECONDS)
+    window.destroy()
+    display.sync()
 
 
 def active_window(display: Any) -> int:
