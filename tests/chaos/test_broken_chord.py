@@ -14,6 +14,7 @@ def test_a_revoked_rollout_is_sent_again(cluster: Cluster) -> None:
     run = _submit(cluster)
     message = json.loads(cluster.client.lrange("rollout.simulated", 0, 0)[0])
     cluster.start_worker(concurrency=2, queues="finalize")
+    cluster.wait_for_worker()
     _tell_workers(cluster, f"revoke('{message['headers']['id']}'")
     _tell_workers(cluster, "add_consumer('rollout.simulated'")
 
@@ -48,7 +49,7 @@ def _check_repaired(run: Run) -> None:
 
 def _tell_workers(cluster: Cluster, call: str) -> None:
     """A remote control command, as `celery control` gives it, once a worker is there to hear it."""
-    program = f"from rollout_tasks.app import app; print(app.control.{call}, reply=True, timeout=1))"
+    program = f"from rollout_tasks.app import app; print(app.control.{call}, reply=True, timeout=2, limit=1))"
     for _ in range(60):
         done = subprocess.run(
             [sys.executable, "-c", program], env=cluster.environment, capture_output=True, text=True, check=False

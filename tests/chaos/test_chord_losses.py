@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.checks import check_broker, check_run
-from tests.cluster import Cluster
+from tests.cluster import QUEUES, Cluster
 
 
 @pytest.mark.parametrize("moment", ["before_chord_part", "before_callback"])
@@ -28,7 +28,7 @@ def test_a_lost_chord_does_not_lose_the_run(
         "--concurrency=2",
         "--loglevel=INFO",
     ]
-    cluster.start("worker", [*command, "--without-gossip", "--without-mingle"])
+    cluster.start("worker", [*command, "--without-gossip", "--without-mingle", f"--queues={QUEUES}"])
     items = [{"id": f"item-{number}", "question": "work"} for number in range(6)]
     run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [0.05, 0.1], "needs_vm": False}}, items)
 

@@ -28,7 +28,7 @@ def running(redis_url: str, folder: Path) -> Iterator[psutil.Process]:
     (folder / "tmp").mkdir(exist_ok=True)
     with log.open("wb") as file:
         process = psutil.Popen(
-            [*command, "--without-gossip", "--without-mingle"],
+            [*command, "--without-gossip", "--without-mingle", "--queues=finalize"],
             env={**os.environ, "ROLLOUT_REDIS_URL": redis_url, "TMPDIR": str(folder / "tmp")},
             cwd=REPOSITORY,
             stdout=file,
