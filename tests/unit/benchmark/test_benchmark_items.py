@@ -287,7 +287,7 @@ json_values = st.recursive(
 objects = st.dictionaries(st.text(), json_values, max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.builds(Item, st.text(), st.text(), st.text(), objects, objects))
 def test_items_survive_json(item: Item) -> None:
     assert Item.from_dict(json.loads(json.dumps(item.as_dict()))) == item

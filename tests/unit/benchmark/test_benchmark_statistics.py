@@ -6,9 +6,9 @@ from itertools import combinations, product
 from statistics import fmean
 
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, ttest_1samp
 
 from benchmark.errors import BenchmarkError
 from benchmark.statistics import (
@@ -55,7 +55,7 @@ def test_ks_double_up_to_n(n: int, ks: list[int]) -> None:
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_all_or_nothing_scores_get_wilsons_interval(case: tuple[int, int]) -> None:
     successes, trials = case
-    theirs = binomtest(successes, trials).proportion_ci(method="wilson")
+    theirs = scipy.stats.binomtest(successes, trials).proportion_ci(method="wilson")
 
     ours = confidence_interval([1.0] * successes + [0.0] * (trials - successes))
 
@@ -74,7 +74,7 @@ def test_an_interval_holds_the_mean_and_stays_in_bounds(scores: list[float]) -> 
 
 def test_partial_scores_get_students_interval() -> None:
     scores = [0.5, 0.6, 0.4, 0.55, 0.45]
-    theirs = ttest_1samp(scores, 0.0).confidence_interval(0.95)
+    theirs = scipy.stats.ttest_1samp(scores, 0.0).confidence_interval(0.95)
 
     ours = confidence_interval(scores)
 
@@ -96,7 +96,7 @@ def test_rollouts_of_one_item_do_not_shrink_the_error() -> None:
     assert standard_error([*items, *items]) != standard_error(items)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(shares, shares), min_size=1, max_size=8))
 def test_p_value_is_the_share_of_swaps_at_least_as_far_from_zero(pairs: list[tuple[float, float]]) -> None:
     rounded = [(round(first, 2), round(second, 2)) for first, second in pairs]
