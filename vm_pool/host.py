@@ -133,6 +133,7 @@ class VMHost:
     def _serve_once(self) -> float:
         """One look at every VM; returns how many seconds nothing will be due."""
         self._join()
+        busy = {vm_id for vm_id, machine in self._machines.items() if machine.busy}
         beat = self._side.beat()
         self._heard_at = beat.at
         self._register_missing({vm.vm_id for vm in beat.vms})
@@ -144,8 +145,8 @@ class VMHost:
                 continue
             if vm.state not in (VMState.FREE, VMState.LEASED):
                 machine.close_gate(before=vm.fence)  # also of a busy one: the lease is over
-            if machine.busy:
-                continue
+            if vm.vm_id in busy:
+                continue  # what was done with it may be done by now, and the beat's news of it be old
             machine.fence = max(machine.fence, vm.fence)
             waits.append(self._attend(machine, vm))
         return min(waits) if self._progress.done else min(*waits, SAY_EVERY_SECONDS)

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from vm_pool import AcquireTimeout, Endpoint, PoolError, TransitionRefused, VMPool, VMState
+from vm_pool import AcquireTimeout, Endpoint, Lease, PoolError, TransitionRefused, VMPool, VMState
 from vm_pool.errors import HostSuperseded
 from vm_pool.host import VMHost
-from vm_pool.hosting import HostSide
+from vm_pool.hosting import Beat, HostSide
 from vm_pool.own import own_vm
 from vm_pool.providers.simulated import SimulatedProvider
 
@@ -136,6 +136,42 @@ def test_a_released_vm_is_reset_and_checked_before_the_next_grant(
     assert calls[:4] == ["stop", "boot", "check", "use"]
     assert calls[4:61] == ["reset", "check", "use"] * 19
     assert pool.status().counters["granted"] == 20
+
+
+def test_old_news_of_a_vm_do_not_have_it_booted_again(
+    pool: VMPool, start: Callable[..., RunningHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host hears that its VM is booting; when it comes to act on that, the boot is done and the VM is lent out."""
+    may_boot = threading.Event()
+    leases: list[Lease] = []
+    beats_since: list[float] = []
+
+    class WaitingProvider(RecordingProvider):
+        def boot(self, vm_id: str) -> Endpoint:
+            endpoint = super().boot(vm_id)
+            assert may_boot.wait(60)
+            return endpoint
+
+    def late(side: HostSide, **options: bool) -> Beat:
+        news = beat(side, **options)
+        if leases:
+            beats_since.append(time.monotonic())
+        elif ("boot", "box-0") in provider.calls:
+            may_boot.set()
+            leases.append(pool.acquire("me", timeout=60))
+            until(lambda: bool(running) and not running[0].host._machines["box-0"].busy)
+        return news
+
+    beat = HostSide.beat
+    monkeypatch.setattr(HostSide, "beat", late)
+    provider = WaitingProvider(QUICK)
+    running: list[RunningHost] = []
+    running.append(start(provider, 1))
+
+    until(lambda: len(beats_since) > 0 and not running[0].host._machines["box-0"].busy)
+
+    assert [call for call, _ in provider.calls].count("boot") == 1
+    leases[0].check()
 
 
 def test_failing_resets_quarantine_until_they_succeed_again(
