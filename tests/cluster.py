@@ -41,6 +41,8 @@ class Cluster:
     folder: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
+    sessions: list[int] = field(default_factory=list)
+    """One for each process that was ever started."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -63,6 +65,7 @@ class Cluster:
             self.processes[name] = subprocess.Popen(
                 command, env=self.environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
             )
+        self.sessions.append(self.processes[name].pid)
 
     def start_worker(
         self,
@@ -155,6 +158,10 @@ class Cluster:
     def stop_all(self) -> None:
         for name in list(self.processes):
             self.stop(name)
+        for leader in self.sessions:  # a killed worker's idle children keep each other's pipes open, and stay
+            for orphan in members(leader):
+                with contextlib.suppress(psutil.Error):
+                    orphan.kill()
 
     @property
     def client(self) -> redis.Redis:
