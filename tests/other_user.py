@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.virtual_machines import wait_until
 
 NAME = "visitor"
 ID = 400_000 + os.getpid() % 10_000
@@ -89,6 +90,7 @@ class OtherUser:
                 for pid in self.processes():
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+                wait_until(lambda: not self.processes())
 
     def processes(self) -> list[int]:
         """Everything that runs in his name, or under an id lent to him."""
