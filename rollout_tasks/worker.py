@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def install(app: Celery) -> None:
             ["--vm-address"], default="127.0.0.1", help="This machine's address for who borrows VMs, with --num-vms."
         )
     )
-    app.steps["worker"].add(TemporaryFiles)
+    app.steps["worker"].add(Leftovers)
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(SharedImports)
     app.steps["worker"].add(HostedVMs)
@@ -65,16 +66,19 @@ def install(app: Celery) -> None:
     logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
-class TemporaryFiles(bootsteps.StartStopStep):  # type: ignore[misc]
-    """What a killed worker leaves goes when the next one starts, what a killed child leaves when the next child does."""
+class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
+    """What a killed worker leaves: its children end, its temporary files go when the next starts, a child's with the next child."""
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
         use_own_folder("rollout-worker-")
-        signals.worker_process_init.connect(_use_folder_of_child, weak=False)
+        signals.worker_process_init.connect(partial(begin_child, os.getpid()), weak=False)
 
 
-def _use_folder_of_child(**_signal: Any) -> None:
+def begin_child(worker: int, **_signal: Any) -> None:
+    """Ends a child whose worker is gone already: Celery has the kernel end it with the worker, but only from just before here."""
+    if os.getppid() != worker:
+        os._exit(1)
     use_own_folder("child-")
 
 

@@ -55,8 +55,14 @@ install() {
         fi
         uv=.uv/bin/uv
     fi
+    # It locks files in the folder for temporary ones, and leaves them there.
+    local TMPDIR=$PWD/.uv/temporary
+    export TMPDIR
+    mkdir -p "$TMPDIR"
     [ -x .venv/bin/python ] || { rm -rf .venv; "$uv" venv --quiet --python "$python" .venv; }
     "$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement "$lock"
     "$uv" pip install --quiet --python .venv/bin/python --no-deps --editable .
+    rm -rf "$TMPDIR"
+    rmdir --ignore-fail-on-non-empty .uv
     cat "$lock" pyproject.toml | cksum >"$stamp"
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -102,10 +103,10 @@ def test_temporary_files_of_killed_workers_and_children_go_when_others_start(red
             child.kill()
         wait_for_a_child(tmp_path, other_than=first_child)
         assert folders(tmp_path)[0] == first_worker
-        for child in worker.children():
-            child.kill()
+        children = worker.children()
         worker.kill()
         worker.wait(30)
+        assert psutil.wait_procs(children, timeout=30)[1] == [], "its children stay"
     assert folders(tmp_path)[0] == first_worker
 
     with running(redis_url, tmp_path):
@@ -113,6 +114,14 @@ def test_temporary_files_of_killed_workers_and_children_go_when_others_start(red
         assert not folders(tmp_path)[0] & first_worker
 
     assert folders(tmp_path) == (set(), set())
+
+
+def test_a_child_that_outlived_its_worker_while_it_was_forked_ends() -> None:
+    script = "import os; from rollout_tasks.worker import begin_child; begin_child(os.getpid()); print('goes on')"
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_every_event_of_a_task_arrives_in_few_messages(worker: psutil.Process, redis_url: str) -> None:
