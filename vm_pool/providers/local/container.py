@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import select
 import shutil
-import signal
 import socket
 import subprocess
 import threading
@@ -22,21 +19,18 @@ from pathlib import Path
 from vm_pool.guest import GUEST_ID_SHIFT, GuestRoot
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.bundle import runtime_config
+from vm_pool.providers.local.keepers import END_SECONDS, end_keeper, first_line, keepers_of, launch_keeper, only_child
 from vm_pool.providers.local.namespaces import connect_inside
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.scripts import checked_vm_id
 
 LAUNCH_SECONDS = 20.0
 """From launching the keeper to the session's first instruction; hundredths of a second unless the machine is very busy."""
-END_SECONDS = 10.0
-"""From SIGKILL to the end of the last process."""
 HOSTNAME = "desktop"
 STATE_FOLDER = Path("/run/computer-use-rollouts/desktops")
 """Where the folders of running desktops are, each named after its VM. Goes, with the folder above it, with the last of them."""
 FOLDER_TRIES = 100
 """How often a desktop's folder is begun anew because the end of another desktop took the ones above it away."""
-_RUNTIME_MESSAGE = re.compile(r'level=error msg="(.*)"')
-_KEEPER = Path(__file__).with_name("keeper.sh")
 
 
 class DesktopStopped(RuntimeError):
@@ -74,12 +68,12 @@ class Container:
             end_leftover(self.vm_id)
             self._make_folder(root)
             keeper = self._launch(root)
-            said = _first_line(keeper, LAUNCH_SECONDS)
+            said = first_line(keeper, LAUNCH_SECONDS)
             if said != "started":
                 raise RuntimeError(
                     f"{self.vm_id} cannot be started: {said or f'nothing within {LAUNCH_SECONDS:.0f} s'}"
                 )
-            self._open_insides(Path(f"/proc/{_only_child(keeper.pid)}/root"))
+            self._open_insides(Path(f"/proc/{only_child(keeper.pid)}/root"))
         except BaseException as error:
             stopped = self._stopped
             self.end()
@@ -153,7 +147,7 @@ class Container:
                     os.close(descriptor)
             self._network = self._written = None
         if keeper is not None:
-            _end_keeper(keeper.pid)
+            end_keeper(keeper.pid)
             keeper.wait(END_SECONDS)
             for stream in (keeper.stdin, keeper.stdout):
                 if stream is not None:
@@ -178,20 +172,12 @@ class Container:
         (self.folder / "config.json").write_text(json.dumps(config))
 
     def _launch(self, root: GuestRoot) -> subprocess.Popen[bytes]:
-        keeper = ["sh", str(_KEEPER), str(self.folder), self.vm_id, cgroups.cgroup_of(self.vm_id)]
-        keeper += [str(self._options.disk_mib), str(GUEST_ID_SHIFT), self._runtime]
-        keeper += [":".join(f"layers/{number}" for number in range(len(root.layers)))]
+        arguments = [self.vm_id, cgroups.cgroup_of(self.vm_id), str(self._options.disk_mib), str(GUEST_ID_SHIFT)]
+        arguments += [self._runtime, ":".join(f"layers/{number}" for number in range(len(root.layers)))]
         with self._guard:
             if self._stopped:
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
-            self._keeper = subprocess.Popen(  # noqa: S603
-                ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *keeper],  # noqa: S607
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C at the host's terminal is the host's business
-                cwd="/",
-            )
+            self._keeper = launch_keeper(self.folder, arguments)
             return self._keeper
 
 
@@ -210,8 +196,8 @@ def end_leftover(vm_id: str) -> bool:
     """Ends a desktop that an earlier process started, if it is still there; whether it was."""
     if not folder_of(vm_id).exists():
         return False
-    for pid in _keepers_of(vm_id):
-        _end_keeper(pid)
+    for pid in keepers_of(folder_of(vm_id)):
+        end_keeper(pid)
     remove_traces(vm_id)
     return True
 
@@ -243,70 +229,3 @@ def _make_folders(folder: Path) -> None:
         except (FileNotFoundError, FileExistsError):  # gone again between two steps
             if not tries_left:
                 raise
-
-
-def _keepers_of(vm_id: str) -> Iterator[int]:
-    """Keepers, and what launches them, of one VM among all processes of this user."""
-    marks = (str(_KEEPER.name), str(folder_of(vm_id)))
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                named = any(word.endswith(marks[0]) for word in words) and marks[1] in words
-                if named and entry.stat().st_uid == os.geteuid():
-                    yield int(entry.name)
-
-
-def _end_keeper(pid: int) -> None:
-    """Kills a keeper, or the process that launched it, and waits for the end of all that is in its namespace."""
-    watched: list[int] = []
-    try:
-        for process in (pid, *_children(pid)):
-            with suppress(ProcessLookupError):
-                watched.append(os.pidfd_open(process))
-        for descriptor in reversed(watched):  # the launcher last: it waits for its child
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            if not poll.poll(END_SECONDS * 1000):
-                raise TimeoutError(f"process {pid}, which holds a desktop, does not end within {END_SECONDS:.0f} s")
-    finally:
-        for descriptor in watched:
-            os.close(descriptor)
-
-
-def _children(pid: int) -> list[int]:
-    return list(map(int, _text(Path(f"/proc/{pid}/task/{pid}/children")).split()))
-
-
-def _only_child(pid: int) -> int:
-    children = _children(pid)
-    if len(children) != 1:
-        raise RuntimeError("the desktop's keeper has ended")
-    return children[0]
-
-
-def _first_line(process: subprocess.Popen[bytes], seconds: float) -> str:
-    """What the keeper says first, or all it says if it ends."""
-    if process.stdout is None:
-        raise ValueError("the keeper's output is not read")
-    poll = select.poll()
-    poll.register(process.stdout, select.POLLIN)
-    if not poll.poll(seconds * 1000):
-        return ""
-    first = process.stdout.readline().decode(errors="replace").strip()
-    if first == "started":
-        return first
-    rest = process.stdout.read().decode(errors="replace")
-    said = " ".join(f"{first} {rest}".split())
-    if (message := _RUNTIME_MESSAGE.search(said)) is not None:
-        said = message[1]
-    return said[-500:] or "its keeper ended without a word"
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -1,0 +1,114 @@
+"""The processes that hold desktops (`keeper.sh`): launching one, hearing it, finding and ending it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+END_SECONDS = 10.0
+"""From SIGKILL to the end of the last process."""
+_RUNTIME_MESSAGE = re.compile(r'level=error msg="(.*)"')
+_KEEPER = Path(__file__).with_name("keeper.sh")
+
+
+def launch_keeper(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Starts the keeper of a desktop's folder in namespaces of its own; its arguments are explained in `keeper.sh`."""
+    return subprocess.Popen(  # noqa: S603
+        [
+            *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *("sh", str(_KEEPER), str(folder), *arguments),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C at the host's terminal is the host's business
+        cwd="/",
+    )
+
+
+def keepers_of(folder: Path) -> Iterator[int]:
+    """Keepers, and what launches them, of one desktop's folder among all processes of this user."""
+    marks = (_KEEPER.name, str(folder))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                named = any(word.endswith(marks[0]) for word in words) and marks[1] in words
+                if named and entry.stat().st_uid == os.geteuid():
+                    yield int(entry.name)
+
+
+def end_keeper(pid: int) -> None:
+    """Kills a keeper, or the process that launched it, and waits for the end of all that is in its namespace."""
+    watched: list[int] = []
+    try:
+        with suppress(ProcessLookupError):
+            watched.append(os.pidfd_open(pid))
+            _freeze(pid, watched[0])
+        for child in _children(pid):
+            with suppress(ProcessLookupError):
+                watched.append(os.pidfd_open(child))
+        for descriptor in reversed(watched):  # the launcher last: it waits for its child
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            if not poll.poll(END_SECONDS * 1000):
+                raise TimeoutError(f"process {pid}, which holds a desktop, does not end within {END_SECONDS:.0f} s")
+    finally:
+        for descriptor in watched:
+            os.close(descriptor)
+
+
+def _freeze(pid: int, descriptor: int) -> None:
+    """Stops a process, so that it starts no other: one that is forked while its parent is killed might outlive it."""
+    deadline = time.monotonic() + END_SECONDS
+    signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+    while _text(Path(f"/proc/{pid}/stat")).rpartition(") ")[2][:1] not in {"T", "Z", "X", ""}:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"process {pid}, which holds a desktop, does not stop within {END_SECONDS:.0f} s")
+        time.sleep(0.001)
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, _text(Path(f"/proc/{pid}/task/{pid}/children")).split()))
+
+
+def only_child(pid: int) -> int:
+    """The keeper that a process has launched."""
+    children = _children(pid)
+    if len(children) != 1:
+        raise RuntimeError("the desktop's keeper has ended")
+    return children[0]
+
+
+def first_line(process: subprocess.Popen[bytes], seconds: float) -> str:
+    """What the keeper says first, or all it says if it ends."""
+    if process.stdout is None:
+        raise ValueError("the keeper's output is not read")
+    poll = select.poll()
+    poll.register(process.stdout, select.POLLIN)
+    if not poll.poll(seconds * 1000):
+        return ""
+    first = process.stdout.readline().decode(errors="replace").strip()
+    if first == "started":
+        return first
+    rest = process.stdout.read().decode(errors="replace")
+    said = " ".join(f"{first} {rest}".split())
+    if (message := _RUNTIME_MESSAGE.search(said)) is not None:
+        said = message[1]
+    return said[-500:] or "its keeper ended without a word"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
