@@ -239,7 +239,7 @@ def test_a_killed_worker_takes_its_desktops_with_it_and_the_next_one_brings_new_
     pool = VMPool(cluster.client)
     until(all_free(pool, 2), 60)
     assert all(vm.vm_id.startswith(f"{HOST}.") for vm in pool.status().vms)
-    assert "all 2 VMs are up" in (cluster.folder / f"{HOST}.log").read_text()
+    until(lambda: "all 2 VMs are up" in (cluster.folder / f"{HOST}.log").read_text())
     works(pool, "unlucky")
 
     cluster.kill_main(HOST)
