@@ -17,8 +17,10 @@ import signal
 import socket
 import struct
 import sys
+import time
 import types
 from types import TracebackType
+from typing import Any
 
 PRELOADED = (
     *("PIL.Image", "PIL.ImageGrab", "PIL.ImageOps", "PIL.PngImagePlugin", "Xlib.XK", "Xlib.display", "Xlib.ext.xtest"),
@@ -38,6 +40,11 @@ PRELOADED = (
 LENGTH = struct.Struct("<I")
 STATUS = struct.Struct("<i")
 PR_SET_PDEATHSIG = 1
+CLICK_GAP_SECONDS = 0.05
+"""Between two clicks, at least. The window manager sees each before the window does, and on a busy machine one that comes while it
+still looks at the one before is lost now and then."""
+CLICKING = (1, 2, 3)
+"""The buttons it sees; wheels are not among them."""
 
 
 def main() -> None:
@@ -46,10 +53,28 @@ def main() -> None:
     sys.path[0] = ""  # As it is for ``python -c``; it was this module's folder.
     for name in PRELOADED:
         importlib.import_module(name)
+    _space_clicks()
     gc.collect()
     gc.freeze()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _run(_serve(listener))
+
+
+def _space_clicks() -> None:
+    """Has pyautogui, which clicks through this function, leave a gap where a hand does."""
+    xtest = sys.modules["Xlib.ext.xtest"]
+    send, press, release = xtest.fake_input, sys.modules["Xlib.X"].ButtonPress, sys.modules["Xlib.X"].ButtonRelease
+    released = -CLICK_GAP_SECONDS
+
+    def fake_input(display: Any, event_type: int, detail: int = 0, *rest: Any, **named: Any) -> None:
+        nonlocal released
+        if event_type == press and detail in CLICKING:
+            time.sleep(max(0.0, released + CLICK_GAP_SECONDS - time.monotonic()))
+        send(display, event_type, detail, *rest, **named)
+        if event_type == release and detail in CLICKING:
+            released = time.monotonic()
+
+    xtest.fake_input = fake_input  # type: ignore[attr-defined]
 
 
 def _serve(listener: socket.socket) -> str:
