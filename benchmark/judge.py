@@ -10,7 +10,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from benchmark.errors import BenchmarkError, JudgeFailure
 from benchmark.items import Item
+from benchmark.judged_answers import JudgedAnswers, Judgement
 from benchmark.metrics import Score
 
 if TYPE_CHECKING:
@@ -74,13 +75,28 @@ def judge_messages(question: str, answer: str, prediction: str) -> list[dict[str
 class Judge:
     """Grades answers over one endpoint; a context manager that closes its connections. Safe to call from threads."""
 
-    def __init__(self, config: JudgeConfig, *, api_key: str | None = None) -> None:
-        """Takes the key from ``OPENAI_API_KEY`` unless the caller has read the environment already.
+    def __init__(
+        self,
+        config: JudgeConfig,
+        *,
+        api_key: str | None = None,
+        answers: JudgedAnswers | None = None,
+        before_asking: Callable[[], None] | None = None,
+    ) -> None:
+        """Asks nothing yet.
+
+        Args:
+            config: Which model, and how long it may take.
+            api_key: Default: ``OPENAI_API_KEY`` in the environment.
+            answers: Where verdicts are kept; what they hold is not asked again.
+            before_asking: Called before each request, from the thread that makes it; what it raises ends the grading.
 
         Raises:
             BenchmarkError: There is neither a key nor the address of an endpoint that may do without.
         """
         self.config = config
+        self._answers = answers
+        self._before_asking = before_asking
         self._key = api_key or os.environ.get("OPENAI_API_KEY")
         self._base_url = config.base_url or _base_url_from_environment()
         if not self._key and not self._base_url:
@@ -106,7 +122,16 @@ class Judge:
             client.close()
 
     def __call__(self, prediction: str, answer: str, item: Item, /) -> Score:
-        """Grades one answer.
+        """Grades one answer: from what is kept, else by asking.
+
+        Raises:
+            JudgeFailure: As for `ask`.
+        """
+        known = self.known(prediction, answer, item)
+        return self.ask(prediction, answer, item) if known is None else known
+
+    def ask(self, prediction: str, answer: str, item: Item) -> Score:
+        """Has the model grade one answer, and keeps its verdict.
 
         Raises:
             JudgeFailure: ``model`` (the endpoint refused or answered nonsense), ``model_overload`` (it stayed slow,
@@ -115,11 +140,13 @@ class Judge:
         messages = judge_messages(item.question, answer, prediction)
         deadline = time.monotonic() + self.config.answer_seconds
         for number in range(1, self.config.tries + 1):
+            if self._before_asking is not None:
+                self._before_asking()
             try:
-                verdict = self._ask(messages, item, deadline)
-                return Score(
-                    float(verdict == CORRECT), {"verdict": verdict, "judge": self.config.model, "tries": number}
-                )
+                judgement = Judgement(self._ask(messages, item, deadline), number)
+                if self._answers is not None:
+                    self._answers.keep(self.config.model, messages, judgement)
+                return self._score(judgement)
             except _Retryable as error:
                 failure = JudgeFailure(error.failure_class, f"judge {self.config.model}: {error}")
                 pause = _pause(number, error.retry_after)
@@ -127,6 +154,19 @@ class Judge:
                 break
             time.sleep(pause)
         raise failure
+
+    def known(self, prediction: str, answer: str, item: Item) -> Score | None:
+        """The grade of an answer that the judge has seen before; None when it would have to be asked."""
+        if self._answers is None:
+            return None
+        judgement = self._answers.find(self.config.model, judge_messages(item.question, answer, prediction))
+        if judgement is None or judgement.verdict not in {CORRECT, INCORRECT}:
+            return None
+        return self._score(judgement)
+
+    def _score(self, judgement: Judgement) -> Score:
+        details = {"verdict": judgement.verdict, "judge": self.config.model, "tries": judgement.tries}
+        return Score(float(judgement.verdict == CORRECT), details)
 
     def grade_all(self, asked: Sequence[tuple[str, str, Item]]) -> list[Score | JudgeFailure]:
         """Grades many (prediction, answer, item), several at a time, in the given order.
@@ -139,10 +179,13 @@ class Judge:
 
         def grade(one: tuple[str, str, Item]) -> Score | JudgeFailure:
             nonlocal failed_in_a_row
+            known = self.known(*one)
+            if known is not None:
+                return known
             if given_up:
                 return JudgeFailure(given_up[0].failure_class, f"not asked any more, since {given_up[0]}")
             try:
-                graded: Score | JudgeFailure = self(*one)
+                graded: Score | JudgeFailure = self.ask(*one)
             except JudgeFailure as failure:
                 graded = failure
             with counting:

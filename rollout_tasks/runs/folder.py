@@ -1,6 +1,6 @@
 """A run's folder: the durable truth. Everything in it is written under a temporary name, synced and renamed.
 
-    <output_dir>/<run id>/run.json items.jsonl evaluation.json events.jsonl report.md
+    <output_dir>/<run id>/run.json items.jsonl evaluation.json events.jsonl report.md judged.jsonl
                           <item id>/<index>/attempt-<k>/result.json messages.json trajectory.jsonl step_000.png ...
 
 An attempt that has a `result.json` was complete; of several, the highest is the one that counts (a later attempt exists only
@@ -25,7 +25,9 @@ from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.wording import shown
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
-_RUN_FILES = frozenset({"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "logs"})
+_RUN_FILES = frozenset(
+    {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "judged.jsonl", "logs"}
+)
 _PART_BYTES = 240
 """Below every common file system's limit of 255 bytes for one name."""
 _RESERVE_BYTES = 16 << 20
@@ -88,6 +90,11 @@ class RunFolder:
     def events(self) -> Path:
         """Who used which VM when, one JSON object a line."""
         return self.path / "events.jsonl"
+
+    @property
+    def judged(self) -> Path:
+        """What a judging model has said of which answer, one JSON object a line."""
+        return self.path / "judged.jsonl"
 
     def attempt(self, rollout_id: str, attempt: int) -> Path:
         """The folder of one attempt."""

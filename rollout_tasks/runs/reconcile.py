@@ -67,6 +67,8 @@ def _reconcile(store: RunStore) -> dict[str, int]:
             store.mark_submitted(run_id)
         if progress.state == "cancelling":
             store.cancel(run_id)
+        if store.finalizer_silent(run_id) < store.silent_seconds:
+            continue
         if progress.pending == 0:
             finalize_run.apply_async((run_id,))
             done["finalized"] += 1

@@ -8,6 +8,7 @@ Keys of one run, all under the tag ``{run:ID}``: the hash itself (state, configu
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -170,6 +171,20 @@ class RunStore:
     def begin_finalize(self, run_id: str, token: str, *, silent_seconds: float) -> str:
         """Claims the finalising: ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""
         return str(self._scripts.run(self.client, "begin_finalize", [_key(run_id)], [token, silent_seconds]))
+
+    def beat_finalize(self, run_id: str, token: str) -> str:
+        """Says that a run's finaliser lives; returns ``finalizing``, ``superseded`` or ``unknown``."""
+        return str(self._scripts.run(self.client, "beat_finalize", [_key(run_id)], [token]))
+
+    def finalizer_silent(self, run_id: str) -> float:
+        """Seconds since the run's finaliser last said that it lives; infinite when nobody finalises the run."""
+        with self.client.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.hmget(_key(run_id), ["state", "finalizer_beat"])
+            (seconds, microseconds), (state, beat) = pipe.execute()
+        if state != "finalizing":
+            return math.inf
+        return float(seconds) + float(microseconds) / 1e6 - float(beat or 0.0)
 
     def end_finalize(self, run_id: str, token: str, finished: str, problem: str = "") -> str:
         """Marks the run as over, with the reason why it has no report if so; returns its final state or ``superseded``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
@@ -151,6 +152,47 @@ def test_a_run_is_finalised_by_one_process_once_when_all_is_in(store: RunStore) 
     assert store.begin_finalize(RUN, "three", silent_seconds=0) == "over"
     assert store.client.hget(f"{{run:{RUN}}}", "times_finalised") == "1"
     assert store.active() == []
+
+
+@pytest.mark.parametrize("state", ["submitting", "running", "draining", "cancelling"])
+def test_a_run_without_a_result_for_each_rollout_is_never_finalised(store: RunStore, state: str) -> None:
+    start(store, "one")
+    store.commit(RUN, DONE, "one")
+    store.client.hset(f"{{run:{RUN}}}", "state", state)
+    store.client.delete(f"{{run:{RUN}}}:pending")
+
+    assert store.begin_finalize(RUN, "early", silent_seconds=60) == "incomplete"
+    assert store.state(RUN) == state
+
+
+def test_a_finaliser_that_beats_is_not_replaced_and_a_silent_one_is(store: RunStore) -> None:
+    for rollout in ROLLOUTS:
+        start(store, "one", rollout)
+        store.commit(RUN, replace(DONE, rollout_id=rollout), "one")
+    assert store.finalizer_silent(RUN) == math.inf
+    assert store.beat_finalize(RUN, "one") == "superseded"
+    store.begin_finalize(RUN, "one", silent_seconds=60)
+
+    _let_pass(store, 100)
+    assert 100 <= store.finalizer_silent(RUN) < 160
+    assert store.beat_finalize(RUN, "one") == "finalizing"
+    assert store.finalizer_silent(RUN) < 60
+    assert store.begin_finalize(RUN, "two", silent_seconds=60) == "busy"
+
+    _let_pass(store, 100)
+    assert store.begin_finalize(RUN, "two", silent_seconds=60) == "go"
+    assert store.beat_finalize(RUN, "one") == "superseded"
+    assert store.beat_finalize(RUN, "two") == "finalizing"
+
+    store.end_finalize(RUN, "two", "now")
+    assert store.beat_finalize(RUN, "two") == "superseded"
+    assert store.finalizer_silent(RUN) == math.inf
+    assert store.beat_finalize("another", "two") == "unknown"
+
+
+def _let_pass(store: RunStore, seconds: float) -> None:
+    """As if the finaliser had said nothing for so long."""
+    store.client.hincrbyfloat(f"{{run:{RUN}}}", "finalizer_beat", -seconds)
 
 
 def test_a_forgotten_run_leaves_no_key(store: RunStore) -> None:

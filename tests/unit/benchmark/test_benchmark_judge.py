@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from benchmark import RolloutResult, evaluate
 from benchmark.errors import BenchmarkError, JudgeFailure
 from benchmark.items import Item
 from benchmark.judge import JUDGE_MARK, Judge, JudgeConfig, judge_messages
+from benchmark.judged_answers import JudgedAnswers
 
 ITEM = Item("a b/ü#1", "Capital of France?", "Paris")
 Reply = tuple[int, dict[str, str], bytes]
@@ -102,8 +104,14 @@ def endpoint() -> Iterator[Endpoint]:
     thread.join()
 
 
-def judge(endpoint: Endpoint, **options: Any) -> Judge:
-    return Judge(JudgeConfig("grader", endpoint.url, **{"tries": 2, **options}), api_key="test")
+def judge(
+    endpoint: Endpoint,
+    answers: JudgedAnswers | None = None,
+    before_asking: Callable[[], None] | None = None,
+    **options: Any,
+) -> Judge:
+    config = JudgeConfig("grader", endpoint.url, **{"tries": 2, **options})
+    return Judge(config, api_key="test", answers=answers, before_asking=before_asking)
 
 
 def test_messages_have_the_mark_and_labelled_fields() -> None:
@@ -269,6 +277,58 @@ def test_answers_that_cannot_be_read_do_not_stop_the_rest(endpoint: Endpoint) ->
         grader.grade_all([("p", "a", Item(str(i), "q")) for i in range(30)])
 
     assert len(endpoint.requests) == 30
+
+
+def test_an_answer_is_paid_once(endpoint: Endpoint, tmp_path: Path) -> None:
+    replies = [completion("Correct"), completion("Maybe"), completion("Incorrect")]
+    endpoint.answer = lambda _request, number: replies[number - 1]
+    asked = [(answer, "Paris", ITEM) for answer in ("Paris", "Rome", "Paris")]
+
+    with judge(endpoint, concurrency=1, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader:
+        before = grader.grade_all(asked)
+    with judge(endpoint, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as another:
+        after = another.grade_all(asked)
+        single = another("Rome", "Paris", ITEM)
+
+    assert len(endpoint.requests) == 3
+    assert after == before
+    assert single.details == {"verdict": "Incorrect", "judge": "grader", "tries": 2}
+
+
+def test_only_verdicts_are_kept(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.answer = always(completion("Maybe"))
+    with judge(endpoint, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader, pytest.raises(JudgeFailure):
+        grader("Paris", "Paris", ITEM)
+
+    endpoint.answer = always(completion("Correct"))
+    with judge(endpoint, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader:
+        assert grader("Paris", "Paris", ITEM).value == 1.0
+
+
+def test_what_is_kept_is_found_behind_a_dead_endpoint(endpoint: Endpoint, tmp_path: Path) -> None:
+    known = [("Paris", "Paris", Item(str(i), f"known {i}")) for i in range(40)]
+    with judge(endpoint, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader:
+        grader.grade_all(known)
+    endpoint.requests.clear()
+    endpoint.answer = always((401, {}, b"{}"))
+    mixed = [one for i in range(40) for one in (known[i], ("Paris", "Paris", Item(str(i), f"new {i}")))]
+
+    with judge(endpoint, concurrency=1, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader:
+        graded = grader.grade_all(mixed)
+
+    assert len(endpoint.requests) == 10, "known answers between them do not make an endpoint alive"
+    assert [isinstance(one, JudgeFailure) for one in graded] == [False, True] * 40
+
+
+def test_grading_ends_before_the_next_request_when_it_is_told_to(endpoint: Endpoint) -> None:
+    def refuse_after_three() -> None:
+        if len(endpoint.requests) >= 3:
+            raise InterruptedError
+
+    with judge(endpoint, concurrency=1, before_asking=refuse_after_three) as grader, pytest.raises(InterruptedError):
+        grader.grade_all([("p", "a", Item(str(i), "q")) for i in range(20)])
+
+    assert len(endpoint.requests) == 3
 
 
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_URL", "JUDGE_MODEL")
