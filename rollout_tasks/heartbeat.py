@@ -30,8 +30,16 @@ UNACKED_INDEX = "unacked_index"
 """Where kombu's Redis transport keeps when each delivered message was last known to be worked on."""
 
 
+LOOK_SECONDS = 0.5
+"""How often to look whether a lease must be renewed at once, because Redis may have been restarted."""
+
+
 class RenewableLease(Protocol):
     """The part of a VM's lease that the heartbeat needs."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a connection to Redis broke since the last renewal."""
 
     def renew(self) -> None:
         """Extends the lease; raises `LeaseLost`, or `PoolUnreachable` when Redis did not answer."""
@@ -72,11 +80,21 @@ class Heartbeat:
 
     def _run(self) -> None:
         while True:
-            time.sleep(self.interval)
+            self._wait()
             pulse = self.pulse
             if pulse is not None:
                 self._kill_if_stuck(pulse)
                 self.beat(pulse)
+
+    def _wait(self) -> None:
+        """Until the next beat is due, or a lease is in doubt."""
+        until = time.monotonic() + self.interval
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_SECONDS))
+            pulse = self.pulse
+            lease = pulse.lease if pulse is not None else None
+            if lease is not None and lease.doubtful:
+                return
 
     def beat(self, pulse: Pulse) -> None:
         """Refreshes everything once; each part on its own, so that one failing does not stop the others."""

@@ -65,11 +65,15 @@ class AsyncVMPool:
 
     async def _drive(self, steps: Generator[Step, Any, Grant]) -> Grant:
         """Carries out an acquisition's steps in this coroutine."""
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task is not None else 0
         try:
             step = next(steps)
             while True:
                 try:
                     outcome = await self._perform(step)
+                    if task is not None and task.cancelling() > cancelled:
+                        raise asyncio.CancelledError  # `wait_for` of Python 3.11 can swallow one
                 except BaseException as error:  # noqa: BLE001 (the steps decide what an error means)
                     step = steps.throw(error)
                 else:

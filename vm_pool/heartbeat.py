@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 30.0
 """How long the thread waits for another lease before it ends."""
+LOOK_SECONDS = 0.5
+"""How often a holder looks whether its connection to Redis has ended: Redis may have come back without the lease."""
 RETRY_SECONDS = 1.0
 """Pause after a renewal that Redis did not answer, at most."""
 
@@ -38,11 +40,19 @@ Renew = Callable[[Sequence[tuple[str, int]], float], list[float | None]]
 
 
 class Heartbeat:
-    """The renewing thread of a pool in this process."""
+    """The renewing thread of a pool in this process.
 
-    def __init__(self, renew: Renew, pool: str) -> None:
+    Args:
+        renew: Renews leases.
+        pool: The pool's name.
+        breaks: How many connections to Redis have broken so far; when it grows, all leases are renewed at once.
+    """
+
+    def __init__(self, renew: Renew, pool: str, breaks: Callable[[], int] = lambda: 0) -> None:
         self._renew = renew
         self._pool = pool
+        self._breaks = breaks
+        self._breaks_seen = 0
         self._due: dict[Renewable, float] = {}
         self._changed = threading.Condition()
         self._wakes_at = 0.0
@@ -61,6 +71,7 @@ class Heartbeat:
             self._busy_at = now
             if not self._running:
                 self._running, self._wakes_at = True, due
+                self._breaks_seen = self._breaks()
                 threading.Thread(target=self._run, name=f"leases of {self._pool}", daemon=True).start()
             elif due < self._wakes_at:
                 self._changed.notify()
@@ -79,12 +90,15 @@ class Heartbeat:
         """Waits until some leases are due; None when there have been none for long, and the thread is to end."""
         with self._changed:
             now = time.monotonic()
+            if self._due and (breaks := self._breaks()) != self._breaks_seen:
+                self._breaks_seen = breaks
+                self._due = dict.fromkeys(self._due, now)
             # Whatever is nearly due goes along: wake-ups stay few however many leases there are.
             leases = [lease for lease, due in self._due.items() if due <= now + lease.ttl / 30]
             if leases:
                 return leases
             if self._due:
-                self._wakes_at = min(self._due.values())
+                self._wakes_at = min(*self._due.values(), now + LOOK_SECONDS)
             elif now - self._busy_at >= IDLE_SECONDS:
                 self._running = False
                 return None

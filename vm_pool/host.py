@@ -22,7 +22,7 @@ from vm_pool.errors import (
     PoolUnreachable,
 )
 from vm_pool.gate import Gates
-from vm_pool.hosting import HostedVM, HostSide
+from vm_pool.hosting import Beat, HostedVM, HostSide
 from vm_pool.jobs import Jobs
 from vm_pool.machine import Machine
 from vm_pool.pool import VMPool
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 SLICE_SECONDS = 1.0
 """How long the host sleeps at most before it looks whether to stop."""
-RECONNECT_SECONDS = (0.1, 5.0)
-"""Pause before the next try when Redis is away: at first, and at most."""
+RECONNECT_SECONDS = (0.1, 1.0)
+"""Pause before the next try when Redis is away: at first, and at most. Until a host is back, its VMs are not granted."""
 
 
 class VMHost:
@@ -75,8 +75,6 @@ class VMHost:
         self._machines = {vm_id: Machine(vm_id, provider, self._gates, clean) for vm_id in vm_ids}
         self._check_every = check_every
         self._joined = False
-        self._server = ""
-        self._heard_at = 0
         self._progress = BootProgress(time.monotonic())
         self._stop = threading.Event()
         self._jobs = Jobs(self._side, num_vms, retry_after)
@@ -132,10 +130,13 @@ class VMHost:
 
     def _serve_once(self) -> float:
         """One look at every VM; returns how many seconds nothing will be due."""
-        self._join()
+        if not self._joined:
+            self._join()
         busy = {vm_id for vm_id, machine in self._machines.items() if machine.busy}
         beat = self._side.beat()
-        self._heard_at = beat.at
+        if beat.server != self._side.trusted:
+            self._distrust(beat)
+            beat = self._side.beat()
         self._register_missing({vm.vm_id for vm in beat.vms})
         self._tell_progress([vm.state for vm in beat.vms])
         waits = [self._side.silent_after / 3, max(beat.next_timer_in, 0.01)]
@@ -162,33 +163,33 @@ class VMHost:
                 return
 
     def _join(self) -> None:
-        """Becomes the one that speaks for the host, and distrusts a Redis that is not the one it spoke to before."""
-        server, started_at = self._side.server_process()
-        if not self._joined:
-            for vm in self._side.beat(take_over=True).vms:
-                if vm.vm_id not in self._machines:
-                    self.pool.remove([vm.vm_id])
-            for machine in self._machines.values():
-                self._register(machine, VMState.INITIALIZING)
-            self._joined = True
-            log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
-        elif server != self._server:
-            self._distrust(max(started_at, self._heard_at))
-        self._server = server
+        """Becomes the one that speaks for the host."""
+        for vm in self._side.beat(take_over=True).vms:
+            if vm.vm_id not in self._machines:
+                self.pool.remove([vm.vm_id])
+        for machine in self._machines.values():
+            self._register(machine, VMState.INITIALIZING)
+        self._joined = True
+        log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
 
-    def _distrust(self, known_until: int) -> None:
-        """After a restart of Redis: a grant that it had not written down may have an unknown holder behind it.
+    def _distrust(self, beat: Beat) -> None:
+        """Compares what a new server process says with what the host knows: its last writes may be lost.
 
-        So what it calls free is reset, and a lease it gave since is taken back: its VM may have been held by somebody else.
-
-        Args:
-            known_until: Leases with a fence, which is their time, up to this are known to have had the VM to themselves.
+        It may call free what somebody holds, take for current a lease that was over, or know nothing of a reset and of the
+        grant after it. All those VMs are reset, which begins with the gate. Only a lease is left alone that the host knows of
+        no work after: a grant that came later would have needed a reset.
         """
-        for vm in self._side.beat().vms:
+        for vm in beat.vms:
             machine = self._machines.get(vm.vm_id)
-            shared = machine is not None and machine.has_gate and vm.fence > known_until
-            if vm.state is VMState.FREE or (vm.state is VMState.LEASED and shared):
-                self._side.try_move(vm.vm_id, {vm.state}, VMState.RESETTING, vm.fence)
+            if machine is None:
+                continue
+            behind = vm.fence < machine.fence or not self._provider.needs_reset
+            if behind or vm.state not in (VMState.LEASED, VMState.ERROR, VMState.STOPPED):
+                self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
+        log.warning(
+            "host %s: Redis is another process than before; its VMs were compared with what it says", self.host_id
+        )
+        self._side.trust(beat.server)
 
     def _register_missing(self, known: set[str]) -> None:
         for vm_id, machine in self._machines.items():

@@ -36,8 +36,8 @@ class HostedVM:
 class Beat:
     """The pool's answer to a sign of life."""
 
-    at: int
-    """When it was given: microseconds of the server's clock, as fences are."""
+    server: str
+    """The server process that answered; another one after each restart or fail-over of Redis."""
     vms: tuple[HostedVM, ...]
     next_timer_in: float
     """Seconds until something in the pool may end."""
@@ -59,31 +59,39 @@ class HostSide:
         self.host_id = host_id
         self.silent_after = silent_after
         self._instance = secrets.token_hex(8)
+        self._trusted = ""
 
     def beat(self, *, take_over: bool = False) -> Beat:
         """Gives a sign of life; also ends whatever is due in the pool.
 
         Args:
-            take_over: Speak for the host from now on, whoever did before.
+            take_over: Speak for the host from now on, whoever did before; its VMs must be registered anew.
 
         Raises:
             HostSuperseded: Another process took the host over.
         """
-        words = (self.host_id, self._instance, microseconds(self.silent_after), int(take_over))
+        words = (self.host_id, self._instance, microseconds(self.silent_after), int(take_over), self._trusted)
         accepted, *rest = self._run("beat", *words)
         if not accepted:
             raise HostSuperseded(f"another process speaks for host {self.host_id} of pool {self.pool.name!r} now")
-        now, next_timer, *rows = rest
+        now, next_timer, server, *rows = rest
+        if take_over:
+            self._trusted = server
         vms = tuple(self._row(row, now) for row in rows)
-        return Beat(now, vms, (next_timer - now) / 1_000_000)
+        return Beat(server, vms, (next_timer - now) / 1_000_000)
 
-    def server_process(self) -> tuple[str, int]:
-        """Which process of Redis answers, another one after each restart, and when it started, or up to a second before:
-        microseconds of its clock."""
-        info = self.pool.wire.call("INFO", "server")
-        said = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-        uptime = int(said["uptime_in_seconds"]) + 1
-        return said["run_id"], int(said.get("server_time_usec", 0)) - uptime * 1_000_000
+    @property
+    def trusted(self) -> str:
+        """The server process that may grant the host's VMs."""
+        return self._trusted
+
+    def trust(self, server: str) -> None:
+        """Has a server process grant the host's VMs, from the next beat on.
+
+        Until then it grants none: it may have lost its last writes, and call free what somebody holds. To be said once every VM
+        has been registered anew that it may be wrong about.
+        """
+        self._trusted = server
 
     def wait_for_work(self, seconds: float) -> bool:
         """Blocks until the pool has something for the host to do, at most so long; whether it has."""

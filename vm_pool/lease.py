@@ -36,6 +36,9 @@ class LeaseKeeper(Protocol):
     def release(self, vm_id: str, fence: int) -> bool:
         """Ends the lease; whether it was held until now."""
 
+    def breaks(self) -> int:
+        """How many connections to Redis have broken so far."""
+
 
 class Lease:
     """One VM, held under a fence. A context manager that releases.
@@ -45,6 +48,7 @@ class Lease:
     """
 
     __slots__ = (
+        "_breaks_seen",
         "_endpoint",
         "_heartbeat",
         "_keeper",
@@ -65,6 +69,7 @@ class Lease:
         self._heartbeat = heartbeat
         self._endpoint = grant.endpoint
         self._released = False
+        self._breaks_seen = -1
         self._why_lost = ""
         self.vm_id = grant.vm_id
         self.fence = grant.fence
@@ -99,6 +104,12 @@ class Lease:
         """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
         return endpoint_from_json(self._endpoint).ports
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether to renew at once: a connection to Redis broke since the last renewal, so it may have come back without the
+        lease. For holders with a heartbeat of their own; sends nothing."""
+        return self._keeper.breaks() != self._breaks_seen
+
     def check(self) -> None:
         """Makes sure that the VM may be used right now.
 
@@ -118,7 +129,9 @@ class Lease:
             PoolUnreachable: Redis did not answer; the lease lives until its deadline, so try again.
         """
         self.check()
+        breaks = self._keeper.breaks()
         self.extend(self._keeper.renew([(self.vm_id, self.fence)], min(5.0, self.ttl / 3))[0])
+        self._breaks_seen = breaks
         self.check()
 
     def release(self) -> bool:

@@ -40,11 +40,6 @@ class Machine:
         """Whether something is being done with it."""
         return self.job is not None and not self.job.done()
 
-    @property
-    def has_gate(self) -> bool:
-        """Whether borrowers reach it through a gate that is open."""
-        return self._gate is not None
-
     def boot(self, fence: int) -> Endpoint:
         """Starts the VM anew and proves it ready.
 

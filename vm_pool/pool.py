@@ -105,6 +105,10 @@ class VMPool:
         """
         return bool(self._run("release", vm_id, fence))
 
+    def breaks(self) -> int:
+        """How many connections to Redis have broken so far, an idle one among them; sends nothing."""
+        return self.wire.breaks()
+
     def reap(self) -> int:
         """Ends every lease, wait and host whose time is over; hosts and borrowers do this all along.
 
@@ -291,5 +295,5 @@ class VMPool:
 
     def _heartbeat(self) -> Heartbeat:
         if self._heart is None or self._heart[0] != os.getpid():
-            self._heart = (os.getpid(), Heartbeat(self.renew, self.name))
+            self._heart = (os.getpid(), Heartbeat(self.renew, self.name, self.breaks))
         return self._heart[1]

@@ -56,7 +56,8 @@ class VM:
     host: str
     """The host's name; empty for a VM that nobody looks after."""
     host_heard: bool
-    """Whether the host gave a sign of life lately; the free VMs of a silent host are not granted."""
+    """Whether the host gave a sign of life lately, and to this very server process: after a restart of Redis it has to look
+    at its VMs first. The free VMs of other hosts are not granted."""
     endpoint: Endpoint
     needs_reset: bool
     fence: int

@@ -7,6 +7,7 @@ many seconds. The connections here take address, TLS and password from the given
 from __future__ import annotations
 
 import os
+import select
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -33,6 +34,7 @@ class Wire:
         self._source = client.connection_pool
         self._idle: deque[Any] = deque()
         self._process = os.getpid()
+        self._breaks = 0
         self.where = place_of(self._source.connection_kwargs)
 
     def call(self, *command: str | int, seconds: float = REPLY_SECONDS) -> Any:
@@ -56,8 +58,26 @@ class Wire:
         try:
             return self._exchange(connection, command, seconds)
         except PoolUnreachable:
+            self._breaks += 1
             self.close()  # the other idle connections are no better
             raise
+
+    def breaks(self) -> int:
+        """How many connections have ended that should not have, an idle one that ended unnoticed among them.
+
+        When it has grown, Redis may have been restarted. Sends nothing.
+        """
+        try:
+            connection = self._idle.pop() if self._process == os.getpid() else None
+        except IndexError:
+            connection = None
+        if connection is not None:
+            if _has_ended(connection):
+                connection.disconnect()
+                self._breaks += 1
+            else:
+                self._idle.append(connection)
+        return self._breaks
 
     def close(self) -> None:
         """Closes the idle connections; a later call opens new ones."""
@@ -81,6 +101,13 @@ class Wire:
 
     def _connect(self, seconds: float) -> Any:
         return self._source.connection_class(**connection_options(self._source.connection_kwargs, seconds))
+
+
+def _has_ended(connection: Any) -> bool:
+    """Whether an idle connection's other side has closed it: nothing else makes it readable."""
+    look = select.poll()
+    look.register(connection._sock, select.POLLIN)
+    return bool(look.poll(0))
 
 
 def connection_options(client: Mapping[str, Any], seconds: float) -> dict[str, Any]:

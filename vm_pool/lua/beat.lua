@@ -3,8 +3,10 @@
 -- ARGV[2]  host, ARGV[3]  its instance, ARGV[4]  how long it counts as alive (microseconds)
 -- ARGV[5]  '1' to speak for the host from now on, whoever did before. A predecessor's free VMs are not granted any
 --          more: the caller registers them anew.
+-- ARGV[6]  the server process with which the host has compared what it knows of its VMs: it reset those that this one may
+--          be wrong about. Another process grants none of them until the host says so again. '' when taking over.
 --
--- Returns {0} when another instance speaks for the host, else {1, now, when the next timer ends,
+-- Returns {0} when another instance speaks for the host, else {1, now, when the next timer ends, this server process,
 -- {vm, state, fence, drained '1' or '0', retry_at or 0}, ...}.
 
 local host = ARGV[2]
@@ -15,15 +17,19 @@ if takes_over then
   call('HSET', P .. ':hosts', host, ARGV[3])
   call('DEL', P .. ':work:' .. host)
 end
+local server = string.match(about_server(), 'run_id:(%x+)')
+local trusted = call('HGET', P .. ':servers', host) == server
+if ARGV[5] == '1' or ARGV[6] == server then call('HSET', P .. ':servers', host, server) end
 local was_silent = call('ZADD', P .. ':timers', now + ARGV[4], 'host:' .. host) == 1
 reap()
-local reply = { 1, now, 0 }
+local lends_again = (was_silent or not trusted) and lends(host)
+local reply = { 1, now, 0, server }
 for _, vm in ipairs(call('SMEMBERS', P .. ':host:' .. host)) do
   local key = P .. ':vm:' .. vm
   local is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at')
   if takes_over then
     call('ZREM', P .. ':free', vm)
-  elseif was_silent and is[1] == 'free' and not call('ZSCORE', P .. ':free', vm) then
+  elseif lends_again and is[1] == 'free' and not call('ZSCORE', P .. ':free', vm) then
     hand_on(vm)
     is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at')
   end

@@ -15,11 +15,15 @@
 --   :timers       zset    waiter:<token>, host:<host> by the time each ends unless renewed; lease:<vm> no later than
 --                         that: it is looked at again then, so that short leases cost no timer (its time is in `timer`)
 --   :hosts        hash    host -> the instance that speaks for it
+--   :servers      hash    host -> the server process (`run_id` of INFO) whose grants it stands behind
 --   :host:<h>     set     its VMs        :work:<h>  list  VMs it should look at
 --   :counters     hash    totals, but for grants of VMs still here (their `grants`) and releases (what remains)
 --   :events       stream  e = "<event> <vm or -> <fence> <holder or host>"
 --
 -- Kept at all times: while :free holds a VM, no live waiter is queued.
+--
+-- A server that comes back without its last writes, or a replica that takes over, may call a VM free that somebody holds.
+-- So a host's VMs are granted only by the server process that the host has compared its own knowledge with; see beat.lua.
 
 if redis.replicate_commands then redis.replicate_commands() end -- Redis 6: write after TIME
 
@@ -51,16 +55,31 @@ local function heard(host)
   return host == '' or (until_then and tonumber(until_then) > now)
 end
 
+local info
+
+-- The fields of INFO that say which process of the server this is. Costs more than all else in a grant: read once.
+local function about_server()
+  info = info or call('INFO', 'server')
+  return info
+end
+
+-- Whether a host's VMs may be granted: it gives signs of life, and has looked at them since this server process began.
+local function lends(host)
+  if host == '' then return true end
+  local server = heard(host) and call('HGET', P .. ':servers', host)
+  return server and string.find(about_server(), 'run_id:' .. server, 1, true) ~= nil
+end
+
 local function set_timer(vm, at)
   call('ZADD', P .. ':timers', at, 'lease:' .. vm)
   call('HSET', P .. ':vm:' .. vm, 'timer', at)
 end
 
--- Leases a VM out and returns the grant; nil when its host is silent.
+-- Leases a VM out and returns the grant; nil when its host does not lend now.
 local function lease_out(vm, token, holder, ttl, max_age)
   local key = P .. ':vm:' .. vm
   local was = call('HMGET', key, 'fence', 'endpoint', 'grants', 'timer', 'host')
-  if not heard(was[5]) then return nil end
+  if not lends(was[5]) then return nil end
   local fence = text(math.max(was[1] + 1, now))
   local ends = now + max_age
   local deadline = math.min(now + ttl, ends)
@@ -94,7 +113,7 @@ local function forget_waiter(token)
   call('HDEL', P .. ':waiters', token)
 end
 
--- A VM that is clean and whose host is heard goes to the first live waiter, else among the free ones.
+-- A VM that is clean and whose host lends goes to the first live waiter, else among the free ones.
 local function hand_on(vm)
   while true do
     local token = call('ZPOPMIN', P .. ':queue')[1]
@@ -117,9 +136,9 @@ local function hand_on(vm)
   end
 end
 
--- A clean VM whose host is silent stays out until the host is heard again.
+-- A clean VM whose host does not lend now stays out until it does again.
 local function offer(vm, host)
-  if heard(host) then hand_on(vm) end
+  if lends(host) then hand_on(vm) end
 end
 
 local STATE, FENCE, TOKEN, HOLDER, NEEDS_RESET, HOST, DRAINED, DEADLINE = 1, 2, 3, 4, 5, 6, 7, 8

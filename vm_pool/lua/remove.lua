@@ -20,6 +20,7 @@ for i = 2, #ARGV do
     note('removed', vm, is[2], is[3])
     if call('SCARD', P .. ':host:' .. is[3]) == 0 and not heard(is[3]) then
       call('HDEL', P .. ':hosts', is[3]) -- the last VM of a host that is gone
+      call('HDEL', P .. ':servers', is[3])
       call('DEL', P .. ':work:' .. is[3])
     end
     removed = removed + 1

@@ -1,6 +1,6 @@
 -- Everything there is to know about the pool at one moment; changes nothing.
 --
--- Returns {now, {vm, host heard '1' or '0', field, value, ...} per VM,
+-- Returns {now, {vm, host lends '1' or '0', field, value, ...} per VM,
 -- {token, "<ttl> <max age> <priority> <arrival> <holder>", ...} in the order of the queue, {counter, value, ...},
 -- {host, instance, ...}}.
 
@@ -10,7 +10,7 @@ for _, vm in ipairs(call('SMEMBERS', P .. ':vms')) do
   local fields = call('HGETALL', P .. ':vm:' .. vm)
   for i = 1, #fields do row[#row + 1] = fields[i] end
   local host = call('HGET', P .. ':vm:' .. vm, 'host')
-  if not heard(host) then row[2] = '0' end
+  if not lends(host) then row[2] = '0' end
   vms[#vms + 1] = row
 end
 for _, token in ipairs(call('ZRANGE', P .. ':queue', 0, -1)) do

@@ -58,7 +58,10 @@ def hand_host(pool: VMPool) -> Callable[..., HandHost]:
 
 
 class LossyProxy:
-    """Forwards to a server; on demand swallows the next reply and cuts that connection, or cuts and refuses all."""
+    """Forwards to a server; on demand swallows the next reply and cuts that connection, or cuts and refuses all.
+
+    With `cuts_after_loss`, nobody gets through after a swallowed reply until `mend`.
+    """
 
     def __init__(self, port: int) -> None:
         self._server_port = port
@@ -66,6 +69,7 @@ class LossyProxy:
         self.port = int(self._listener.getsockname()[1])
         self.lose_reply_to: bytes | None = None
         self.lost = 0
+        self.cuts_after_loss = False
         self.cut_off = False
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -114,6 +118,7 @@ class LossyProxy:
         with suppress(OSError):
             while data := far.recv(65536):
                 if doomed.is_set():
+                    self.cut_off = self.cut_off or self.cuts_after_loss
                     self.lost += 1
                     break
                 near.sendall(data)

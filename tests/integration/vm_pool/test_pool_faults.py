@@ -267,7 +267,7 @@ def test_everything_goes_on_after_redis_was_killed_with_its_aof(
     valkey.start()
 
     until(lambda: sorted(states(pool)) == [VMState.FREE, VMState.LEASED])
-    until(lambda: _renews(lease))
+    until(lambda: renews(lease))
     assert lease.release() is True
     until(all_free(pool, 2))
     assert pool.acquire("next", timeout=5).fence > fence
@@ -325,7 +325,7 @@ def test_a_wait_outlives_a_restart_of_redis(valkey: ValkeyServer, actor: Callabl
         assert waiter.result(60).holder == "patient"
 
 
-def _renews(lease: object) -> bool:
+def renews(lease: object) -> bool:
     try:
         lease.renew()
     except PoolError:

@@ -30,7 +30,7 @@ def test_a_script_says_what_it_takes_and_returns(name: str) -> None:
 @pytest.mark.parametrize("name", [*NAMES, "prelude"])
 def test_every_key_is_in_the_pools_slot(name: str) -> None:
     text = (FOLDER / f"{name}.lua").read_text()
-    code = re.sub(r"--.*", "", text)
+    code = re.sub(r"--.*", "", text).replace("call('INFO', 'server')", "")  # has no key
     for call in re.findall(r"call\('[A-Z]+', ([^,)]+)", code):
         assert call.strip().startswith(("P ..", "key", "inbox", "members")) or call.strip() == "P", call
 
