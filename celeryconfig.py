@@ -29,8 +29,6 @@ broker_transport_options = {
     # Look for stale messages at every interval, not at every tenth.
     "unacked_restore_interval": 5,
     "unacked_restore_throttle": 1,
-    # One worker at a time looks; one that is killed while it does must not keep the others from it for Celery's five minutes.
-    "unacked_mutex_expire": 15,
     "socket_keepalive": True,
     "health_check_interval": 25,
     "socket_connect_timeout": 10,

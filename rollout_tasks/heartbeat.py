@@ -20,12 +20,13 @@ import redis
 
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.redis_client import connect
+from rollout_tasks.redis_client import Scripts, connect
 from rollout_tasks.runs.store import RunStore
 from vm_pool.errors import LeaseLost, PoolError
 
 logger = logging.getLogger(__name__)
 
+_SCRIPTS = Scripts("rollout_tasks.lua")
 UNACKED_INDEX = "unacked_index"
 """Where kombu's Redis transport keeps when each delivered message was last known to be worked on."""
 
@@ -102,7 +103,7 @@ class Heartbeat:
             self._renew(pulse, pulse.lease)
         try:
             if pulse.delivery_tag is not None:
-                self._client.zadd(UNACKED_INDEX, {pulse.delivery_tag: time.time()}, xx=True)
+                _SCRIPTS.run(self._client, "work_on", [UNACKED_INDEX], [pulse.delivery_tag])
             news = self._store.beat(pulse.run_id, pulse.rollout_id, pulse.token)
         except redis.RedisError as error:
             logger.warning("heartbeat of %s: Redis does not answer: %s", pulse.rollout_id, error)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import redis
+
+from rollout_tasks.redis_client import server_time
 
 _WORKERS = "workers"
 ANNOUNCE_SECONDS = 10.0
@@ -19,12 +20,12 @@ STARTING_SECONDS = 180.0
 
 def announce_start(client: redis.Redis, worker: str, queues: Iterable[str]) -> None:
     """Says that a worker is starting, which takes seconds where it has much to import."""
-    client.hset(_WORKERS, worker, json.dumps({"queues": [], "starting": sorted(queues), "at": time.time()}))
+    client.hset(_WORKERS, worker, json.dumps({"queues": [], "starting": sorted(queues), "at": server_time(client)}))
 
 
 def announce(client: redis.Redis, worker: str, queues: Iterable[str]) -> None:
     """Says that a worker is there."""
-    client.hset(_WORKERS, worker, json.dumps({"queues": sorted(queues), "at": time.time()}))
+    client.hset(_WORKERS, worker, json.dumps({"queues": sorted(queues), "at": server_time(client)}))
 
 
 def leave(client: redis.Redis, worker: str) -> None:
@@ -40,14 +41,14 @@ def unserved(client: redis.Redis, queues: Iterable[str]) -> str:
         return ""
     starting = [said for said in workers if set(missing) <= set(said.get("starting", ()))]
     if starting:
-        seconds = max(0.0, time.time() - min(said["at"] for said in starting))
+        seconds = max(0.0, server_time(client) - min(said["at"] for said in starting))
         return f"a worker for {', '.join(missing)} has been starting for {seconds:.0f} s"
     return f"no worker serves {', '.join(missing)}: start one with `celery -A rollout_tasks worker`"
 
 
 def _workers(client: redis.Redis) -> list[dict[str, Any]]:
     """What each worker said last; forgets those that are gone."""
-    now = time.time()
+    now = server_time(client)
     there = []
     workers: Any = client.hgetall(_WORKERS)
     for worker, text in workers.items():

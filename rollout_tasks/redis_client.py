@@ -77,6 +77,12 @@ def address_without_secret(url: str) -> str:
     return url.split("?", 1)[0].rsplit("@", 1)[-1].rsplit("://", 1)[-1]
 
 
+def server_time(client: redis.Redis) -> float:
+    """The time by Redis's clock, in seconds since 1970: the only one that all machines agree on."""
+    answer: Any = client.time()
+    return float(answer[0]) + float(answer[1]) / 1e6
+
+
 class Scripts:
     """A folder of Lua scripts, called by name: ``scripts.run(client, "commit", keys, args)``."""
 

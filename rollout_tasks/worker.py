@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import logging
 import os
 import re
@@ -34,6 +35,8 @@ _VM_HOST_STOP_SECONDS = 60
 _VM_HOST_RESTART_SECONDS = (1.0, 60.0)
 """Pause before a VM host that ended is started again: at first, and at most when it goes on ending soon."""
 _EVENTS_WAIT_SECONDS = 0.5
+_SHORTEST_PAUSE_SECONDS = 0.05
+_MESSAGES_LOOKED_AT = 100
 
 
 def install(app: Celery) -> None:
@@ -211,7 +214,7 @@ def _host_id(worker: str) -> str:
 
 
 class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Does something small at intervals, on the worker's own timer; Redis being away is no reason to stop."""
+    """Does something small again and again, on the worker's own timer, whatever goes wrong with it."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -219,34 +222,51 @@ class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
         super().__init__(consumer, **options)
         self.timer: Any = None
         self.client: redis.Redis | None = None
+        self.failing = False
 
     def interval(self) -> float:
-        """Seconds between two times."""
+        """Seconds between two times, at most."""
         raise NotImplementedError
 
-    def act(self, client: redis.Redis, consumer: Any) -> None:
-        """Does it once."""
+    def act(self, client: redis.Redis, consumer: Any) -> float:
+        """Does it once; returns the seconds until the next time."""
         raise NotImplementedError
 
     def start(self, consumer: Any) -> None:
         """Does it now, and goes on doing it."""
         self.client = connect(tries=0, socket_timeout=2)
         self._try(consumer)
-        self.timer = consumer.timer.call_repeatedly(self.interval(), self._try, (consumer,))
 
     def stop(self, _consumer: Any) -> None:
         """Stops doing it."""
+        client, self.client = self.client, None
         if self.timer is not None:
             self.timer.cancel()
-        if self.client is not None:
-            self.client.close()
+        if client is not None:
+            client.close()
 
     def _try(self, consumer: Any) -> None:
+        client, pause = self.client, self.interval()
+        if client is None:
+            return
         try:
-            if self.client is not None:
-                self.act(self.client, consumer)
+            pause = self.act(client, consumer)
+            self._say(None)
         except (redis.RedisError, OperationalError) as error:
-            logger.warning("%s: Redis does not answer: %s", type(self).__name__, error)
+            self._say(error)
+        except Exception:  # a worker without its timers is deaf and lame, and looks well
+            logger.exception("%s failed; it is tried again in %.0f s", type(self).__name__, pause)
+        finally:
+            if self.client is not None:
+                self.timer = consumer.timer.call_after(pause, self._try, (consumer,))
+
+    def _say(self, error: Exception | None) -> None:
+        """Says it when Redis begins to fail, and when it has ended."""
+        if error is not None and not self.failing:
+            logger.warning("%s: Redis does not do it: %s; trying again", type(self).__name__, error)
+        elif error is None and self.failing:
+            logger.info("%s: Redis does it again", type(self).__name__)
+        self.failing = error is not None
 
 
 class LostWork(_Regularly):
@@ -256,13 +276,25 @@ class LostWork(_Regularly):
         """As configured."""
         return settings().reconcile_every
 
-    def act(self, client: redis.Redis, consumer: Any) -> None:  # noqa: ARG002
-        """Sends `reconcile`, unless another worker just has."""
+    def act(self, client: redis.Redis, consumer: Any) -> float:  # noqa: ARG002
+        """Sends `reconcile`, unless another worker has within the interval: then it is next asked when that one's has passed."""
         from rollout_tasks.tasks import reconcile
 
         every = self.interval()
-        if client.set(_RECONCILE_TICK, os.getpid(), nx=True, px=int(every * 900)):
-            reconcile.apply_async(expires=every * 2, retry=False)
+        if client.set(_RECONCILE_TICK, os.getpid(), nx=True, px=int(every * 1000)):
+            if not _waits_for_a_worker(client, reconcile.name):
+                reconcile.apply_async(retry=False)
+            return every
+        left: Any = client.pttl(_RECONCILE_TICK)
+        return float(min(max(left / 1000, _SHORTEST_PAUSE_SECONDS), every))
+
+
+def _waits_for_a_worker(client: redis.Redis, task: str) -> bool:
+    """Whether a message for a task is among the next in the queue of small tasks."""
+    from rollout_tasks.tasks import FINALIZE_QUEUE
+
+    documents: Any = client.lrange(FINALIZE_QUEUE, -_MESSAGES_LOOKED_AT, -1)
+    return any(json.loads(document)["headers"].get("task") == task for document in documents)
 
 
 class Presence(_Regularly):
@@ -272,9 +304,10 @@ class Presence(_Regularly):
         """Well below the time after which others take it to be gone."""
         return presence.ANNOUNCE_SECONDS
 
-    def act(self, client: redis.Redis, consumer: Any) -> None:
+    def act(self, client: redis.Redis, consumer: Any) -> float:
         """Announces the worker."""
         presence.announce(client, consumer.hostname, list(consumer.app.amqp.queues.consume_from))
+        return self.interval()
 
     def stop(self, consumer: Any) -> None:
         """Takes the announcement back."""

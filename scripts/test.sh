@@ -14,6 +14,7 @@ if [ "${1:-}" = "--all" ]; then
 fi
 
 packages=()
+command -v cc >/dev/null || packages+=(gcc libc6-dev)
 command -v bwrap >/dev/null || packages+=(bubblewrap)
 { command -v mmdebstrap && command -v dpkg-architecture; } >/dev/null || packages+=(mmdebstrap dpkg-dev)
 command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || packages+=(qemu-system-x86 qemu-utils)

@@ -41,6 +41,8 @@ class Cluster:
     folder: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
+    environments: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """What a process has besides the cluster's own, by its name."""
     sessions: list[int] = field(default_factory=list)
     """One for each process that was ever started."""
 
@@ -61,9 +63,10 @@ class Cluster:
 
     def start(self, name: str, command: list[str]) -> None:
         self.commands[name] = command
+        environment = {**self.environment, **self.environments.get(name, {})}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                command, env=self.environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
+                command, env=environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
             )
         self.sessions.append(self.processes[name].pid)
 

@@ -9,13 +9,19 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+import redis
 from celery import Celery
 from celery.events import EventReceiver
+from kombu.asynchronous.timer import Timer
 
+from rollout_tasks import worker as additions
+from rollout_tasks.settings import settings
+from rollout_tasks.tasks import FINALIZE_QUEUE
 from tests.conftest import REPOSITORY
 
 TASKS = 40
@@ -132,3 +138,63 @@ def test_every_event_of_a_task_arrives_in_few_messages(worker: psutil.Process, r
     for kind in ("task-received", "task-started", "task-succeeded"):
         assert receiver.received.count(kind) >= TASKS  # the worker itself looks for lost work now and then
     assert receiver.messages < TASKS
+
+
+@pytest.fixture
+def consumer(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """What a timed step needs of its consumer, with the timer of a real one."""
+    monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
+    monkeypatch.setenv("ROLLOUT_RECONCILE_EVERY", "20")
+    settings.cache_clear()
+    yield SimpleNamespace(timer=Timer(), client=redis.Redis.from_url(redis_url, decode_responses=True))
+    settings.cache_clear()
+
+
+def next_in(consumer: SimpleNamespace) -> float:
+    """Seconds until the timer's only entry."""
+    (entry,) = consumer.timer.queue
+    return float(entry.eta - time.monotonic())
+
+
+def test_what_a_worker_that_was_killed_had_promised_to_look_for_is_looked_for_within_one_interval(
+    consumer: SimpleNamespace,
+) -> None:
+    consumer.client.set("reconcile:tick", "killed", px=10_000)
+    step = additions.LostWork(consumer)
+
+    step.start(consumer)
+
+    assert 0 < next_in(consumer) <= 10
+    step.stop(consumer)
+
+
+def test_lost_work_is_not_asked_for_again_while_the_last_message_waits(redis_url: str) -> None:
+    client = redis.Redis.from_url(redis_url, decode_responses=True)
+    script = (
+        "from types import SimpleNamespace; from kombu.asynchronous.timer import Timer; import rollout_tasks.app;"
+        "from rollout_tasks.worker import LostWork; LostWork(None).start(SimpleNamespace(timer=Timer()))"
+    )
+    for _ in range(2):
+        client.delete("reconcile:tick")
+        environment = {**os.environ, "ROLLOUT_REDIS_URL": redis_url}
+        subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, env=environment, check=True)
+
+    (message,) = client.lrange(FINALIZE_QUEUE, 0, -1)
+    assert '"expires": null' in message, "whether it has expired would be judged by two hosts' clocks"
+
+
+@pytest.mark.parametrize("error", [KeyError("what nobody expects"), OSError("neither"), redis.ConnectionError("away")])
+def test_a_timed_step_goes_on_after_any_error(consumer: SimpleNamespace, error: Exception) -> None:
+    class Failing(additions._Regularly):
+        def interval(self) -> float:
+            return 5.0
+
+        def act(self, client: redis.Redis, consumer: Any) -> float:  # noqa: ARG002
+            raise error
+
+    step = Failing(consumer)
+
+    step.start(consumer)
+
+    assert 0 < next_in(consumer) <= 5
+    step.stop(consumer)

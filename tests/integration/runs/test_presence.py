@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
 
 from rollout_tasks import presence
+from tests.conftest import REPOSITORY
+from tests.wrong_clock import HOUR, WrongClock
 
 QUEUE = "rollout.osworld"
 NOBODY = f"no worker serves {QUEUE}: start one with `celery -A rollout_tasks worker`"
@@ -44,3 +50,24 @@ def test_one_that_says_nothing_any_more_is_forgotten(
     monkeypatch.setattr(presence, patience, 0.0)
     assert presence.unserved(client, [QUEUE]) == NOBODY
     assert client.hlen("workers") == 0
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead", "behind"])
+def test_a_worker_whose_clock_is_wrong_is_there_as_long_as_any_other(
+    client: redis.Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    script = (
+        "import sys, redis; from rollout_tasks import presence;"
+        "presence.announce(redis.Redis.from_url(sys.argv[1]), 'one@there', [sys.argv[2]])"
+    )
+    clock = WrongClock(tmp_path, seconds)
+    subprocess.run(
+        [sys.executable, "-c", script, redis_url, QUEUE],
+        env={**os.environ, **clock.environment},
+        cwd=REPOSITORY,
+        check=True,
+    )
+
+    assert presence.unserved(client, [QUEUE]) == ""
+    monkeypatch.setattr(presence, "SILENT_SECONDS", 0)
+    assert presence.unserved(client, [QUEUE]) == NOBODY
