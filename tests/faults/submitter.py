@@ -1,0 +1,48 @@
+"""Runs the commands of scripts/submit.py, each in a process forked from one that has imported everything.
+
+Standard input has one JSON list of arguments a line, with the log's path first; standard output one JSON object for the fork
+(``{"pid": ...}``) and one for its end (``{"pid": ..., "code": ...}``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+import typer
+
+import rollout_tasks.redis_client
+import rollout_tasks.runs.launch
+import rollout_tasks.tasks  # noqa: F401
+from rollout_tasks import command_line
+from scripts.submit import application
+
+
+def main() -> None:
+    """Forks once for each line."""
+    assert isinstance(application, typer.Typer)
+    for line in sys.stdin:
+        log, *arguments = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(descriptor, 1)
+            os.dup2(descriptor, 2)
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            sys.argv = ["submit.py", *arguments]
+            command_line.run(application)
+            os._exit(0)
+        sys.stdout.write(json.dumps({"pid": pid}) + "\n")
+        sys.stdout.flush()
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(json.dumps({"pid": pid, "code": os.waitstatus_to_exitcode(status)}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
