@@ -46,5 +46,15 @@ class HostSuperseded(PoolError):
     """Another process speaks for this host now."""
 
 
+class HostTaken(HostSuperseded):
+    """Another process speaks for this host, and does not look as if it had ended."""
+
+    def __init__(self, sentence: str, instance: str, alive_until: int) -> None:
+        super().__init__(sentence)
+        self.instance = instance
+        self.alive_until = alive_until
+        """When it counts as silent unless it says something before: microseconds of the server's clock."""
+
+
 class ProviderError(PoolError):
     """A provider could not be found, or does not accept its options."""

@@ -17,6 +17,7 @@ from vm_pool.booting import SAY_EVERY_SECONDS, BootProgress
 from vm_pool.canary import CleanState
 from vm_pool.errors import (
     HostSuperseded,
+    HostTaken,
     PoolError,
     PoolRefused,
     PoolUnreachable,
@@ -31,8 +32,12 @@ from vm_pool.states import VMState
 
 log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 1.0
-"""How long the host sleeps at most before it looks whether to stop."""
+SLICE_SECONDS = 0.5
+"""How long the host sleeps at most before it looks whether to stop, and whether borrowers of this machine have ended."""
+LOOK_SHARE = 0.05
+"""How much of its time it spends on looking for borrowers that have ended: in a large pool it looks more rarely."""
+TAKE_OVER_SECONDS = 0.25
+"""Pause before the next try to take over a host whose last sign of life may have been its last."""
 RECONNECT_SECONDS = (0.1, 1.0)
 """Pause before the next try when Redis is away: at first, and at most. Until a host is back, its VMs are not granted."""
 
@@ -44,7 +49,7 @@ class VMHost:
         pool: Where they are lent out.
         provider: Where they come from.
         num_vms: How many.
-        host_id: The host's name; default: the machine's. A new host of the same name takes over.
+        host_id: The host's name; default: the machine's. A second live host of the same name is refused.
         silent_after: Seconds without a sign of life after which the pool stops granting this host's free VMs.
         check_every: Seconds between checks of a free VM.
         retry_after: Seconds before a quarantined VM is tried again: the first time, and at most.
@@ -74,7 +79,8 @@ class VMHost:
         vm_ids = [f"{self.host_id}-{number}" for number in range(num_vms)]
         self._machines = {vm_id: Machine(vm_id, provider, self._gates, clean) for vm_id in vm_ids}
         self._check_every = check_every
-        self._joined = False
+        self._speaks = self._joined = False
+        self._dead_looked_for = 0.0
         self._progress = BootProgress(time.monotonic())
         self._stop = threading.Event()
         self._jobs = Jobs(self._side, num_vms, retry_after)
@@ -86,15 +92,13 @@ class VMHost:
             stop: Ends the serving, as `stop()` does.
 
         Raises:
-            HostSuperseded: Another process took the host over; its VMs are left to that one.
+            HostTaken: Another live process has the host's name.
+            HostSuperseded: Another process took the host over while this one was silent; its VMs are left to that one.
             PoolRefused: Redis refused the host at its start, as for a wrong password.
             GateError: The gates' address is not one of this machine's.
         """
         self._gates.check()
         self._stop = self._jobs.stop = stop or self._stop
-        leftovers = self._provider.reap_leftovers(self.host_id)
-        if leftovers:
-            log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
         superseded = False
         try:
             self._serve_until_stopped()
@@ -130,8 +134,8 @@ class VMHost:
 
     def _serve_once(self) -> float:
         """One look at every VM; returns how many seconds nothing will be due."""
-        if not self._joined:
-            self._join()
+        if not self._joined and not self._join():
+            return 0.0
         busy = {vm_id for vm_id, machine in self._machines.items() if machine.busy}
         beat = self._side.beat()
         if beat.server != self._side.trusted:
@@ -159,18 +163,50 @@ class VMHost:
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
+            if time.monotonic() >= self._dead_looked_for:
+                self._end_the_dead()
             if self._side.wait_for_work(min(left, SLICE_SECONDS)):
                 return
 
-    def _join(self) -> None:
-        """Becomes the one that speaks for the host."""
-        for vm in self._side.beat(take_over=True).vms:
+    def _end_the_dead(self) -> None:
+        began = time.monotonic()
+        self._side.end_the_dead()
+        now = time.monotonic()
+        self._dead_looked_for = now + max(SLICE_SECONDS, (now - began) / LOOK_SHARE)
+
+    def _join(self) -> bool:
+        """Becomes the one that speaks for the host, and ends what a killed predecessor left; False when told to stop."""
+        beat = self._take_over()
+        if beat is None:
+            return False
+        leftovers = self._provider.reap_leftovers(self.host_id)
+        if leftovers:
+            log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
+        for vm in beat.vms:
             if vm.vm_id not in self._machines:
                 self.pool.remove([vm.vm_id])
         for machine in self._machines.values():
             self._register(machine, VMState.INITIALIZING)
         self._joined = True
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
+        return True
+
+    def _take_over(self) -> Beat | None:
+        """The first beat. A predecessor that may be gone is given the time to say that it is not; None when told to stop."""
+        first: HostTaken | None = None
+        while not self._stop.is_set():
+            try:
+                beat = self._side.beat(take_over=True)
+                self._speaks = True
+                return beat
+            except HostTaken as taken:
+                if first is None or taken.instance != first.instance:
+                    log.info("host %s: waiting whether another process still speaks for it", self.host_id)
+                    first = taken
+                elif taken.alive_until > first.alive_until:
+                    raise
+            self._stop.wait(TAKE_OVER_SECONDS)
+        return None
 
     def _distrust(self, beat: Beat) -> None:
         """Compares what a new server process says with what the host knows: its last writes may be lost.
@@ -226,12 +262,12 @@ class VMHost:
 
     def _shut_down(self, superseded: bool) -> None:
         """No more grants, then no more VMs, then no more host."""
-        ours = self._joined and not superseded
+        ours = self._speaks and not superseded
         if ours:
             self._tell_at_the_end(lambda: self.pool.remove(list(self._machines)))
         for machine in self._machines.values():
             machine.close_gate()
-        if not superseded:  # else the VMs of these ids are the other process's
+        if ours:  # else the VMs of these ids are another process's
             self._jobs.end_for_good(self._machines.values())
         self._jobs.wait()
         for machine in self._machines.values():

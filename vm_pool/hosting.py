@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from vm_pool import scripts
-from vm_pool.errors import HostSuperseded, TransitionRefused, UnknownVM
+from vm_pool.errors import HostSuperseded, HostTaken, TransitionRefused, UnknownVM
 from vm_pool.lease import endpoint_to_json
 from vm_pool.pool import POP_GRACE_SECONDS, VMPool
+from vm_pool.processes import has_ended, machine, this_process
 from vm_pool.scripts import checked_vm_id, microseconds
 from vm_pool.states import Endpoint, VMState
 
 log = logging.getLogger(__name__)
+
+FRONT_OF_QUEUE = 100
+"""How many waiters are looked at: those that are handed a VM next."""
 
 _HOST_ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
@@ -58,20 +62,24 @@ class HostSide:
         self.pool = pool
         self.host_id = host_id
         self.silent_after = silent_after
-        self._instance = secrets.token_hex(8)
+        self._instance = f"{secrets.token_hex(8)} {this_process()}"
         self._trusted = ""
 
     def beat(self, *, take_over: bool = False) -> Beat:
         """Gives a sign of life; also ends whatever is due in the pool.
 
         Args:
-            take_over: Speak for the host from now on, whoever did before; its VMs must be registered anew.
+            take_over: Speak for the host from now on; its VMs must be registered anew.
 
         Raises:
+            HostTaken: Another process does, was heard lately and has not ended as far as can be seen from here.
             HostSuperseded: Another process took the host over.
         """
-        words = (self.host_id, self._instance, microseconds(self.silent_after), int(take_over), self._trusted)
-        accepted, *rest = self._run("beat", *words)
+        accepted, *rest = self._beat("1" if take_over else "0")
+        if not accepted and take_over and has_ended(_process_of(rest[0])):
+            accepted, *rest = self._beat(rest[0])
+        if not accepted and take_over:
+            raise self._taken(*rest)
         if not accepted:
             raise HostSuperseded(f"another process speaks for host {self.host_id} of pool {self.pool.name!r} now")
         now, next_timer, server, *rows = rest
@@ -79,6 +87,23 @@ class HostSide:
             self._trusted = server
         vms = tuple(self._row(row, now) for row in rows)
         return Beat(server, vms, (next_timer - now) / 1_000_000)
+
+    def _beat(self, replaces: str) -> Any:
+        words = (self.host_id, self._instance, microseconds(self.silent_after), replaces, self._trusted)
+        return self._run("beat", *words)
+
+    def _taken(self, instance: str, alive_until: int) -> HostTaken:
+        where, _, rest = _process_of(instance).partition(":")
+        here = where and where == machine()
+        who = (
+            f"process {rest.partition(':')[0]} of this machine" if here else "a process of another machine or container"
+        )
+        return HostTaken(
+            f"host {self.host_id} of pool {self.pool.name!r} is run by another process, {who}:"
+            " stop that one, or give this one another id (--host-id)",
+            instance,
+            alive_until,
+        )
 
     @property
     def trusted(self) -> str:
@@ -101,6 +126,25 @@ class HostSide:
             return False
         call("DEL", work)  # the next beat tells everything there is to do
         return True
+
+    def end_the_dead(self) -> int:
+        """Ends the leases and waits of this machine's processes that have ended, without waiting for their time to be over.
+
+        Returns:
+            How many those were.
+        """
+        if not machine():
+            return 0
+        leases, waiters = self._run("processes", machine(), FRONT_OF_QUEUE)
+        words: list[str] = []
+        for vm_id, fence, process in zip(leases[::3], leases[1::3], leases[2::3], strict=True):
+            if has_ended(process):
+                words += (vm_id, fence)
+                log.warning("host %s: the holder of %s has ended; it is taken back", self.host_id, vm_id)
+        for token, process in zip(waiters[::2], waiters[1::2], strict=True):
+            if has_ended(process):
+                words += (token, "")
+        return int(self._run("ended", *words)) if words else 0
 
     def nudge(self) -> None:
         """Ends a `wait_for_work`, from another thread."""
@@ -164,3 +208,7 @@ class HostSide:
         vm_id, state, fence, drained, retry_at = row
         retry_in = (retry_at - now) / 1_000_000 if retry_at else None
         return HostedVM(vm_id, VMState(state), fence, drained == "1", retry_in)
+
+
+def _process_of(instance: str) -> str:
+    return instance.partition(" ")[2]

@@ -67,7 +67,7 @@ def _vm(row: Sequence[Any], fields: dict[str, str]) -> VM:
 
 
 def _waiter(place: int, token: str, request: str) -> Waiter:
-    _ttl, _max_age, priority, arrival, holder = request.split(" ", 4)
+    _ttl, _max_age, priority, arrival, holder = request.partition("\n")[0].split(" ", 4)
     return Waiter(token, holder, int(priority), place, int(arrival) / 1_000_000)
 
 

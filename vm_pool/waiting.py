@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from vm_pool.errors import AcquireStopped, AcquireTimeout, PoolEmpty, PoolError, PoolUnreachable
+from vm_pool.processes import this_process
 from vm_pool.scripts import microseconds
 
 PATIENCE_SECONDS = 10.0
-"""How long a waiter that stopped asking keeps its place."""
+"""How long a waiter that stopped asking keeps its place, at most: a VM may be handed to it so late."""
+PATIENCE_BEYOND_TTL_SECONDS = 2.0
+"""How much longer than its TTL it keeps it: with what a grant may lie untaken, and a reset, that stays below the TTL + 5 s."""
 REFRESH_SECONDS = PATIENCE_SECONDS / 3
 SLICE_SECONDS = 1.0
 """How long a wait lasts at most before `should_stop` is asked again."""
@@ -44,8 +47,8 @@ class Request:
     ) -> None:
         if priority not in PRIORITIES:
             raise ValueError(f"priority {priority} is not between {PRIORITIES[0]} and {PRIORITIES[-1]}")
-        if not 0 < len(holder) <= 256:
-            raise ValueError("holder must say who wants the VM, in at most 256 characters")
+        if not 0 < len(holder) <= 256 or "\n" in holder:
+            raise ValueError("holder must say who wants the VM, in one line of at most 256 characters")
         if not (ttl > 0 and max_age > 0 and timeout >= 0):
             raise ValueError("ttl and max_age must be above 0 seconds, timeout at least 0")
         self.holder = holder
@@ -58,6 +61,16 @@ class Request:
         """Whether the token may already have a VM."""
         self.token = token if token is not None else os.urandom(12).hex()
 
+    @property
+    def patience(self) -> float:
+        """How long its place is kept after it last asked."""
+        return min(PATIENCE_SECONDS, self.ttl + PATIENCE_BEYOND_TTL_SECONDS)
+
+    @property
+    def refresh(self) -> float:
+        """How often it asks again."""
+        return min(REFRESH_SECONDS, self.patience / 3)
+
     def words(self, ticket: int, again: bool) -> tuple[str | int, ...]:
         """The arguments of acquire.lua."""
         return (
@@ -65,11 +78,12 @@ class Request:
             microseconds(self.ttl),
             microseconds(self.max_age),
             microseconds(self.priority * PRIORITY_SECONDS),
-            microseconds(PATIENCE_SECONDS),
+            microseconds(self.patience),
             ticket,
             self.priority,
             self.holder,
             int(again),
+            this_process(),
         )
 
 
@@ -182,10 +196,10 @@ class _Acquisition:
         _, self.ticket, server_then, self.vms = reply
         if self.vms:
             self.last_vm_seen = asked
-        refresh_at = asked + REFRESH_SECONDS
+        refresh_at = asked + self.request.refresh
         while (now := self.clock()) < refresh_at:
             self._may_go_on()
-            longest = SLICE_SECONDS if self.request.should_stop is not None else REFRESH_SECONDS
+            longest = SLICE_SECONDS if self.request.should_stop is not None else self.request.refresh
             seconds = max(min(longest, refresh_at - now, self.end - now), 0.001)
             try:
                 message = yield Pop(self.request.token, seconds)

@@ -5,6 +5,7 @@
 -- ARGV[7]  ticket from an earlier reply, else 0: a waiter that Redis forgot comes back to its place
 -- ARGV[8]  priority, ARGV[9]  holder (for people to read)
 -- ARGV[10] '1' when the token may have been granted a VM before, '0' the first time it is seen
+-- ARGV[11] process: where it runs, for hosts of the same machine
 --
 -- Returns {1, vm, fence, deadline, now, endpoint} or {0, ticket, now, number of VMs in the pool}.
 
@@ -19,7 +20,7 @@ end
 
 local function grant_free()
   local vm = call('ZPOPMIN', P .. ':free')[1]
-  return vm and lease_out(vm, token, ARGV[9], tonumber(ARGV[3]), tonumber(ARGV[4]))
+  return vm and lease_out(vm, token, ARGV[9], ARGV[11], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[3]))
 end
 
 local grant = grant_free()
@@ -36,7 +37,7 @@ if ticket == 0 then
 end
 if not queued then
   call('ZADD', P .. ':queue', ticket - ARGV[5], token)
-  local request = string.format('%s %s %s %.0f %s', ARGV[3], ARGV[4], ARGV[8], ticket, ARGV[9])
+  local request = string.format('%s %s %s %.0f %s\n%s', ARGV[3], ARGV[4], ARGV[8], ticket, ARGV[9], ARGV[11])
   call('HSET', P .. ':waiters', token, request)
 end
 call('ZADD', P .. ':timers', now + ARGV[6], 'waiter:' .. token)

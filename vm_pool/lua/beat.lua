@@ -1,25 +1,28 @@
 -- A host says that it is alive, and learns what its VMs are in. Ends what is due on the way.
 --
 -- ARGV[2]  host, ARGV[3]  its instance, ARGV[4]  how long it counts as alive (microseconds)
--- ARGV[5]  '1' to speak for the host from now on, whoever did before. A predecessor's free VMs are not granted any
---          more: the caller registers them anew.
+-- ARGV[5]  '1' to speak for the host from now on, unless another instance does and was heard lately; or the very instance
+--          to replace, which the caller knows to have ended. A predecessor's free VMs are not granted any more: the caller
+--          registers them anew. '0' for a mere sign of life.
 -- ARGV[6]  the server process with which the host has compared what it knows of its VMs: it reset those that this one may
 --          be wrong about. Another process grants none of them until the host says so again. '' when taking over.
 --
--- Returns {0} when another instance speaks for the host, else {1, now, when the next timer ends, this server process,
+-- Returns {0, another instance that speaks for the host, until when it counts as alive}, else {1, now, when the next timer ends, this server process,
 -- {vm, state, fence, drained '1' or '0', retry_at or 0}, ...}.
 
 local host = ARGV[2]
 local instance = call('HGET', P .. ':hosts', host)
 local takes_over = instance ~= ARGV[3]
 if takes_over then
-  if instance and ARGV[5] ~= '1' then return { 0 } end
+  local alive_until = tonumber(call('ZSCORE', P .. ':timers', 'host:' .. host) or 0)
+  local may_replace = ARGV[5] == instance or (ARGV[5] == '1' and alive_until <= now)
+  if instance and not may_replace then return { 0, instance, alive_until } end
   call('HSET', P .. ':hosts', host, ARGV[3])
   call('DEL', P .. ':work:' .. host)
 end
 local server = string.match(about_server(), 'run_id:(%x+)')
 local trusted = call('HGET', P .. ':servers', host) == server
-if ARGV[5] == '1' or ARGV[6] == server then call('HSET', P .. ':servers', host, server) end
+if ARGV[5] ~= '0' or ARGV[6] == server then call('HSET', P .. ':servers', host, server) end
 local was_silent = call('ZADD', P .. ':timers', now + ARGV[4], 'host:' .. host) == 1
 reap()
 local lends_again = (was_silent or not trusted) and lends(host)

@@ -7,18 +7,20 @@
 --
 --   :vms          set     every VM's id
 --   :vm:<id>      hash    state host endpoint needs_reset fence since grants error drained resets failures retry_at
---                         timer, and while leased: holder token ttl deadline ends
+--                         timer, and while leased: holder token process ttl deadline ends
 --   :free         zset    VMs that can be granted, by the time they became free
 --   :queue        zset    waiters' tokens, by ticket (time of arrival less the priority's head start)
---   :waiters      hash    token -> "<ttl> <max age> <priority> <arrival> <holder>"
---   :inbox:<tok>  list    the grant handed to a waiter
+--   :waiters      hash    token -> "<ttl> <max age> <priority> <arrival> <holder>\n<process>"
+--   :inbox:<tok>  list    the grant handed to a waiter, until it takes it
 --   :timers       zset    waiter:<token>, host:<host> by the time each ends unless renewed; lease:<vm> no later than
 --                         that: it is looked at again then, so that short leases cost no timer (its time is in `timer`)
---   :hosts        hash    host -> the instance that speaks for it
+--   :hosts        hash    host -> the instance that speaks for it: "<random> <process>"
 --   :servers      hash    host -> the server process (`run_id` of INFO) whose grants it stands behind
 --   :host:<h>     set     its VMs        :work:<h>  list  VMs it should look at
 --   :counters     hash    totals, but for grants of VMs still here (their `grants`) and releases (what remains)
 --   :events       stream  e = "<event> <vm or -> <fence> <holder or host>"
+--
+-- A process is "<machine>:<process id>:<when it began>", empty where unknown: hosts of that machine see when it has ended.
 --
 -- Kept at all times: while :free holds a VM, no live waiter is queued.
 --
@@ -26,6 +28,8 @@
 -- So a host's VMs are granted only by the server process that the host has compared its own knowledge with; see beat.lua.
 
 if redis.replicate_commands then redis.replicate_commands() end -- Redis 6: write after TIME
+
+local TAKEN_WITHIN = 3000000 -- how long a grant that was handed over may lie in the inbox of a waiter, who may be gone
 
 local P = KEYS[1]
 local call = redis.call
@@ -64,10 +68,12 @@ local function about_server()
 end
 
 -- Whether a host's VMs may be granted: it gives signs of life, and has looked at them since this server process began.
+-- A host of a version that never says so is believed.
 local function lends(host)
   if host == '' then return true end
-  local server = heard(host) and call('HGET', P .. ':servers', host)
-  return server and string.find(about_server(), 'run_id:' .. server, 1, true) ~= nil
+  if not heard(host) then return false end
+  local server = call('HGET', P .. ':servers', host)
+  return not server or string.find(about_server(), 'run_id:' .. server, 1, true) ~= nil
 end
 
 local function set_timer(vm, at)
@@ -75,17 +81,18 @@ local function set_timer(vm, at)
   call('HSET', P .. ':vm:' .. vm, 'timer', at)
 end
 
--- Leases a VM out and returns the grant; nil when its host does not lend now.
-local function lease_out(vm, token, holder, ttl, max_age)
+-- Leases a VM out and returns the grant; nil when its host does not lend now. The lease is looked at after `within`.
+local function lease_out(vm, token, holder, process, ttl, max_age, within)
   local key = P .. ':vm:' .. vm
   local was = call('HMGET', key, 'fence', 'endpoint', 'grants', 'timer', 'host')
   if not lends(was[5]) then return nil end
   local fence = text(math.max(was[1] + 1, now))
   local ends = now + max_age
   local deadline = math.min(now + ttl, ends)
-  call('HSET', key, 'state', 'leased', 'fence', fence, 'since', now, 'holder', holder, 'token', token, 'ttl', ttl,
-    'deadline', deadline, 'ends', ends, 'grants', (was[3] or 0) + 1)
-  if not was[4] or tonumber(was[4]) > deadline then set_timer(vm, deadline) end
+  call('HSET', key, 'state', 'leased', 'fence', fence, 'since', now, 'holder', holder, 'token', token, 'process', process,
+    'ttl', ttl, 'deadline', deadline, 'ends', ends, 'grants', (was[3] or 0) + 1)
+  local look_at = math.min(deadline, now + within)
+  if not was[4] or tonumber(was[4]) > look_at then set_timer(vm, look_at) end
   note('granted', vm, fence, holder)
   return { 1, vm, fence, deadline, now, was[2] }
 end
@@ -125,8 +132,8 @@ local function hand_on(vm)
     local request = call('HGET', P .. ':waiters', token)
     forget_waiter(token)
     if request and alive_until and tonumber(alive_until) > now then
-      local ttl, max_age, holder = string.match(request, '^(%d+) (%d+) %S+ %d+ (.*)$')
-      local grant = lease_out(vm, token, holder, tonumber(ttl), tonumber(max_age))
+      local ttl, max_age, holder, process = string.match(request, '^(%d+) (%d+) %S+ %d+ ([^\n]*)\n?(.*)$')
+      local grant = lease_out(vm, token, holder, process, tonumber(ttl), tonumber(max_age), TAKEN_WITHIN)
       local inbox = P .. ':inbox:' .. token
       call('RPUSH', inbox, string.format('%s %.0f %s %s', grant[3], grant[4], vm, grant[6]))
       call('PEXPIRE', inbox, math.ceil(ttl / 1000))
@@ -167,12 +174,21 @@ local function revoke(vm, lease)
   take_back(vm, lease, 'revoked')
 end
 
+-- Until when a lease that was handed over, and that nobody has renewed, may lie in the inbox; nil once it was taken.
+local function taken_by(vm, token)
+  if call('EXISTS', P .. ':inbox:' .. token) == 0 then return nil end
+  local is = call('HMGET', P .. ':vm:' .. vm, 'since', 'ttl', 'deadline', 'ends')
+  local renewed = tonumber(is[3]) ~= math.min(is[1] + is[2], tonumber(is[4]))
+  return not renewed and is[1] + TAKEN_WITHIN or nil
+end
+
 -- The timer of a VM's lease went off: the lease is over, or was renewed, or is long replaced by another.
 local function look_at_lease(vm)
   local lease = lease_of(vm)
   call('HDEL', P .. ':vm:' .. vm, 'timer')
   if lease[STATE] ~= 'leased' then return 0 end
   local deadline = tonumber(lease[DEADLINE])
+  deadline = math.min(deadline, taken_by(vm, lease[TOKEN]) or deadline)
   if deadline > now then
     set_timer(vm, deadline)
     return 0

@@ -1,7 +1,7 @@
 -- Everything there is to know about the pool at one moment; changes nothing.
 --
 -- Returns {now, {vm, host lends '1' or '0', field, value, ...} per VM,
--- {token, "<ttl> <max age> <priority> <arrival> <holder>", ...} in the order of the queue, {counter, value, ...},
+-- {token, "<ttl> <max age> <priority> <arrival> <holder>\n<process>", ...} in the order of the queue, {counter, value, ...},
 -- {host, instance, ...}}.
 
 local vms, waiters = {}, {}

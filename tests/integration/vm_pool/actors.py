@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 
@@ -30,6 +31,14 @@ def hold(pool: VMPool, ttl: str) -> None:
     say(f"released {lease.release()}")
 
 
+def crowd(pool: VMPool, ttl: str, number: str) -> None:
+    """So many processes that do what `hold` does."""
+    for _ in range(int(number) - 1):
+        if os.fork() == 0:
+            break
+    hold(pool, ttl)
+
+
 def touch(pool: VMPool, ttl: str) -> None:
     """Acquires, then checks before each touch, a line from stdin being the order to touch."""
     lease = pool.acquire("actor", timeout=60, ttl=float(ttl))
@@ -54,4 +63,4 @@ def host(pool: VMPool, num_vms: str, host_id: str, fail_file: str = "") -> None:
 
 if __name__ == "__main__":
     role, url, *rest = sys.argv[1:]
-    {"hold": hold, "touch": touch, "host": host}[role](VMPool(redis.Redis.from_url(url), "test"), *rest)
+    {"hold": hold, "crowd": crowd, "touch": touch, "host": host}[role](VMPool(redis.Redis.from_url(url), "test"), *rest)

@@ -40,6 +40,7 @@ class Actor:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,
         )
 
     def line(self) -> str:
@@ -56,6 +57,11 @@ class Actor:
 
     def end(self) -> None:
         self.process.kill()
+        self.process.communicate()
+
+    def end_all(self) -> None:
+        """With every process that it forked."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
 

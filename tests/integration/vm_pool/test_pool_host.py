@@ -298,13 +298,27 @@ def test_an_operators_quarantine_lasts_until_a_reset(pool: VMPool, start: Callab
         pool.force_release("box-0")
 
 
-def test_a_successor_takes_over_and_the_predecessor_gives_up(pool: VMPool, start: Callable[..., RunningHost]) -> None:
+def test_a_successor_takes_over_from_a_silent_host_which_gives_up(
+    pool: VMPool, start: Callable[..., RunningHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = start(RecordingProvider(QUICK), 3, silent_after=0.6)
     until(all_free(pool, 3))
     lease = pool.acquire("me", timeout=5, ttl=0.5)
     fences = {vm.vm_id: vm.fence for vm in pool.status().vms}
+    paused, go_on = threading.Event(), threading.Event()
+    serve_once = old.host._serve_once
+
+    def pause() -> float:
+        paused.set()
+        assert go_on.wait(60)
+        return serve_once()
+
+    monkeypatch.setattr(old.host, "_serve_once", pause)
+    assert paused.wait(30)
 
     start(RecordingProvider(QUICK), 2)
+    until(all_free(pool, 2))
+    go_on.set()
 
     old.thread.join(20)
     assert isinstance(old.error, HostSuperseded)
@@ -365,7 +379,8 @@ def test_nothing_is_left_of_a_lost_host_whose_vms_were_removed(pool: VMPool, cli
 
 
 def test_a_predecessors_free_vms_are_not_granted_until_registered_anew(pool: VMPool, hand_host: Callable) -> None:
-    hand_host(1)
+    hand_host(1, silent_after=0.1)
+    time.sleep(0.12)
     successor = HostSide(pool, "hand", silent_after=60)
     assert [vm.state for vm in successor.beat(take_over=True).vms] == [VMState.FREE]
     with pytest.raises(AcquireTimeout):

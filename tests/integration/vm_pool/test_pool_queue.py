@@ -175,7 +175,7 @@ def test_a_waiter_redis_forgot_comes_back_to_its_place(
     with ThreadPoolExecutor(3) as executor:
         waiters = [queue_up(pool, executor, holder) for holder in ("first", "second")]
         client.flushall()
-        hand_host(0)
+        hand_host(0, host_id="other")
         waiters.append(executor.submit(pool.acquire, "third", timeout=30))
         until(lambda: len(pool.status().waiters) == 3)
         assert [waiter.holder for waiter in pool.status().waiters] == ["first", "second", "third"]
