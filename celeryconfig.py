@@ -4,6 +4,11 @@ from rollout_tasks.settings import settings
 
 _settings = settings()
 
+# A connection that says nothing for so long is dead, though nobody closed it (a firewall forgot it, a machine froze): it is
+# dropped, and the worker connects anew. A worker is deaf for no longer than twice that.
+_silent_seconds = min(20.0, max(5.0, _settings.visibility_timeout / 4))
+_connect_seconds = 10.0
+
 broker_url = _settings.redis_address
 # The chord's counts are kept there; nobody waits for single results (rollout_tasks/results.py).
 result_backend = f"rollout_tasks.results.UnwatchedRedisBackend+{_settings.redis_address}"
@@ -30,8 +35,9 @@ broker_transport_options = {
     "unacked_restore_interval": 5,
     "unacked_restore_throttle": 1,
     "socket_keepalive": True,
-    "health_check_interval": 25,
-    "socket_connect_timeout": 10,
+    "socket_timeout": _silent_seconds,
+    "health_check_interval": _silent_seconds,
+    "socket_connect_timeout": _connect_seconds,
 }
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
@@ -40,6 +46,8 @@ broker_pool_limit = 10
 # An item that ends while Redis is away must not poison the chord.
 result_backend_always_retry = True
 redis_backend_health_check_interval = 30
+redis_socket_timeout = _silent_seconds
+redis_socket_connect_timeout = _connect_seconds
 redis_socket_keepalive = True
 redis_retry_on_timeout = True
 # The callback of a run longer than a day must still run.

@@ -74,6 +74,7 @@ class Heartbeat:
     def __init__(self, interval: float) -> None:
         self.interval = interval
         self.pulse: Pulse | None = None
+        self._failing = False
         self._client: redis.Redis = connect(tries=1, socket_timeout=max(interval, 2.0))
         self._store = RunStore(self._client)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -106,8 +107,13 @@ class Heartbeat:
                 _SCRIPTS.run(self._client, "work_on", [UNACKED_INDEX], [pulse.delivery_tag])
             news = self._store.beat(pulse.run_id, pulse.rollout_id, pulse.token)
         except redis.RedisError as error:
-            logger.warning("heartbeat of %s: Redis does not answer: %s", pulse.rollout_id, error)
+            if not self._failing:
+                logger.warning("heartbeat of %s: Redis does not do it: %s; trying again", pulse.rollout_id, error)
+            self._failing = True
             return
+        if self._failing:
+            logger.warning("heartbeat of %s: Redis does it again", pulse.rollout_id)
+        self._failing = False
         pulse.last_beat = time.monotonic()
         if self.pulse is not pulse:
             return

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 import redis
-from redis.backoff import ExponentialWithJitterBackoff
-from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError
-from redis.retry import Retry
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.redis_connections import Patience, connection_class
 from rollout_tasks.settings import settings
 
-PATIENT_TRIES = 120
-"""With at most 2 s between tries: about four minutes, longer than a Redis server's restart."""
+PATIENT_TRIES = 240
+"""With up to 2 s between tries, 1 s on average: about four minutes, longer than a Redis server's restart."""
+REFUSED_SECONDS = 3600.0
+"""How long work waits for a Redis that is there but refuses: whoever runs it may have to be woken first."""
 
 _PROOF_SECONDS = 5.0
 """How long Redis may take to say that it is there."""
 _LOGIN_REFUSED = ("NOAUTH", "WRONGPASS")
+_WORKS = threading.Event()
 
 
-def connect(*, tries: int, socket_timeout: float = 10.0, url: str | None = None) -> redis.Redis:
+def connect(
+    *, tries: int, refused_seconds: float = 0.0, socket_timeout: float = 10.0, url: str | None = None
+) -> redis.Redis:
     """A client for this process's Redis.
 
     Args:
         tries: How often a command is sent again after a lost connection; every script here may be repeated safely.
+        refused_seconds: How long it is sent again where Redis is there but refuses; as often as `tries` when 0.
         socket_timeout: Seconds one reply may take.
         url: Another address than the configured one.
     """
+    address = url or settings().redis_address
     return redis.Redis.from_url(
-        url or settings().redis_address,
+        address,
         decode_responses=True,
-        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=2.0), tries),
-        retry_on_error=[ConnectionError, TimeoutError, BusyLoadingError],
+        connection_class=connection_class(address),
+        retry=Patience(tries, refused_seconds),
         socket_timeout=socket_timeout,
         socket_connect_timeout=5,
         socket_keepalive=True,
@@ -45,7 +51,17 @@ def connect(*, tries: int, socket_timeout: float = 10.0, url: str | None = None)
 
 @lru_cache(maxsize=4)
 def _worker_client(_pid: int) -> redis.Redis:
-    return connect(tries=PATIENT_TRIES)
+    return connect(tries=PATIENT_TRIES, refused_seconds=REFUSED_SECONDS)
+
+
+def this_process_works() -> None:
+    """Says that this process carries out tasks: Celery's connections in it wait for Redis like ours."""
+    _WORKS.set()
+
+
+def celerys_patience() -> dict[str, Any]:
+    """The connection option that has Celery's own connections wait for Redis, in a process that carries out tasks."""
+    return {"retry": Patience(PATIENT_TRIES, REFUSED_SECONDS)} if _WORKS.is_set() else {}
 
 
 def worker_client() -> redis.Redis:

@@ -6,8 +6,13 @@ store has the results. Without the subscriptions a run is submitted faster, and 
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery.backends.redis import RedisBackend
 from celery.backends.redis import ResultConsumer as RedisResultConsumer
+
+from rollout_tasks.redis_client import celerys_patience
+from rollout_tasks.redis_connections import connection_class
 
 
 class NoSubscriptions(RedisResultConsumer):  # type: ignore[misc]
@@ -21,6 +26,10 @@ class NoSubscriptions(RedisResultConsumer):  # type: ignore[misc]
 
 
 class UnwatchedRedisBackend(RedisBackend):  # type: ignore[misc]
-    """Keeps chords' counts; delivers results to nobody."""
+    """Keeps chords' counts; delivers results to nobody. In a worker's child it waits for a Redis that is away or refuses."""
 
     ResultConsumer = NoSubscriptions
+
+    def _create_client(self, **parameters: Any) -> Any:
+        parameters |= {"connection_class": connection_class(self.url), **celerys_patience()}
+        return super()._create_client(**parameters)

@@ -10,6 +10,10 @@
 3. Delivered messages are stamped with the worker's own time. Those of a killed worker whose clock was ahead would stay, and those
    of one whose clock is behind would be delivered twice. Here every stamp and every comparison is Redis's.
 
+4. A Redis that is there but refuses (redis_connections.py) ends the worker. Here that is a connection error, and connecting
+   succeeds only where Redis can be written to: nothing is taken out of a queue that cannot be noted as delivered. What was, when
+   it began, is put back when it has ended.
+
 And where it is slow: it makes a client object for every command, and a transaction of several commands for every message that is
 delivered or acknowledged. Here one script does each (lua/). Together that was a quarter of the time of a worker's main process.
 """
@@ -18,20 +22,26 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import uuid
+from collections import deque
 from typing import Any
 
 import redis
 from kombu import transport
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
-from redis.exceptions import ConnectionError
+from redis.exceptions import ConnectionError, TimeoutError
 
-from rollout_tasks.redis_client import Scripts
+from rollout_tasks.redis_client import Scripts, celerys_patience
+from rollout_tasks.redis_connections import RedisRefuses, TCPConnection, TLSConnection
 
 logger = logging.getLogger(__name__)
 
 _SCRIPTS = Scripts("rollout_tasks.lua")
+_PROBE = "broker:writable"
+_TAKEN: deque[tuple[str, str]] = deque()
+"""Messages that are in no queue, and not noted as delivered: delivery tag, and the note."""
 
 
 class QoS(kombu_redis.QoS):
@@ -41,7 +51,11 @@ class QoS(kombu_redis.QoS):
         """Notes a message as delivered."""
         route = message.delivery_info
         record = json.dumps([message._raw, route["exchange"], route["routing_key"]])
-        self._run("deliver", [delivery_tag, record])
+        try:
+            self._run("deliver", [delivery_tag, record])
+        except (ConnectionError, TimeoutError):
+            _TAKEN.append((delivery_tag, record))
+            raise
         virtual.QoS.append(self, message, delivery_tag)  # type: ignore[no-untyped-call]
 
     def ack(self, delivery_tag: str) -> None:
@@ -65,6 +79,14 @@ class QoS(kombu_redis.QoS):
     def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:  # noqa: ARG002
         """Puts one message back, as its queue's last or its next."""
         self._redeliver(tag, "LPUSH" if leftmost else "RPUSH", 0)
+
+    def put_back_taken(self) -> None:
+        """Puts back what was taken out of its queue when its delivery could not be noted."""
+        while _TAKEN:
+            tag, record = _TAKEN[0]
+            self._run("deliver", [tag, record])
+            self.restore_by_tag(tag)
+            _TAKEN.popleft()
 
     def _redeliver(self, tag: str, push: str, unless_worked_on_for: float) -> None:
         with self.channel.conn_or_acquire() as client:
@@ -96,6 +118,8 @@ class Channel(kombu_redis.Channel):
     """A channel that may outlive its connection."""
 
     QoS = QoS
+    connection_class = TCPConnection
+    connection_class_ssl = TLSConnection
     do_restore = False
     _kept_client: redis.Redis | None = None
 
@@ -111,13 +135,41 @@ class Channel(kombu_redis.Channel):
         if self.connection is None or self.connection.client is None:
             raise ConnectionError("the connection that this message came by is closed")
         parameters: dict[str, Any] = super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]
-        return parameters
+        return parameters if asynchronous else parameters | celerys_patience()
+
+    def prove_writable(self) -> None:
+        """Writes something.
+
+        Raises:
+            RedisRefuses: Redis does not take it now.
+        """
+        with self.conn_or_acquire() as client:
+            client.set(_PROBE, "", px=1)
 
 
 class Transport(kombu_redis.Transport):
     """Redis, with the channels above."""
 
     Channel = Channel
+    _refused_since: float | None = None
+
+    def establish_connection(self) -> Transport:
+        """Connects, where Redis can be written to."""
+        connection: Transport = super().establish_connection()  # type: ignore[no-untyped-call]
+        channel = self._avail_channels[-1]
+        try:
+            channel.prove_writable()
+            channel.qos.put_back_taken()
+        except BaseException as error:
+            if isinstance(error, RedisRefuses) and self._refused_since is None:
+                self._refused_since = time.monotonic()
+                logger.warning("%s: nothing is taken up or sent until it does not", error)
+            self.close_connection(self)  # type: ignore[no-untyped-call]
+            raise
+        if self._refused_since is not None:
+            waited, self._refused_since = time.monotonic() - self._refused_since, None
+            logger.warning("Redis does not refuse any more, after %.0f s: work goes on", waited)
+        return connection
 
 
 def install() -> None:

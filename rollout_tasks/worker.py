@@ -24,7 +24,7 @@ from kombu.exceptions import OperationalError
 
 from rollout_tasks import presence
 from rollout_tasks.errors import UserError
-from rollout_tasks.redis_client import connect
+from rollout_tasks.redis_client import connect, this_process_works
 from rollout_tasks.settings import settings
 from rollout_tasks.temporary import use_own_folder
 
@@ -82,6 +82,7 @@ def begin_child(worker: int, **_signal: Any) -> None:
     """Ends a child whose worker is gone already: Celery has the kernel end it with the worker, but only from just before here."""
     if os.getppid() != worker:
         os._exit(1)
+    this_process_works()
     use_own_folder("child-")
 
 

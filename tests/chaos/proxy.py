@@ -1,4 +1,4 @@
-"""A TCP proxy that can cut its clients off: the network failing between a worker and Redis, without anybody dying."""
+"""A TCP proxy that can cut its clients off: the network failing between a worker and Redis, without anybody dying or hanging up."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._open: set[socket.socket] = set()
+        self._frozen: set[socket.socket] = set()
+
+    def freeze(self) -> None:
+        """Has the connections that there are swallow everything from now on; new ones work."""
+        self._frozen = set(self._open)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -54,7 +59,7 @@ class Proxy:
                     data = source.recv(_CHUNK)
                     if not data:
                         raise OSError("closed")
-                    if not self.cut.is_set():
+                    if not self.cut.is_set() and source not in self._frozen:
                         peers[source].sendall(data)
         for peer in peers:
             self._open.discard(peer)
