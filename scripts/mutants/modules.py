@@ -1,0 +1,79 @@
+"""Which files belong to a module, and which tests to its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One part of the program that defects are planted in."""
+
+    files: tuple[str, ...]
+    """Glob patterns in the repository."""
+    tests: tuple[tuple[str, ...], ...]
+    """Arguments of pytest, one group after the other: the fast ones first."""
+    without: tuple[str, ...] = ()
+    """Files that the patterns find and that do not belong here."""
+
+    def paths(self, root: Path) -> list[Path]:
+        """The module's files."""
+        without = {root / name for name in self.without}
+        return sorted({path for pattern in self.files for path in root.glob(pattern)} - without)
+
+
+_POOL_TESTS = (
+    ("tests/unit/vm_pool",),
+    tuple(
+        f"tests/integration/vm_pool/test_{name}.py"
+        for name in (
+            "pool_leases",
+            "pool_queue",
+            "pool_host",
+            "gate",
+            "pool_coroutines",
+            "gated_host",
+            "pool_commands",
+            "pool_faults",
+            "pool_properties",
+        )
+    ),
+)
+_EXECUTION = ("rollout", "attempt", "lending", "heartbeat", "interruption", "errors", "environments/guard")
+
+MODULES = {
+    "vm_pool": Module(("vm_pool/*.py",), _POOL_TESTS),
+    "vm_pool/lua": Module(("vm_pool/lua/*.lua",), _POOL_TESTS),
+    "runs": Module(
+        ("rollout_tasks/runs/*.py", "rollout_tasks/runs/lua/*.lua"),
+        (
+            ("tests/unit/runs",),
+            ("tests/integration/runs", "tests/unit/test_command_line.py"),
+            ("tests/acceptance/test_commands.py", "tests/chaos/test_broken_chord.py"),
+        ),
+    ),
+    "execution": Module(
+        tuple(f"rollout_tasks/{name}.py" for name in _EXECUTION),
+        (
+            ("tests/unit/execution", "tests/unit/test_interruption.py"),
+            ("tests/integration/test_heartbeat.py", "tests/chaos/test_broken_chord.py"),
+        ),
+    ),
+    "sandbox": Module(
+        ("rollout_tasks/environments/sandbox/*.py", "rollout_tasks/environments/py.py"),
+        (
+            ("tests/unit/environments/sandbox", "tests/unit/environments/test_seccomp.py"),
+            ("tests/integration/environments/test_py_environment.py",),
+        ),
+    ),
+    "scoring": Module(
+        ("benchmark/*.py",),
+        (("tests/unit/benchmark",), ("tests/acceptance/test_gsm8k.py",)),
+    ),
+    "osworld": Module(
+        ("rollout_tasks/environments/osworld/*.py", "rollout_tasks/environments/osworld/spaces/*.py"),
+        (("tests/unit/environments/osworld",), ("tests/integration/environments/osworld",)),
+    ),
+}
+"""By the name that the command takes."""
