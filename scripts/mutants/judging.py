@@ -90,10 +90,16 @@ class Copy:
         began = time.monotonic()
         with self._planted(mutant):
             for group, limit in zip(groups, limits, strict=True):
-                failed, _output = self._run(group, limit)
+                failed, _output = self._run([*self._named_after(mutant, group), *group], limit)
                 if failed:
                     return Judgement("noticed", failed, time.monotonic() - began)
         return Judgement("survived", "", time.monotonic() - began)
+
+    def _named_after(self, mutant: Mutant, group: Sequence[str]) -> list[str]:
+        """Test files of a group that are named after the file with the defect: begun with, they notice soonest."""
+        stem = Path(mutant.file).stem
+        found = {path for name in group for path in (self.folder / name).rglob(f"test_*{stem}*.py")}
+        return [str(path.relative_to(self.folder)) for path in sorted(found)]
 
     @contextmanager
     def _planted(self, mutant: Mutant) -> Iterator[None]:
