@@ -35,13 +35,11 @@ def command(guest: Path, arguments: list[str], *, scratch_bytes: int, seccomp_de
         seccomp_descriptor: A readable descriptor that holds the system call filter.
 
     Raises:
-        SandboxUnavailable: bubblewrap is not installed, or the machine is none it knows.
+        SandboxUnavailable: bubblewrap is not installed.
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxUnavailable("running Python safely needs bubblewrap: install it (apt-get install bubblewrap)")
-    if sys.platform != "linux" or not seccomp.supported():
-        raise SandboxUnavailable("running Python safely needs Linux on x86_64 or aarch64")
     python = Path(sys.executable).resolve()
     line = [bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     line += ["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--seccomp", str(seccomp_descriptor)]
@@ -67,7 +65,13 @@ def _library(folder: Path) -> list[str]:
 
 
 def filter_descriptor() -> int:
-    """A descriptor from which the system call filter can be read once; the caller closes it."""
+    """A descriptor from which the system call filter can be read once; the caller closes it.
+
+    Raises:
+        SandboxUnavailable: There is no filter for this machine.
+    """
+    if sys.platform != "linux" or not seccomp.supported():
+        raise SandboxUnavailable("running Python safely needs Linux on x86_64 or aarch64")
     readable, writable = os.pipe()
     try:
         os.write(writable, seccomp.program())
