@@ -18,7 +18,11 @@ command -v cc >/dev/null || packages+=(gcc libc6-dev)
 command -v bwrap >/dev/null || packages+=(bubblewrap)
 { command -v mmdebstrap && command -v dpkg-architecture; } >/dev/null || packages+=(mmdebstrap dpkg-dev)
 command -v qemu-system-x86_64 >/dev/null && command -v qemu-img >/dev/null || packages+=(qemu-system-x86 qemu-utils)
-[ -z "$all" ] || command -v syslinux >/dev/null || packages+=(dosfstools fdisk mtools ovmf syslinux)
+makes_disks() { # a boot loader's first sector is in a package that syslinux only recommends
+    command -v mkfs.vfat && command -v mcopy && command -v sfdisk && command -v syslinux &&
+        [ -f /usr/lib/syslinux/mbr/mbr.bin ] && [ -f /usr/share/OVMF/OVMF_CODE_4M.fd ]
+}
+[ -z "$all" ] || makes_disks >/dev/null || packages+=(dosfstools fdisk mtools ovmf syslinux syslinux-common)
 command -v runc >/dev/null || packages+=(runc)
 command -v newuidmap >/dev/null || packages+=(uidmap)
 installing=
