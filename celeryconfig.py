@@ -50,8 +50,9 @@ redis_socket_timeout = _silent_seconds
 redis_socket_connect_timeout = _connect_seconds
 redis_socket_keepalive = True
 redis_retry_on_timeout = True
-# The callback of a run longer than a day must still run.
-result_chord_expires = 0
+# As long as a run's keys, counted from the last rollout that ended: the callback of a long run must still run, and what a chord
+# that lost a message leaves must go some day (the reconciler finalises its run).
+result_chord_expires = 7 * 86_400
 
 # Both endanger chords where broker and backend are one Redis.
 worker_cancel_long_running_tasks_on_connection_loss = False

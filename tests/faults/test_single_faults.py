@@ -1,0 +1,32 @@
+"""A seeded sample of the plays with one fault; all of them are `python -m tests.faults` (docs/faults.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.kinds import Kind
+from tests.faults.session import Session, chosen
+
+SAMPLE = (Kind.COMMAND_LOST, Kind.REPLY_LOST, Kind.LATE)
+"""What the default suite plays, one of each."""
+LARGER_SAMPLE = 120
+SEED = 7
+
+
+def test_a_sample_of_faults_leaves_one_right_result_per_rollout(tmp_path: Path) -> None:
+    session = Session(tmp_path, recordings=1)
+    tasks = [chosen(session.tasks(), kinds=[kind], seed=SEED, limit=1)[0] for kind in SAMPLE]
+    done = session.run(tasks, jobs=1)
+    assert [outcome for outcome in done if outcome.result == "wrong"] == []
+    assert any(outcome.result == "right" for outcome in done), "no point was met"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_larger_sample(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    done = session.run(chosen(session.tasks(), seed=SEED, limit=LARGER_SAMPLE), jobs=2)
+    assert [outcome for outcome in done if outcome.result == "wrong"] == []
+    assert sum(outcome.result == "right" for outcome in done) > 0.9 * len(done)
