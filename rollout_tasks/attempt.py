@@ -51,6 +51,7 @@ class Attempt:
 
     def run(self, pulse: Pulse) -> Verdict:
         """Runs the attempt to a verdict, classified and cleaned up."""
+        began = time.monotonic()
         verdict = Verdict(
             rollout_id=self.rollout_id, attempt=self.number, status="failed", worker=self.worker, started=time.time()
         )
@@ -62,7 +63,7 @@ class Attempt:
             verdict = replace(verdict, failure_class=interruption.failure_class, error=str(interruption))
         if verdict.failure_class is FailureClass.CANCELLED:
             verdict = replace(verdict, status="cancelled")
-        return replace(verdict, finished=time.time())
+        return replace(verdict, finished=verdict.started + time.monotonic() - began)  # clocks may be set meanwhile
 
     def _lend_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:
         with boundary(FailureClass.INTERNAL, "preparing the attempt"):
@@ -72,18 +73,27 @@ class Attempt:
         self._prepare(environment_class, pulse)
         if not needs_vm:
             return self._episode(verdict, environment_class, None, pulse)
-        asked = time.time()
+        asked = time.monotonic()
         lending: Lending | None = None
         try:
             snapshot = environment_class.snapshot(self.item)
             with borrowed_vm(self.config, self.rollout_id, self.worker, pulse, snapshot=snapshot) as vm:
-                allocated = time.time()
-                lending = Lending(vm.vm_id, vm.fence, allocated - asked, allocated, 0.0)
+                granted = time.monotonic()
+                lending = Lending(vm.vm_id, vm.fence, granted - asked, time.time(), 0.0)
                 verdict = self._episode(replace(verdict, lending=lending), environment_class, vm, pulse)
-        finally:
-            if lending is not None:
-                lending = replace(lending, released=time.time())
-        return replace(verdict, lending=lending)
+        except RolloutFailure as failure:
+            if lending is None:
+                raise
+            verdict = replace(
+                verdict, status="failed", score=None, failure_class=failure.failure_class, error=str(failure)
+            )
+        held = time.monotonic() - granted
+        if vm.ended_early and (verdict.failure_class is None or verdict.failure_class.counted_as == "agent"):
+            error = (
+                f"the lease of {vm.vm_id} had ended before the VM was given back: somebody else may have used it, too"
+            )
+            verdict = replace(verdict, status="failed", score=None, failure_class=FailureClass.LEASE_LOST, error=error)
+        return replace(verdict, lending=replace(lending, released=lending.allocated + held))
 
     def _prepare(self, environment_class: type[Environment], pulse: Pulse) -> None:
         """What needs no VM is done before one is asked for."""

@@ -40,6 +40,10 @@ class LentVM(Protocol):
     def ports(self) -> Mapping[str, int]:
         """Port by purpose."""
 
+    @property
+    def ended_early(self) -> bool:
+        """Once it is given back: whether the right to use it had ended before."""
+
     def check(self) -> None:
         """Raises when it may not be used any more."""
 

@@ -1,34 +1,33 @@
 """One rollout, from the message to its committed verdict.
 
-    claim -> attempt (lease, environment, episode, evaluation) -> another attempt where the infrastructure failed -> commit
+    claim -> attempt (lease, environment, episode, evaluation) -> another attempt where the infrastructure failed -> settle, commit
 
-An at-least-once broker may run this twice for one rollout; the claim and the commit in the run store make it one result.
+An at-least-once broker may run this twice for one rollout, and processes die at any point. The claim in the run store lets one
+execution at a time work on it; the run's folder settles which verdict is the rollout's, once and for all; the commit tells
+the run store what the folder has.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import psutil
-
+from benchmark.items import Item
 from rollout_tasks.attempt import Attempt
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import FailureClass
+from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.heartbeat import Pulse, heartbeat
 from rollout_tasks.interruption import Interruption
+from rollout_tasks.process_identity import is_gone, this_process
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.states import Commit, Start
-from rollout_tasks.runs.store import SILENT_SECONDS, RunStore
+from rollout_tasks.runs.states import Start
+from rollout_tasks.runs.store import SILENT_SECONDS, RunStore, UnreadableRun
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 
@@ -109,6 +108,10 @@ class Execution:
         except KeyError:
             logger.warning("%s: run %s is gone from Redis; nothing to do", self.rollout_id, self.run_id)
             return "unknown"
+        except UnreadableRun as error:
+            logger.warning("%s: %s", self.rollout_id, error)
+            self.store.hand_back(self.run_id, self.rollout_id, self.token)
+            return "newer"
         pulse = Pulse(
             self.run_id,
             self.rollout_id,
@@ -119,10 +122,23 @@ class Execution:
         beats = heartbeat(beat_interval())
         beats.pulse = pulse
         try:
-            verdict = self._verdict(start, pulse)
-            return self._commit(verdict, pulse)
+            return self._finish_or_attempt(start, pulse)
         finally:
             beats.pulse = None
+
+    def _finish_or_attempt(self, start: Start, pulse: Pulse) -> str:
+        """What an earlier execution has finished is committed, not made again."""
+        if self.folder.begun_attempts(self.rollout_id):
+            self.folder.remove_temporary_files(self.rollout_id)
+        try:
+            finished = self.folder.finished(self.rollout_id)
+        except UserError as error:
+            return self._store(self._without_attempt(start.attempt, FailureClass.INTERNAL, str(error)))
+        if finished is not None:
+            logger.info("%s: its attempt %d was finished already", self.rollout_id, finished.attempt)
+            return self._settle(finished, pulse, written=True)
+        verdict, attempted = self._verdict(start, pulse)
+        return self._settle(verdict, pulse, written=attempted)
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +150,7 @@ class Execution:
         while start.status == "busy" and start.holder is not None and time.monotonic() < deadline:
             if start.holder.get("message") != self.delivery.task_id:
                 return start
-            if _is_dead(start.holder):
+            if is_gone(start.holder):
                 start = self._start(dead_holder=str(start.holder["token"]))
                 continue
             if first_silence is not None and start.silent < first_silence:
@@ -149,7 +165,7 @@ class Execution:
             "token": self.token,
             "message": self.delivery.task_id,
             "worker": self.delivery.worker,
-            **_this_process(),
+            **this_process(os.getpid()),
         }
         return self.store.start(
             self.run_id,
@@ -161,42 +177,55 @@ class Execution:
 
     # -- attempting -------------------------------------------------------------------------------------------------
 
-    def _verdict(self, start: Start, pulse: Pulse) -> Verdict:
-        """Attempts until there is a verdict that another attempt would not change."""
+    def _verdict(self, start: Start, pulse: Pulse) -> tuple[Verdict, bool]:
+        """Attempts until there is a verdict that another attempt would not change.
+
+        Returns:
+            The verdict, and whether it is an attempt's and written to that attempt's folder.
+        """
         while True:
             if start.status == "cancelled":
-                return self._without_attempt(start, FailureClass.CANCELLED, "the run was cancelled")
+                return self._without_attempt(start.attempt, FailureClass.CANCELLED, "the run was cancelled"), False
             if start.status == "exhausted":
                 message = f"the worker process died in each of {start.attempt} attempts"
-                return self._without_attempt(start, FailureClass.WORKER_LOST, message)
+                return self._without_attempt(start.attempt, FailureClass.WORKER_LOST, message), False
             if start.item is None:
-                return self._without_attempt(start, FailureClass.INTERNAL, "the run store does not have its item")
+                message = "the run store does not have its item"
+                return self._without_attempt(start.attempt, FailureClass.INTERNAL, message), False
             pulse.interruption = Interruption()
-            attempt = Attempt(
-                run_id=self.run_id,
-                rollout_id=self.rollout_id,
-                number=start.attempt,
-                item=start.item,
-                config=self.config,
-                directory=self.folder.attempt(self.rollout_id, start.attempt),
-                worker=self.delivery.worker,
-            )
-            verdict = attempt.run(pulse)
+            try:
+                verdict = self._attempt(start, start.item, pulse)
+                self.folder.write_attempt(verdict)
+            except OSError as error:
+                return self._unwritten(start.attempt, error), False
             failure = verdict.failure_class
             if failure is None or not failure.retried or start.attempt >= self.config.max_attempts or pulse.superseded:
-                return verdict
-            logger.warning("%s: attempt %d failed (%s: %s)", self.rollout_id, start.attempt, failure, verdict.error)
+                return verdict, True
+            logger.warning("%s: attempt %d failed (%s: %s)", self.rollout_id, verdict.attempt, failure, verdict.error)
             again = self._start(after=start.attempt)
             if again.status != "started":
-                return verdict
+                return verdict, True
             start = again
 
-    def _without_attempt(self, start: Start, failure: FailureClass, message: str) -> Verdict:
-        """The verdict of a rollout that is not attempted (again)."""
+    def _attempt(self, start: Start, item: Item, pulse: Pulse) -> Verdict:
+        number = self.folder.begin_attempt(self.rollout_id, start.attempt)
+        attempt = Attempt(
+            run_id=self.run_id,
+            rollout_id=self.rollout_id,
+            number=number,
+            item=item,
+            config=self.config,
+            directory=self.folder.attempt(self.rollout_id, number),
+            worker=self.delivery.worker,
+        )
+        return attempt.run(pulse)
+
+    def _without_attempt(self, attempt: int, failure: FailureClass, message: str) -> Verdict:
+        """The verdict of a rollout that no attempt of this execution decided."""
         now = time.time()
         return Verdict(
             rollout_id=self.rollout_id,
-            attempt=max(1, start.attempt),
+            attempt=max(1, attempt),
             status="cancelled" if failure is FailureClass.CANCELLED else "failed",
             failure_class=failure,
             error=message,
@@ -205,27 +234,37 @@ class Execution:
             finished=now,
         )
 
+    def _unwritten(self, attempt: int, error: OSError) -> Verdict:
+        logger.error("%s: result not written: %s", self.rollout_id, error)
+        message = f"the result could not be written to {self.folder.path}: {error.strerror}"
+        return self._without_attempt(attempt, FailureClass.INTERNAL, message)
+
     # -- committing -------------------------------------------------------------------------------------------------
 
-    def _commit(self, verdict: Verdict, pulse: Pulse) -> str:
-        """Files first, then the one atomic write; withdraws the file if that was refused."""
-        if pulse.superseded or (pulse.silent > self.store.silent_seconds and not self._still_mine()):
+    def _settle(self, verdict: Verdict, pulse: Pulse, *, written: bool) -> str:
+        """The folder first, where the first verdict stays; then the run store gets what the folder has.
+
+        Who has lost the claim leaves it at that: the next holder finds a finished attempt.
+        """
+        doubtful = verdict.status != "completed" or pulse.silent > self.store.silent_seconds
+        if pulse.superseded or (doubtful and not self._still_mine()):
             logger.warning("%s: attempt %d was taken over; its verdict is dropped", self.rollout_id, verdict.attempt)
             return "superseded"
         try:
-            self.folder.write_result(verdict)
-        except OSError as error:
-            logger.error("%s: result not written: %s", self.rollout_id, error)
-            verdict = replace(
-                verdict,
-                status="failed",
-                score=None,
-                failure_class=FailureClass.INTERNAL,
-                error=f"the result could not be written to {self.folder.path}: {error.strerror}",
+            settled = self.folder.settle(verdict, written=written)
+        except UserError as error:
+            settled = replace(
+                verdict, status="failed", failure_class=FailureClass.INTERNAL, score=None, error=str(error)
             )
+        except OSError as error:
+            settled = self._unwritten(verdict.attempt, error)
+        return self._store(settled)
+
+    def _store(self, verdict: Verdict) -> str:
         commit = self.store.commit(self.run_id, verdict, self.token)
         if commit.outcome != "ok":
-            return self._refused(verdict, commit)
+            logger.warning("%s: verdict of attempt %d refused (%s)", self.rollout_id, verdict.attempt, commit.outcome)
+            return commit.outcome
         if commit.finalize:
             from rollout_tasks.tasks import finalize_run
 
@@ -234,28 +273,3 @@ class Execution:
 
     def _still_mine(self) -> bool:
         return self.store.beat(self.run_id, self.rollout_id, self.token) not in {"superseded", "unknown"}
-
-    def _refused(self, verdict: Verdict, commit: Commit) -> str:
-        logger.warning("%s: verdict of attempt %d refused (%s)", self.rollout_id, verdict.attempt, commit.outcome)
-        if commit.outcome != "unknown":
-            self.folder.withdraw_result(verdict)
-        return commit.outcome
-
-
-@lru_cache(maxsize=1)
-def _process_facts(pid: int) -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": pid, "began": round(psutil.Process(pid).create_time(), 2)}
-
-
-def _this_process() -> dict[str, Any]:
-    return _process_facts(os.getpid())
-
-
-def _is_dead(holder: Mapping[str, Any]) -> bool:
-    """Whether a holder ran on this machine and its process is gone."""
-    if holder.get("host") != socket.gethostname():
-        return False
-    try:
-        return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder["began"])) > 1
-    except (psutil.NoSuchProcess, KeyError, ValueError):
-        return True

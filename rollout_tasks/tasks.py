@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import Any
 
 from celery import Task
+from celery.exceptions import Ignore
 
 from rollout_tasks.app import app
 
+logger = logging.getLogger(__name__)
+
 FINALIZE_QUEUE = "finalize"
+_NEWER_PAUSE_SECONDS = 2.0
+"""How long a worker keeps a message that it is too old for before it puts it back behind the others."""
 
 
 @app.task(bind=True, name="rollout", ignore_result=True)
-def rollout(self: Task, run_id: str, rollout_id: str) -> None:
-    """Brings one rollout to its verdict. Returns nothing: a chord's callback message would carry it."""
+def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any) -> None:
+    """Brings one rollout to its verdict. Returns nothing: a chord's callback message would carry it.
+
+    What a newer version of this software adds to the message is not understood here, but no reason to lose it.
+    """
     from rollout_tasks.rollout import Delivery, run_rollout
+    from rollout_tasks.runs.store import VERSION, too_new
 
     properties: dict[str, Any] = self.request.properties or {}
     delivery = Delivery(
@@ -22,7 +33,14 @@ def rollout(self: Task, run_id: str, rollout_id: str) -> None:
         delivery_tag=properties.get("delivery_tag"),
         worker=str(self.request.hostname),
     )
-    run_rollout(run_id, rollout_id, delivery)
+    newer = int(getattr(self.request, "min_version", None) or 1) > VERSION
+    if newer or run_rollout(run_id, rollout_id, delivery) == "newer":
+        logger.warning("%s: left to another worker: %s", rollout_id, too_new(run_id))
+        time.sleep(_NEWER_PAUSE_SECONDS)
+        # As it came, with its place in the chord, which counts it once somebody has done it.
+        headers = {"run": run_id, "rollout": rollout_id, "min_version": getattr(self.request, "min_version", None) or 1}
+        self.signature_from_request(self.request, headers=headers).apply_async()
+        raise Ignore
 
 
 @app.task(name="finalize_run", ignore_result=True, queue=FINALIZE_QUEUE)

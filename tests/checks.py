@@ -29,8 +29,9 @@ def check_run(run: Run, *, rollouts: int) -> Counter[str]:
         on_disk = run.folder.verdict(name)
         assert on_disk is not None, f"{name} has no result.json"
         assert on_disk == committed[name], f"{name}: the folder and the run store disagree"
-        results = list(run.folder.attempt(name, 1).parent.glob("attempt-*/result.json"))
-        assert len(results) == 1, f"{name} has {len(results)} results that count"
+        assert (run.folder.rollout(name) / "result.json").is_file(), f"{name}: its verdict was never settled"
+        left = [path.name for path in run.folder.rollout(name).rglob(".*")]
+        assert not left, f"{name}: temporary files are left: {left}"
     report = read_report(run.folder.evaluation)
     assert report["summary"]["coverage"] == 1.0
     assert report["summary"]["total_rollouts"] == rollouts

@@ -110,6 +110,14 @@ class Lease:
         lease. For holders with a heartbeat of their own; sends nothing."""
         return self._keeper.breaks() != self._breaks_seen
 
+    @property
+    def ended_early(self) -> bool:
+        """Of a released lease: whether it was over before, so that somebody else may have had the VM.
+
+        Where Redis gave no clear answer to the release, the local deadline decides.
+        """
+        return bool(self._why_lost)
+
     def check(self) -> None:
         """Makes sure that the VM may be used right now.
 
@@ -145,11 +153,19 @@ class Lease:
         self._released = True
         if self._heartbeat is not None:
             self._heartbeat.unwatch(self)
-        give_up_at = time.monotonic() + RELEASE_SECONDS
+        began = time.monotonic()
+        if began >= self.deadline:
+            self.lose("it was not renewed before its deadline")
+        give_up_at = began + RELEASE_SECONDS
+        unanswered = False
         while True:
             try:
-                return self._keeper.release(self.vm_id, self.fence)
+                held = self._keeper.release(self.vm_id, self.fence)
+                if not held and not unanswered:  # else the first try may have released it
+                    self.lose("it had expired or been taken back when it was released")
+                return held
             except PoolUnreachable as error:
+                unanswered = True
                 if time.monotonic() >= min(give_up_at, self.deadline):
                     log.warning("%s of pool %s is left to expire: %s", self.vm_id, self._keeper.name, error)
                     return False

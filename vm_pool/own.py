@@ -30,6 +30,11 @@ class OwnVM:
         """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
         return self.endpoint.ports
 
+    @property
+    def ended_early(self) -> bool:
+        """Nobody else can have it: never."""
+        return False
+
     def check(self) -> None:
         """Nobody else can have it: always passes."""
 

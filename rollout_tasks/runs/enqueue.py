@@ -11,6 +11,7 @@ from celery.canvas import Signature
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.registry import environment, environment_name, known_environments
+from rollout_tasks.runs.store import MIN_VERSION
 from rollout_tasks.runs.verdict import split_rollout_id
 
 
@@ -56,7 +57,9 @@ def _signatures(
         name = environment_name(items[item_id], config)
         if name not in queues:
             queues[name] = environment(name).queue
-        yield rollout.si(run_id, rollout_id).set(queue=queues[name], ignore_result=True)
+        # The reconciler finds out from the headers whose message it is; a worker, whether it understands it.
+        headers = {"run": run_id, "rollout": rollout_id, "min_version": MIN_VERSION}
+        yield rollout.si(run_id, rollout_id).set(queue=queues[name], ignore_result=True, headers=headers)
 
 
 def queues_of(config: RunConfig, items: Iterable[Item]) -> list[str]:

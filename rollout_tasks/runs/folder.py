@@ -1,17 +1,21 @@
 """A run's folder: the durable truth. Everything in it is written under a temporary name, synced and renamed.
 
     <output_dir>/<run id>/run.json items.jsonl evaluation.json events.jsonl report.md judged.jsonl
+                          <item id>/<index>/result.json
                           <item id>/<index>/attempt-<k>/result.json messages.json trajectory.jsonl step_000.png ...
 
-An attempt that has a `result.json` was complete; of several, the highest is the one that counts (a later attempt exists only
-where the earlier one lost its claim before committing).
+An attempt's folder belongs to the execution that made it, and nobody else writes there; its `result.json` says how the attempt
+ended. The rollout's own `result.json` is its verdict. It is made once, by the first who has one, and never changed: whoever
+comes later takes what is there. So there is one verdict however often a rollout was begun, whatever Redis remembers of it.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,8 +32,11 @@ _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 _RUN_FILES = frozenset(
     {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "judged.jsonl", "logs"}
 )
+_RESULT = "result.json"
 _PART_BYTES = 240
 """Below every common file system's limit of 255 bytes for one name."""
+_NO_NAMELESS_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
+"""What a file system says that cannot make files without a name."""
 _RESERVE_BYTES = 16 << 20
 """Free space a run needs to begin at all."""
 
@@ -70,6 +77,62 @@ def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
         raise
 
 
+def write_once(path: Path, text: str) -> bool:
+    """Writes a whole file unless there is one of that name, whoever else tries the same at the same time.
+
+    Where the system allows, the file has no name until it is whole, so that a process that is killed leaves nothing.
+
+    Returns:
+        Whether the file is this one.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    try:
+        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_NAMELESS_FILES:
+            raise
+        return _write_once_by_name(path, text)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+        descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.link(str(descriptor), path, src_dir_fd=descriptors, follow_symlinks=True)
+        except FileExistsError:
+            return os.path.samestat(path.stat(), os.fstat(descriptor))
+        finally:
+            os.close(descriptors)
+    return True
+
+
+def _write_once_by_name(path: Path, text: str) -> bool:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    write_atomically(temporary, text)
+    try:
+        return link_once(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def link_once(source: Path, path: Path) -> bool:
+    """Gives a whole file a second name unless there is a file of that name.
+
+    Returns:
+        Whether the file of that name is this one.
+
+    Raises:
+        OSError: It cannot be done.
+    """
+    try:
+        os.link(source, path)
+    except FileExistsError:  # also where the answer to the first try was lost on its way from a file server
+        return os.path.samefile(source, path)  # noqa: PTH121 - raises where Path's would say False
+    return True
+
+
 class RunFolder:
     """One run's files."""
 
@@ -96,10 +159,14 @@ class RunFolder:
         """What a judging model has said of which answer, one JSON object a line."""
         return self.path / "judged.jsonl"
 
+    def rollout(self, rollout_id: str) -> Path:
+        """The folder of one rollout."""
+        item_id, index = split_rollout_id(rollout_id)
+        return self.path / encode_id(item_id) / str(index)
+
     def attempt(self, rollout_id: str, attempt: int) -> Path:
         """The folder of one attempt."""
-        item_id, index = split_rollout_id(rollout_id)
-        return self.path / encode_id(item_id) / str(index) / f"attempt-{attempt}"
+        return self.rollout(rollout_id) / f"attempt-{attempt}"
 
     def create(self, config: RunConfig, items: Iterable[Item], *, data_path: str, data_name: str) -> None:
         """Writes run.json and items.jsonl.
@@ -137,12 +204,18 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _prove_space(self) -> None:
-        probe = self.path / ".space"
+        probe, link = self.path / ".space", self.path / ".link"
         try:
             with probe.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+            link.hardlink_to(probe)
+        except OSError as error:
+            if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}:
+                error.strerror = "its file system has no hard links, by which each rollout gets one verdict only"
+            raise
         finally:
             probe.unlink(missing_ok=True)
+            link.unlink(missing_ok=True)
 
     def document(self) -> dict[str, Any]:
         """What run.json says.
@@ -185,36 +258,142 @@ class RunFolder:
             raise UserError(f"{path} cannot be read: {error}") from error
         return items
 
-    def write_result(self, verdict: Verdict) -> None:
-        """Writes an attempt's verdict; after this the attempt is complete."""
-        folder = self.attempt(verdict.rollout_id, verdict.attempt)
-        try:
-            write_atomically(folder / "result.json", verdict.as_json() + "\n")
-        except FileNotFoundError:  # the attempt recorded nothing
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / "result.json", verdict.as_json() + "\n")
+    def begin_attempt(self, rollout_id: str, attempt: int) -> int:
+        """Makes the folder of an attempt.
 
-    def withdraw_result(self, verdict: Verdict) -> None:
-        """Sets aside the verdict of an attempt that had lost its claim."""
-        path = self.attempt(verdict.rollout_id, verdict.attempt) / "result.json"
-        if path.exists():
-            path.rename(path.with_name("result.refused.json"))
+        Args:
+            rollout_id: The rollout.
+            attempt: The attempt's number according to Redis, which may have forgotten earlier ones.
+
+        Returns:
+            The number of the attempt's folder: the next one above that nobody has used.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        number = attempt
+        while True:
+            path = self.attempt(rollout_id, number)
+            try:
+                path.mkdir()
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                number += 1
+            else:
+                return number
+
+    def write_attempt(self, verdict: Verdict) -> None:
+        """Writes how an attempt ended into its own folder.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        path = self.attempt(verdict.rollout_id, verdict.attempt) / _RESULT
+        try:
+            write_once(path, verdict.as_json() + "\n")
+        except FileNotFoundError:  # somebody has moved the folder away: the run was resumed meanwhile
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_once(path, verdict.as_json() + "\n")
+
+    def settle(self, verdict: Verdict, *, written: bool) -> Verdict:
+        """Makes a verdict the rollout's, if it has none yet.
+
+        Args:
+            verdict: The verdict.
+            written: Whether `write_attempt` has written it; a verdict without an attempt of its own is written here.
+
+        Returns:
+            The rollout's verdict: this one, or the one that was there.
+
+        Raises:
+            OSError: It cannot be written.
+            UserError: There is one that cannot be read.
+        """
+        path = self.rollout(verdict.rollout_id) / _RESULT
+        if written:
+            first = link_once(self.attempt(verdict.rollout_id, verdict.attempt) / _RESULT, path)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            first = write_once(path, verdict.as_json() + "\n")
+        return verdict if first else self._read(path)
+
+    def finished(self, rollout_id: str) -> Verdict | None:
+        """What an earlier execution of a rollout has left to be committed, though its process may be gone.
+
+        That is the rollout's verdict, or else that of an attempt which says something about the agent and was not yet made the
+        rollout's. An attempt that was lost to the infrastructure is no reason not to try again.
+
+        Raises:
+            UserError: It cannot be read.
+        """
+        settled = self._settled(rollout_id)
+        if settled is not None:
+            return settled
+        for number in reversed(self._numbers(rollout_id)):
+            ended = self._attempt_result(rollout_id, number)
+            if ended is not None and not ended.worth_repeating:
+                return ended
+        return None
 
     def verdict(self, rollout_id: str) -> Verdict | None:
-        """The verdict that counts, if the rollout has one."""
-        parent = self.attempt(rollout_id, 1).parent
-        if not parent.is_dir():
+        """The rollout's verdict; where none was settled, how its last attempt ended, as in runs of older versions.
+
+        Raises:
+            UserError: It cannot be read.
+        """
+        settled = self._settled(rollout_id)
+        if settled is not None:
+            return settled
+        return next(iter(reversed(list(self.attempts(rollout_id)))), None)
+
+    def attempts(self, rollout_id: str) -> Iterator[Verdict]:
+        """How each attempt ended, the first one first; attempts whose process died are left out.
+
+        Raises:
+            UserError: A file cannot be read.
+        """
+        for number in self._numbers(rollout_id):
+            ended = self._attempt_result(rollout_id, number)
+            if ended is not None:
+                yield ended
+
+    def begun_attempts(self, rollout_id: str) -> list[Path]:
+        """The folder of each attempt that was begun, the first one first."""
+        return [self.attempt(rollout_id, number) for number in self._numbers(rollout_id)]
+
+    def remove_temporary_files(self, rollout_id: str) -> None:
+        """Removes what killed executions of a rollout left; one that still lives writes its file again."""
+        for path in self.rollout(rollout_id).rglob(".*"):
+            if path.suffix in {".tmp", ".part"}:
+                path.unlink(missing_ok=True)
+
+    def _numbers(self, rollout_id: str) -> list[int]:
+        try:
+            names = [entry.name for entry in self.rollout(rollout_id).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(int(name[8:]) for name in names if re.fullmatch(r"attempt-\d+", name))
+
+    def _settled(self, rollout_id: str) -> Verdict | None:
+        try:
+            return self._read(self.rollout(rollout_id) / _RESULT)
+        except FileNotFoundError:
             return None
-        attempts = sorted(int(entry.name[8:]) for entry in parent.iterdir() if re.fullmatch(r"attempt-\d+", entry.name))
-        for attempt in reversed(attempts):
-            path = parent / f"attempt-{attempt}" / "result.json"
-            try:
-                return Verdict.from_dict(_object(path.read_text(encoding="utf-8")))
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError, TypeError, KeyError) as error:
-                raise UserError(f"{path} cannot be read: {error}") from error
-        return None
+
+    def _attempt_result(self, rollout_id: str, number: int) -> Verdict | None:
+        try:
+            return self._read(self.attempt(rollout_id, number) / _RESULT)
+        except FileNotFoundError:
+            return None
+
+    def _read(self, path: Path) -> Verdict:
+        try:
+            return Verdict.from_dict(_object(path.read_text(encoding="utf-8")))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FileNotFoundError(str(path)) from error
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path} cannot be read: {error}") from error
 
     def verdicts(self, rollout_ids: Iterable[str]) -> Iterator[Verdict]:
         """The verdicts that count, of the rollouts that have one."""
@@ -224,16 +403,19 @@ class RunFolder:
                 yield verdict
 
     def set_aside(self, rollout_id: str) -> None:
-        """Moves a rollout's earlier attempts out of the way, because a resumed run tries it again."""
-        parent = self.attempt(rollout_id, 1).parent
+        """Moves a rollout's verdict and earlier attempts out of the way, because a resumed run tries it again."""
+        parent = self.rollout(rollout_id)
         if not parent.is_dir():
             return
-        attempts = [entry for entry in parent.iterdir() if re.fullmatch(r"attempt-\d+", entry.name)]
-        if attempts:
-            earlier = sum(1 for entry in parent.iterdir() if entry.name.startswith("earlier-"))
+        entries = sorted(parent.iterdir())
+        # The verdict goes first: without it the attempts decide, and those are all there or all moved in the end.
+        moved = [entry for entry in entries if entry.name == _RESULT]
+        moved += [entry for entry in entries if re.fullmatch(r"attempt-\d+", entry.name)]
+        if moved:
+            earlier = sum(1 for entry in entries if entry.name.startswith("earlier-"))
             target = parent / f"earlier-{earlier + 1}"
             target.mkdir()
-            for entry in attempts:
+            for entry in moved:
                 entry.rename(target / entry.name)
 
 

@@ -20,7 +20,7 @@ from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.show import show_run
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.watch import OVER, Rate, describe, line, nobody_serves, pool_state, progress_of, watch
+from rollout_tasks.runs.watch import ENDS, OVER, Rate, describe, line, nobody_serves, pool_state, progress_of, watch
 
 DONE, LOST = 0, 1
 
@@ -38,7 +38,7 @@ def follow(
 
 
 def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: bool) -> int:
-    """Shows a run that is over, and on stderr what it lost and how to get it back."""
+    """Shows a run that is over, or half-submitted, and on stderr what it lost and how to get it back."""
     evaluation = read_report(folder.evaluation) if folder.evaluation.exists() else None
     if as_json:
         values = describe(progress) | {"folder": str(folder.path)}
@@ -48,7 +48,12 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
     elif evaluation is not None:
         show_run(folder, console)
     losses = _lost_rollouts(progress, folder)
-    if progress.problem:
+    if progress.state == "half_submitted":
+        losses.append(
+            f"run {progress.run_id} is half-submitted: its submission ended when {progress.stored} of {progress.total}"
+            f" rollouts were stored, and none was sent; complete it with: python scripts/submit.py --resume {folder.path}"
+        )
+    elif progress.problem:
         losses.append(f"the run has no report: {progress.problem}; score it with: {score_again(folder, 'exact_match')}")
     if evaluation is not None:
         losses += lost_scores(evaluation["summary"], folder)
@@ -101,10 +106,11 @@ def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     store = RunStore(checked_client())
     run_id = Path(run).name
+    store.adopt(run_id)
     progress = progress_of(store, run_id)
     config, path = store.config(run_id)
     folder = RunFolder(Path(path) if Path(path).is_dir() else output_dir / run_id)
-    if progress.state in OVER:
+    if progress.state in ENDS:
         return report(progress, folder, console, as_json=as_json)
     if keep_on:
         return follow(run_id, store, console, folder, pool=config.vm.pool, as_json=as_json)

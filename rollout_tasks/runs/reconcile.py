@@ -2,7 +2,10 @@
 
 The chord is a trigger and may be lost; the run store is the truth. A rollout is lost when it has no verdict, nobody holds it,
 and no message for it waits or is being delivered, seen twice in a row (a message is in nobody's hands for a moment while it is
-delivered).
+delivered). Runs are looked at one by one: what is wrong with one is no reason not to look after the others.
+
+The messages are compared with the run store on the server itself (lua/note_messages.lua, lua/find_lost.lua), so that a look
+reads next to nothing however many messages wait.
 """
 
 from __future__ import annotations
@@ -17,19 +20,38 @@ from typing import Any
 import redis
 
 from benchmark.items import Item
+from rollout_tasks.errors import UserError
+from rollout_tasks.redis_client import Scripts
 from rollout_tasks.rollout import run_store
 from rollout_tasks.runs.enqueue import rollout_queues, send_rollouts
-from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store import ACTIVE_RUNS, RunStore
 
 logger = logging.getLogger(__name__)
 
 _LOCK = "reconcile:lock"
-_LOCK_SECONDS = 300
-_SUBMITTER_SILENT_SECONDS = 120
-"""A run still being submitted after this long without a sign of its submitter is taken over."""
+_LOCK_SECONDS = 30
+"""A killed reconciler keeps the others waiting for so long; one that works says so after each step."""
 _SPARE_MESSAGES = 50
 """Messages that may belong to no rollout (finalising, reconciling, doubles) when deciding whether to look closely."""
+_NOTES = "reconcile:messages"
+_NOTES_SECONDS = 600
 _CHUNK = 1_000
+_AT_ONCE = 2_000
+"""Lost rollouts that one look sends again, for each run; the next look sends more."""
+_BROKEN = (UserError, KeyError, ValueError, TypeError, redis.ResponseError)
+"""What reading a run raises that is broken, or that a newer version of this software stored."""
+_HOLD_LOCK = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('EXPIRE', KEYS[1], ARGV[2])
+"""
+_RELEASE_LOCK = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+"""
+
+
+class LockLost(Exception):
+    """Another process reconciles by now."""
 
 
 def reconcile_runs() -> dict[str, int]:
@@ -39,99 +61,129 @@ def reconcile_runs() -> dict[str, int]:
         How many rollouts and finalisations were sent again.
     """
     store = run_store()
-    client = store.client
     token = uuid.uuid4().hex
-    if not client.set(_LOCK, token, nx=True, ex=_LOCK_SECONDS):
+    if not store.client.set(_LOCK, token, nx=True, ex=_LOCK_SECONDS) and store.client.get(_LOCK) != token:
         return {}
     try:
-        return _reconcile(store)
+        return Reconciliation(store, token).run()
+    except LockLost:
+        logger.warning("another process looks for lost work by now; leaving it to that")
+        return {}
     finally:
-        if client.get(_LOCK) == token:
-            client.delete(_LOCK)
+        store.client.eval(_RELEASE_LOCK, 1, _LOCK, token)
 
 
-def _reconcile(store: RunStore) -> dict[str, int]:
-    from rollout_tasks.tasks import finalize_run
+class Reconciliation:
+    """One look at every active run."""
 
-    done = {"rollouts": 0, "finalized": 0}
-    waiting: dict[str, list[str]] = {}
-    for run_id in store.active():
-        progress = store.progress(run_id)
+    def __init__(self, store: RunStore, token: str) -> None:
+        self.store = store
+        self.client: redis.Redis = store.client
+        self.token = token
+        self.done = {"rollouts": 0, "finalized": 0}
+        self._scripts = Scripts("rollout_tasks.runs.lua")
+
+    def run(self) -> dict[str, int]:
+        """Looks; returns how many rollouts and finalisations were sent again."""
+        unheld: dict[str, int] = {}
+        for run_id in self.store.active():
+            self._still_locked()
+            try:
+                unheld[run_id] = self._look_at(run_id)
+            except _BROKEN as error:
+                logger.error("run %s: cannot be looked after: %s", run_id, error)
+        waiting = [run_id for run_id, count in unheld.items() if count]
+        if waiting and self._may_miss_messages(sum(unheld.values())):
+            self._note_messages()
+            for run_id in waiting:
+                try:
+                    self._send_lost(run_id)
+                except _BROKEN as error:
+                    logger.error("run %s: its lost rollouts cannot be sent again: %s", run_id, error)
+            self.client.delete(_NOTES)
+        return self.done
+
+    def _still_locked(self) -> None:
+        if not self.client.eval(_HOLD_LOCK, 1, _LOCK, self.token, _LOCK_SECONDS):
+            raise LockLost
+
+    def _look_at(self, run_id: str) -> int:
+        """Moves a run on that has lost its submitter or its finaliser; returns how many rollouts nobody holds."""
+        from rollout_tasks.tasks import finalize_run
+
+        before = self.store.state(run_id)
+        state = self.store.adopt(run_id)
+        if state is not None and state != before:
+            logger.warning("run %s: its submitter is gone; the run is %s now", run_id, state.replace("_", "-"))
+        if state == "cancelling":
+            self.store.cancel(run_id)
+        progress = self.store.progress(run_id)
         if progress is None or progress.state in {"done", "cancelled"}:
-            store.client.srem("runs:active", run_id)
-            continue
-        if progress.state == "submitting" and store.submitter_silent(run_id) < _SUBMITTER_SILENT_SECONDS:
-            continue
-        if progress.state == "submitting":
-            logger.warning("run %s: its submitter is gone; taking the run over", run_id)
-            store.mark_submitted(run_id)
-        if progress.state == "cancelling":
-            store.cancel(run_id)
-        if store.finalizer_silent(run_id) < store.silent_seconds:
-            continue
-        if progress.pending == 0:
+            self.client.srem(ACTIVE_RUNS, run_id)
+            return 0
+        if progress.state in {"submitting", "half_submitted"}:
+            return 0
+        if progress.committed == progress.total and self.store.finalizer_silent(run_id) >= self.store.silent_seconds:
             finalize_run.apply_async((run_id,))
-            done["finalized"] += 1
-        elif progress.state in {"running", "submitting"}:
-            waiting[run_id] = store.unheld(run_id)
-    if _may_miss_messages(store.client, sum(len(names) for names in waiting.values())):
-        for run_id, names in _lost(store.client, waiting).items():
-            done["rollouts"] += _send_again(store, run_id, names)
-    return done
+            self.done["finalized"] += 1
+        return progress.pending - progress.running if progress.state == "running" else 0
 
+    def _may_miss_messages(self, unheld: int) -> bool:
+        """Whether fewer messages are about than rollouts wait for one; if not, none is missing."""
+        queued: Any = sum(int(self.client.llen(queue)) for queue in rollout_queues())
+        delivered: Any = self.client.hlen("unacked")
+        return bool(queued + delivered < unheld + _SPARE_MESSAGES)
 
-def _may_miss_messages(client: redis.Redis, unheld: int) -> bool:
-    """Whether fewer messages are about than rollouts wait for one; if not, none is missing and nothing need be read."""
-    if unheld == 0:
-        return False
-    queued: Any = sum(int(client.llen(queue)) for queue in rollout_queues())
-    delivered: Any = client.hlen("unacked")
-    return bool(queued + delivered < unheld + _SPARE_MESSAGES)
+    def _note_messages(self) -> None:
+        """Has the server note which rollouts have messages: first those that wait, then those on their way from there."""
+        self.client.delete(_NOTES)
+        for key in (*rollout_queues(), "unacked"):
+            place = "0"
+            while True:
+                self._still_locked()
+                place, bodies = self._scripts.run(
+                    self.client, "note_messages", [key, _NOTES], [place, _CHUNK, _NOTES_SECONDS]
+                )
+                names = [f"{run_id} {rollout_id}" for body in bodies for run_id, rollout_id in _ids(body)]
+                if names:
+                    self.client.sadd(_NOTES, *names)
+                if place == "0":
+                    break
 
-
-def _lost(client: redis.Redis, waiting: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Rollouts of each run for which no message exists, now and at the last look."""
-    messages = set(_messages(client))
-    lost: dict[str, list[str]] = {}
-    for run_id, names in waiting.items():
-        missing = {name for name in names if (run_id, name) not in messages}
-        suspects_key = f"{{run:{run_id}}}:suspects"
-        before: Any = client.smembers(suspects_key)
-        client.delete(suspects_key)
-        if missing:
-            client.sadd(suspects_key, *missing)
-            client.expire(suspects_key, 3600)
-        if missing & set(before):
-            lost[run_id] = sorted(missing & set(before))
-    return lost
-
-
-def _messages(client: redis.Redis) -> Iterator[tuple[str, str]]:
-    """(run, rollout) of every rollout message that waits in a queue or is delivered and not yet acknowledged."""
-    for queue in rollout_queues():
-        at = 0
+    def _send_lost(self, run_id: str) -> None:
+        """Sends the rollouts of a run for which no message exists, now and at the last look."""
+        suspects, suspects_now = f"{{run:{run_id}}}:suspects", f"{{run:{run_id}}}:suspects_now"
+        self.client.delete(suspects_now)
+        cursor = "0"
         while True:
-            chunk: Any = client.lrange(queue, at, at + _CHUNK - 1)
-            for document in chunk:
-                yield from _ids(json.loads(document))
-            if len(chunk) < _CHUNK:
+            self._still_locked()
+            arguments = [run_id, self.store.silent_seconds, cursor, _CHUNK]
+            cursor = self._scripts.run(self.client, "find_lost", [_key(run_id), _NOTES, suspects_now], arguments)
+            if cursor == "0":
                 break
-            at += _CHUNK
-    for _, document in client.hscan_iter("unacked", count=_CHUNK):
-        yield from _ids(json.loads(document)[0])
+        lost_key = f"{{run:{run_id}}}:lost"
+        self.client.sinterstore(lost_key, [suspects, suspects_now])
+        lost: Any = self.client.srandmember(lost_key, _AT_ONCE)
+        self.client.delete(lost_key, suspects)
+        if self.client.exists(suspects_now):
+            self.client.rename(suspects_now, suspects)
+        if lost:
+            self.done["rollouts"] += self._send_again(run_id, sorted(lost))
+
+    def _send_again(self, run_id: str, names: list[str]) -> int:
+        """Sends rollouts without a chord; the last of them to commit asks for the run to be finalised."""
+        logger.warning("run %s: %d rollouts had no message and no holder; sending them again", run_id, len(names))
+        config, _ = self.store.config(run_id)
+        self.store.spend_chord(run_id)
+        items: dict[str, Item] = {item.id: item for item in self.store.items_of(run_id, names)}
+        return send_rollouts(run_id, config, items, names)
 
 
-def _ids(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if message.get("headers", {}).get("task") == "rollout":
-        arguments = json.loads(base64.b64decode(message["body"]))[0]
-        yield str(arguments[0]), str(arguments[1])
+def _key(run_id: str) -> str:
+    return f"{{run:{run_id}}}"
 
 
-def _send_again(store: RunStore, run_id: str, names: list[str]) -> int:
-    """Sends rollouts without a chord; the last of them to commit asks for the run to be finalised."""
-    logger.warning("run %s: %d rollouts had no message and nobody held them; sending them again", run_id, len(names))
-    store.spend_chord(run_id)
-    config, _ = store.config(run_id)
-    wanted = set(names)
-    items: dict[str, Item] = {item.id: item for item in store.items_of(run_id, wanted)}
-    return send_rollouts(run_id, config, items, sorted(wanted))
+def _ids(body: str) -> Iterator[tuple[str, str]]:
+    """(run, rollout) of a message whose headers do not say so: one of an older version."""
+    arguments = json.loads(base64.b64decode(body))[0]
+    yield str(arguments[0]), str(arguments[1])

@@ -8,8 +8,21 @@ from typing import Any, Literal
 
 from benchmark.items import Item
 
-RunState = Literal["submitting", "running", "draining", "cancelling", "finalizing", "done", "cancelled"]
-StartStatus = Literal["started", "exhausted", "committed", "busy", "superseded", "cancelled", "draining", "unknown"]
+RunState = Literal[
+    "submitting", "half_submitted", "running", "draining", "cancelling", "finalizing", "done", "cancelled"
+]
+StartStatus = Literal[
+    "started",
+    "exhausted",
+    "committed",
+    "busy",
+    "superseded",
+    "cancelled",
+    "draining",
+    "half_submitted",
+    "newer",
+    "unknown",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,9 @@ class Progress:
     state: RunState
     total: int
     pending: int
+    """Rollouts that are stored and have no verdict."""
+    committed: int
+    """Rollouts with a verdict."""
     running: int
     completed: int
     failed: int
@@ -58,6 +74,6 @@ class Progress:
     """Why a run that is over has no report."""
 
     @property
-    def committed(self) -> int:
-        """Rollouts with a verdict."""
-        return self.total - self.pending
+    def stored(self) -> int:
+        """Rollouts that the run store knows; fewer than `total` while, or because, submitting is not over."""
+        return self.pending + self.committed

@@ -2,23 +2,28 @@
 
 Keys of one run, all under the tag ``{run:ID}``: the hash itself (state, configuration, total), ``:items``, ``:pending``
 (rollouts without a verdict), ``:attempts``, ``:holders`` and ``:alive`` (who runs what, and when it last said so), ``:results``,
-``:counts``. Each change of more than one of them is one script in lua/.
+``:counts``. Each change of more than one of them is one script in lua/, and every time in them is the server's.
+
+A run is submitted in two steps. First everything is stored; a submitter that dies before that leaves a run that is
+``half_submitted`` and for which no message was sent. Then messages are sent; from here on the workers can do without the
+submitter. At all times ``:pending`` and ``:results`` together are what is stored, and the run is complete when ``:results`` alone
+has as many entries as the run's ``total``.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import redis
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import FailureClass
+from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import Scripts
 from rollout_tasks.runs.states import Commit, Progress, RunState, Start
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
@@ -28,7 +33,22 @@ KEEP_SECONDS = 7 * 86_400
 """How long a finished run stays in Redis, for --status; its folder stays for ever."""
 SILENT_SECONDS = 15.0
 """Without a beat for this long, a rollout's holder counts as dead."""
+VERSION = 1
+"""Of stored runs and of messages, as this code writes them, and the latest that it understands."""
+MIN_VERSION = 1
+"""The oldest code that can work on what this code writes: workers of two neighbouring versions share a broker."""
+SUBMITTER_BEAT_SECONDS = 5.0
+_SUBMITTER_SILENT = 4
+"""A submitter is silent for so many times as long as a rollout's holder before it counts as dead."""
+_DURABLE_MILLISECONDS = 3_000
+"""How long a submission waits for the server to have written it to its disk: three times what it takes with everysec."""
 _CHUNK = 1_000
+_CHUNK_CHARACTERS = 4_000_000
+"""Of items stored at a time: other commands wait for as long as the server takes for them."""
+
+
+class UnreadableRun(UserError):
+    """A stored run that this version of the software cannot work on; one sentence says which and why."""
 
 
 class RunStore:
@@ -41,73 +61,135 @@ class RunStore:
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
-    def create(self, run_id: str, config: RunConfig, folder: str, rollouts: int, queues: Iterable[str] = ()) -> bool:
-        """Reserves the run's id; False when it is taken."""
+    def create(
+        self, run_id: str, config: RunConfig, folder: str, rollouts: int, queues: Iterable[str] = (), *, token: str = ""
+    ) -> str:
+        """Reserves the run's id.
+
+        Args:
+            run_id: The run.
+            config: Its configuration.
+            folder: Its folder.
+            rollouts: How many it has, those included that a resumed run keeps.
+            queues: Where its rollouts are sent to.
+            token: Of the submission; made up when empty.
+
+        Returns:
+            The submission's token, for all that is added to the run; empty when the id is taken.
+        """
+        token = token or uuid.uuid4().hex
         fields = {
             "config": config.model_dump_json(exclude_defaults=True),
             "folder": folder,
             "total": rollouts,
             "max_attempts": config.max_attempts,
             "queues": " ".join(queues),
-            "created": time.time(),
+            "version": VERSION,
+            "min_version": MIN_VERSION,
         }
         words = [word for field in fields.items() for word in field]
-        return bool(
-            self._scripts.run(self.client, "create", [_key(run_id), ACTIVE_RUNS], [run_id, uuid.uuid4().hex, *words])
-        )
+        created = self._scripts.run(self.client, "create", [_key(run_id), ACTIVE_RUNS], [run_id, token, *words])
+        return token if created else ""
 
-    def add_items(self, run_id: str, items: Iterable[Item], rollout_ids: Iterable[str]) -> None:
-        """Stores items, and the rollouts that still need a verdict."""
-        key = _key(run_id)
-        for chunk in _chunks(items):
-            documents = {
-                item.id: json.dumps(item.as_dict(), ensure_ascii=False, separators=(",", ":")) for item in chunk
-            }
-            self.client.hset(f"{key}:items", mapping=documents)
+    def add_items(self, run_id: str, token: str, items: Iterable[Item], rollout_ids: Iterable[str]) -> None:
+        """Stores items, and the rollouts that still need a verdict.
+
+        Raises:
+            UserError: The run is not this submission's any more.
+        """
+        words: list[str] = []
+        size = 0
+        for item in items:
+            document = json.dumps(item.as_dict(), ensure_ascii=False, separators=(",", ":"))
+            words += [item.id, document]
+            size += len(document)
+            if len(words) >= _CHUNK or size >= _CHUNK_CHARACTERS:
+                self._add(run_id, token, "items", words)
+                words, size = [], 0
+        if words:
+            self._add(run_id, token, "items", words)
         for names in _chunks(rollout_ids):
-            self.client.sadd(f"{key}:pending", *names)
+            self._add(run_id, token, "pending", names)
 
-    def add_results(self, run_id: str, verdicts: Iterable[Verdict]) -> None:
-        """Puts back verdicts that a run's folder holds, when a run is resumed."""
-        key = _key(run_id)
+    def add_results(self, run_id: str, token: str, verdicts: Iterable[Verdict]) -> None:
+        """Puts back verdicts that a run's folder holds, when a run is resumed.
+
+        Raises:
+            UserError: The run is not this submission's any more.
+        """
         for chunk in _chunks(verdicts):
-            self.client.hset(f"{key}:results", mapping={verdict.rollout_id: _stored(verdict) for verdict in chunk})
-            with self.client.pipeline(transaction=False) as pipe:
-                for verdict in chunk:
-                    pipe.hincrby(f"{key}:counts", verdict.status, 1)
-                    if verdict.failure_class:
-                        pipe.hincrby(f"{key}:counts", f"class:{verdict.failure_class}", 1)
-                    if verdict.score is not None:
-                        pipe.hincrbyfloat(f"{key}:counts", "score", verdict.score)
-                pipe.execute()
+            words: list[str] = []
+            for verdict in chunk:
+                score = "" if verdict.score is None else repr(verdict.score)
+                words += [verdict.rollout_id, _stored(verdict), verdict.status, verdict.failure_class or "", score]
+            self._add(run_id, token, "results", words)
 
-    def submitter_lives(self, run_id: str) -> None:
+    def submitter_lives(self, run_id: str, token: str) -> None:
         """Says that the run is still being submitted."""
-        self.client.hset(_key(run_id), "submitter_beat", time.time())
+        self._add(run_id, token, "beat", [])
 
-    def submitter_silent(self, run_id: str) -> float:
-        """Seconds since the submitter last said so."""
-        values: Any = self.client.hmget(_key(run_id), ["submitter_beat", "created"])
-        return time.time() - max(float(value or 0.0) for value in values)
+    def _add(self, run_id: str, token: str, what: str, words: list[str]) -> None:
+        state = self._scripts.run(self.client, "add", [_key(run_id)], [token, what, *words])
+        if state != "submitting":
+            raise UserError(f"run {run_id} cannot be submitted any further: {_why_not(state)}")
+
+    def everything_stored(self, run_id: str, token: str) -> bool:
+        """Whether the store has every rollout of the run; False when the server has lost some of what was added.
+
+        Raises:
+            UserError: The run is not this submission's any more.
+        """
+        return self._submitted(run_id, token, "stored") != "incomplete"
+
+    def everything_sent(self, run_id: str, token: str) -> bool:
+        """From now on the run is the workers'; False as in `everything_stored`.
+
+        Raises:
+            UserError: The run is not this submission's any more.
+        """
+        return self._submitted(run_id, token, "sent") != "incomplete"
+
+    def _submitted(self, run_id: str, token: str, what: str) -> str:
+        state = str(self._scripts.run(self.client, "submitted", [_key(run_id)], [token, what]))
+        if state in {"unknown", "superseded"}:
+            raise UserError(f"run {run_id} cannot be submitted any further: {_why_not(state)}")
+        return state
+
+    def wait_until_durable(self) -> None:
+        """Waits, for a few seconds at most, until the server's disk has what was stored, where it keeps an append-only file."""
+        with suppress(redis.ResponseError):  # an older server, or one without such a file
+            self.client.waitaof(1, 0, _DURABLE_MILLISECONDS)
+
+    def adopt(self, run_id: str) -> RunState | None:
+        """Decides what becomes of a run whose submitter has died, if it has.
+
+        Returns:
+            The run's state: ``running`` when everything was stored, ``half_submitted`` when not, ``submitting`` while the
+            submitter lives; any other state as it was; None when Redis does not know the run.
+        """
+        silent = _SUBMITTER_SILENT * self.silent_seconds
+        state: RunState | None = self._scripts.run(self.client, "adopt", [_key(run_id)], [silent])
+        return state
 
     def spend_chord(self, run_id: str) -> None:
         """Makes the last commit ask for the run to be finalised, because no chord will."""
         self.client.hset(_key(run_id), "chord_spent", "1")
 
-    def mark_submitted(self, run_id: str) -> None:
-        """From now on the run is the workers'."""
-        self._scripts.run(self.client, "change_state", [_key(run_id)], ["running", "submitting"])
-
     def set_draining(self, run_id: str) -> None:
         """Rollouts that have not begun are left for a resume; running ones finish."""
         self._scripts.run(self.client, "change_state", [_key(run_id)], ["draining", "submitting", "running"])
 
-    def forget(self, run_id: str) -> None:
-        """Removes every key of a run."""
-        key = _key(run_id)
-        parts = ("", ":items", ":pending", ":attempts", ":alive", ":holders", ":results", ":counts", ":suspects")
-        self.client.delete(*(key + part for part in parts))
-        self.client.srem(ACTIVE_RUNS, run_id)
+    def forget(self, run_id: str, *states: RunState) -> bool:
+        """Removes every key of a run.
+
+        Args:
+            run_id: The run.
+            states: Those it may be in.
+
+        Returns:
+            False when it is in another state.
+        """
+        return bool(self._scripts.run(self.client, "forget", [_key(run_id), ACTIVE_RUNS], [run_id, *states]))
 
     # -- rolling out ------------------------------------------------------------------------------------------------
 
@@ -139,12 +221,21 @@ class RunStore:
             after,
             self.silent_seconds,
             dead_holder,
+            VERSION,
         ]
         status, attempt, document, silent, created = self._scripts.run(self.client, "start", [_key(run_id)], arguments)
         if status in {"busy", "superseded"}:
             return Start(status, attempt, holder=json.loads(document) if document else None, silent=float(silent))
         item = Item.from_dict(json.loads(document)) if document else None
         return Start(status, attempt, item=item, created=float(created))
+
+    def hand_back(self, run_id: str, rollout_id: str, token: str) -> bool:
+        """Gives a claim back before its attempt is over; the attempt does not count.
+
+        Returns:
+            Whether the claim was this execution's.
+        """
+        return bool(self._scripts.run(self.client, "hand_back", [_key(run_id)], [rollout_id, token]))
 
     def beat(self, run_id: str, rollout_id: str, token: str) -> str:
         """Says that a rollout's holder lives; returns the run's state, ``superseded`` or ``unknown``."""
@@ -163,10 +254,16 @@ class RunStore:
     def cancel(self, run_id: str) -> tuple[str, int, int]:
         """Cancels; returns the state found, the rollouts cancelled at once and those still being stopped."""
         verdict = Verdict("", 0, "cancelled", failure_class=FailureClass.CANCELLED, error="the run was cancelled")
-        found, cancelled, left = self._scripts.run(
-            self.client, "cancel", [_key(run_id)], [_stored(verdict, token=""), self.silent_seconds]
-        )
-        return str(found), int(cancelled), int(left)
+        document = _stored(verdict)
+        problem = "it was submitted by half and then cancelled"
+        cursor, state_found, cancelled = "0", "", 0
+        while True:
+            arguments = [document, self.silent_seconds, cursor, _CHUNK, run_id, KEEP_SECONDS, problem]
+            found, more, left, cursor = self._scripts.run(self.client, "cancel", [_key(run_id), ACTIVE_RUNS], arguments)
+            state_found = state_found or str(found)
+            cancelled += int(more)
+            if cursor == "0":
+                return state_found, cancelled, int(left)
 
     def begin_finalize(self, run_id: str, token: str, *, silent_seconds: float) -> str:
         """Claims the finalising: ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""
@@ -208,38 +305,43 @@ class RunStore:
 
         Raises:
             KeyError: Redis does not know the run.
+            UnreadableRun: It was stored by a newer version of this software, or its configuration is broken.
         """
-        values: Any = self.client.hmget(_key(run_id), ["config", "folder"])
-        if values[0] is None:
+        values: Any = self.client.hmget(_key(run_id), ["config", "folder", "min_version"])
+        document, folder, version = values
+        if document is None:
             raise KeyError(run_id)
-        return RunConfig.model_validate(json.loads(values[0])), str(values[1])
+        if int(version or 1) > VERSION:
+            raise UnreadableRun(too_new(run_id))
+        try:
+            return RunConfig.model_validate(json.loads(document)), str(folder)
+        except ValueError as error:
+            first = str(error).splitlines()[0]
+            raise UnreadableRun(f"run {run_id}: its stored configuration cannot be read here: {first}") from error
 
     def progress(self, run_id: str) -> Progress | None:
         """How far the run is; None when Redis does not know it."""
-        key = _key(run_id)
-        with self.client.pipeline(transaction=False) as pipe:
-            pipe.hmget(key, ["state", "total", "created", "queues", "problem"])
-            pipe.scard(f"{key}:pending")
-            pipe.zcount(f"{key}:alive", time.time() - self.silent_seconds, "+inf")
-            pipe.hgetall(f"{key}:counts")
-            (state, total, created, queues, problem), pending, running, counts = pipe.execute()
-        if state is None:
+        found = self._scripts.run(self.client, "progress", [_key(run_id)], [self.silent_seconds])
+        if not found:
             return None
+        state, total, created, queues, problem, pending, committed, running, words = found
+        counts = dict(zip(words[::2], words[1::2], strict=True))
         failures = {name.removeprefix("class:"): int(n) for name, n in counts.items() if name.startswith("class:")}
         return Progress(
             run_id=run_id,
             state=state,
-            total=int(total or 0),
+            total=int(total),
             pending=pending,
+            committed=committed,
             running=running,
             completed=int(counts.get("completed", 0)),
             failed=int(counts.get("failed", 0)),
             cancelled=int(counts.get("cancelled", 0)),
             failures=dict(sorted(failures.items())),
             score_sum=float(counts.get("score", 0.0)),
-            created=float(created or 0.0),
-            queues=tuple((queues or "").split()),
-            problem=problem or "",
+            created=float(created),
+            queues=tuple(queues.split()),
+            problem=problem,
         )
 
     def items(self, run_id: str) -> Iterator[Item]:
@@ -265,16 +367,25 @@ class RunStore:
 
     def running(self, run_id: str) -> int:
         """Rollouts that somebody is at work on."""
-        count: Any = self.client.zcount(f"{_key(run_id)}:alive", time.time() - self.silent_seconds, "+inf")
-        return int(count)
+        progress = self.progress(run_id)
+        return progress.running if progress is not None else 0
 
-    def unheld(self, run_id: str) -> list[str]:
-        """Rollouts without a verdict that nobody has claimed lately."""
-        key = _key(run_id)
-        fresh = time.time() - self.silent_seconds
-        held: Any = self.client.zrangebyscore(f"{key}:alive", fresh, "+inf")
-        pending: Any = self.client.smembers(f"{key}:pending")
-        return sorted(set(pending) - set(held))
+
+def too_new(run_id: str) -> str:
+    """The sentence about a run that this code is too old for."""
+    return (
+        f"run {run_id} was stored by a newer version of this software, whose runs this one (version {VERSION} of stored runs)"
+        " cannot work on: update the software on this machine"
+    )
+
+
+def _why_not(state: str) -> str:
+    return {
+        "superseded": "it has been submitted again meanwhile",
+        "unknown": "Redis does not know it (any more)",
+        "cancelling": "it was cancelled",
+        "cancelled": "it was cancelled",
+    }.get(state, f"it is {state} already")
 
 
 def _key(run_id: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +15,14 @@ from benchmark.items import Benchmark, Item, load_items
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.states import RunState
 from rollout_tasks.runs.verdict import Verdict, rollout_ids
 
 if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent: a refusal need not wait for them.
     from rollout_tasks.runs.store import RunStore
+
+_STORE_TRIES = 3
+_RESUMABLE: tuple[RunState, ...] = ("done", "cancelled", "draining", "half_submitted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +101,12 @@ def check_free(work: Work, store: RunStore) -> None:
     Raises:
         UserError: It is not so.
     """
-    state = store.state(work.run_id)
+    state = store.adopt(work.run_id)
     if not work.resumed:
         if state is not None:
             raise UserError(f"--run-id: a run {work.run_id!r} exists already; take another name, or --resume it")
         return
-    if state not in {None, "done", "cancelled", "draining"}:
+    if state not in {None, *_RESUMABLE}:
         raise UserError(f"--resume: run {work.run_id} is still {state}; follow it with --status {work.run_id} --watch")
     if store.running(work.run_id):
         raise UserError(f"--resume: rollouts of run {work.run_id} are still being finished; try again in a while")
@@ -127,50 +133,103 @@ def enqueue(work: Work, store: RunStore) -> None:
 
     Raises:
         UserError: Somebody else submitted the same run meanwhile, or Redis did not take it; what had been written is
-            taken back then.
+            taken back then. Or Redis was lost after it had taken the run: then the workers go on with it.
     """
     from kombu.exceptions import OperationalError
     from redis import RedisError
 
-    if work.resumed:
-        store.forget(work.run_id)
     from rollout_tasks.runs.enqueue import queues_of
 
     try:
+        free = store.forget(work.run_id, *_RESUMABLE) if work.resumed else True
         total = len(work.kept) + len(work.todo)
         queues = queues_of(work.config, work.items)
-        if not store.create(work.run_id, work.config, str(work.folder.path), total, queues):
+        token = store.create(work.run_id, work.config, str(work.folder.path), total, queues) if free else ""
+        if not token:
+            _discard(work)
             raise UserError(f"--run-id: run {work.run_id!r} was submitted by somebody else just now")
-        _send(work, store)
+        _store(work, store, token)
     except (RedisError, OperationalError) as error:
         _take_back(work, store, error)
         raise UserError(f"Redis did not take the run, so nothing was enqueued: {error}") from error
+    try:
+        _send(work, store, token)
+    except (RedisError, OperationalError) as error:
+        raise UserError(
+            f"Redis was lost while the rollouts of run {work.run_id} were being sent ({error}); it has them all, so the workers"
+            f" go on with the run once it is back: see --status {work.run_id}"
+        ) from error
 
 
-def _send(work: Work, store: RunStore) -> None:
+def _store(work: Work, store: RunStore, token: str) -> None:
+    """Stores the whole run before the first message is sent: what is half stored is never rolled out."""
+    for _ in range(_STORE_TRIES):
+        store.add_results(work.run_id, token, work.kept)
+        store.add_items(work.run_id, token, work.items, work.todo)
+        store.wait_until_durable()
+        if store.everything_stored(work.run_id, token):
+            return
+    raise UserError(
+        f"run {work.run_id} is half submitted: Redis keeps losing what is stored; once it is well,"
+        f" complete the run with: python scripts/submit.py --resume {work.folder.path}"
+    )
+
+
+def _send(work: Work, store: RunStore, token: str) -> None:
     from rollout_tasks.runs.enqueue import send_chord
     from rollout_tasks.tasks import finalize_run
 
-    store.add_results(work.run_id, work.kept)
-    store.add_items(work.run_id, work.items, work.todo)
-    store.submitter_lives(work.run_id)
-    if work.todo:
-        send_chord(work.run_id, work.config, {item.id: item for item in work.items}, work.todo)
-    store.mark_submitted(work.run_id)
+    with submitter_beats(work.run_id, token):
+        if work.todo:
+            send_chord(work.run_id, work.config, {item.id: item for item in work.items}, work.todo)
+        if not store.everything_sent(work.run_id, token):  # Redis came back without some of what was stored
+            _store(work, store, token)
+            store.spend_chord(work.run_id)
+            store.everything_sent(work.run_id, token)
     if not work.todo:
         finalize_run.apply_async((work.run_id,))
 
 
+@contextmanager
+def submitter_beats(run_id: str, token: str) -> Iterator[None]:
+    """Says every few seconds that the run is still being submitted, from a thread: sending many messages takes minutes."""
+    from redis import RedisError
+
+    from rollout_tasks.redis_client import connect
+    from rollout_tasks.runs.store import SUBMITTER_BEAT_SECONDS, RunStore
+
+    over = threading.Event()
+
+    def beat() -> None:
+        with connect(tries=0, socket_timeout=SUBMITTER_BEAT_SECONDS) as client:
+            store = RunStore(client)
+            while not over.wait(SUBMITTER_BEAT_SECONDS):
+                with suppress(RedisError, UserError):  # who sends will hear of it, too
+                    store.submitter_lives(run_id, token)
+
+    thread = threading.Thread(target=beat, name="submitter's heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def _take_back(work: Work, store: RunStore, reason: Exception) -> None:
-    """Makes a run that Redis did not take unknown again: messages of an unknown run do nothing."""
+    """Makes a run that Redis did not take unknown again; no message of it was sent."""
     from redis import RedisError
 
     try:
-        store.forget(work.run_id)
+        store.forget(work.run_id, "submitting", "half_submitted")
     except RedisError as error:
         raise UserError(
-            f"Redis was lost while run {work.run_id} was being enqueued ({reason});"
-            f" once it is back, see --status {work.run_id}, or --resume {work.folder.path}"
+            f"Redis was lost while run {work.run_id} was being stored ({reason}), so nothing was enqueued; once it is back,"
+            f" complete the run with: python scripts/submit.py --resume {work.folder.path}"
         ) from error
+    _discard(work)
+
+
+def _discard(work: Work) -> None:
     if not work.resumed:
         work.folder.discard()

@@ -33,6 +33,8 @@ _WORKERS_START_SECONDS = 20.0
 _BAR_WIDTH = 40
 _VM_STATES = frozenset(state.value for state in VMState)
 OVER = frozenset({"done", "cancelled"})
+ENDS = OVER | {"half_submitted"}
+"""States that a run does not leave by itself."""
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ def watch(
     until: Callable[[Progress], bool] | None = None,
     own_worker: bool = False,
 ) -> Progress:
-    """Shows a run until it is over.
+    """Shows a run until it is over, or turns out to be half-submitted.
 
     Args:
         store: Where the run is.
@@ -125,7 +127,7 @@ def watch(
         while True:
             progress = progress_of(store, run_id)
             rate.add(progress.committed)
-            if progress.state in OVER or (until is not None and until(progress)):
+            if progress.state in ENDS or (until is not None and until(progress)):
                 return progress
             if alive is not None:
                 alive()

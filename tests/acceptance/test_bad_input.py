@@ -40,9 +40,10 @@ def finished_run(place: Place) -> None:
     items = [Item("sum", "What is 2 + 3?", "5"), Item("product", "What is 2 * 3?", "6")]
     config = RunConfig.model_validate({"env_mode": "simulated", "run_id": RUN_ID})
     folder.create(config, items, data_path="items.jsonl", data_name="items")
-    folder.write_result(Verdict("sum#0", 1, "completed", answer="5"))
+    folder.settle(Verdict("sum#0", 1, "completed", answer="5"), written=False)
     overload = FailureClass.MODEL_OVERLOAD
-    folder.write_result(Verdict("product#0", 1, "failed", failure_class=overload, error="it was too much"))
+    lost = Verdict("product#0", 1, "failed", failure_class=overload, error="it was too much")
+    folder.settle(lost, written=False)
     write_reports(folder, config, score_run(folder, "exact_match"))
 
 
@@ -65,9 +66,10 @@ def run_under_way(place: Place) -> None:
     folder = RunFolder(place.folder / "results" / RUN_ID)
     client = connect(tries=0, url=place.redis_url)
     store = RunStore(client)
-    store.create(RUN_ID, folder.config(), str(folder.path), 2)
-    store.add_items(RUN_ID, folder.items(), ["product#0"])
-    store.mark_submitted(RUN_ID)
+    token = store.create(RUN_ID, folder.config(), str(folder.path), 2)
+    store.add_results(RUN_ID, token, [Verdict("sum#0", 1, "completed", answer="5")])
+    store.add_items(RUN_ID, token, folder.items(), ["product#0"])
+    assert store.everything_sent(RUN_ID, token)
     client.close()
 
 

@@ -41,9 +41,9 @@ def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
     settings.cache_clear()
     store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=5)
-    store.create("run", RunConfig(), "/nowhere", 1)
-    store.add_items("run", [Item("item", "?")], ["item#0"])
-    store.mark_submitted("run")
+    token = store.create("run", RunConfig(), "/nowhere", 1)
+    store.add_items("run", token, [Item("item", "?")], ["item#0"])
+    assert store.everything_sent("run", token)
     store.start("run", "item#0", {"token": "token"})
     yield store
     settings.cache_clear()

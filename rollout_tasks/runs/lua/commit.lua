@@ -1,11 +1,12 @@
 -- Records a rollout's verdict: the first wins, and only its current holder may. Safe to repeat after a lost reply.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] verdict (JSON, carries the token)
 -- ARGV[4] status   [5] failure class or ''   [6] score or ''
--- Returns {outcome, rollouts left, 1 when the caller must ask for the run to be finalised}
+-- Returns {outcome, rollouts of the run without a verdict, 1 when the caller must ask for the run to be finalised}
 -- outcome: ok | committed (somebody was first) | superseded | unknown
 local run, rollout = KEYS[1], ARGV[1]
-local left = redis.call('SCARD', run .. ':pending')
 if redis.call('EXISTS', run) == 0 then return {'unknown', 0, 0} end
+local described = redis.call('HMGET', run, 'total', 'chord_spent')
+local left = tonumber(described[1]) - redis.call('HLEN', run .. ':results')
 local earlier = redis.call('HGET', run .. ':results', rollout)
 local finalise = 0
 if earlier then
@@ -23,5 +24,5 @@ else
   if ARGV[6] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'score', ARGV[6]) end
   left = left - 1
 end
-if left == 0 and redis.call('HGET', run, 'chord_spent') == '1' then finalise = 1 end
+if left == 0 and described[2] == '1' then finalise = 1 end
 return {'ok', left, finalise}

@@ -5,6 +5,9 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.call('HGET', KEYS[1], 'submission') == ARGV[2] and 1 or 0
 end
-redis.call('HSET', KEYS[1], 'state', 'submitting', 'submission', ARGV[2], unpack(ARGV, 3))
+local time = redis.call('TIME')
+local now = tostring(tonumber(time[1]) + tonumber(time[2]) / 1e6)
+redis.call('HSET', KEYS[1], 'state', 'submitting', 'submission', ARGV[2], 'created', now, 'submitter_beat', now,
+  unpack(ARGV, 3))
 redis.call('SADD', KEYS[2], ARGV[1])
 return 1

@@ -3,10 +3,11 @@
 -- ARGV[1] rollout id   [2] item id   [3] token of this execution   [4] holder description (JSON)
 -- ARGV[5] attempt this execution has just ended, 0 at its beginning
 -- ARGV[6] seconds without a beat after which a holder counts as dead   [7] token of a holder known to be dead, or ''
+-- ARGV[8] the latest version of stored runs that the caller understands
 -- A run being cancelled is claimed too, without an attempt, so that somebody commits the cancellation.
 -- Returns {status, attempt, item JSON or holder JSON, seconds since the holder's last beat (text), when the run was made (text)}
 local run, rollout, token = KEYS[1], ARGV[1], ARGV[3]
-local described = redis.call('HMGET', run, 'state', 'max_attempts', 'created')
+local described = redis.call('HMGET', run, 'state', 'max_attempts', 'created', 'min_version')
 local state, max_attempts, created = described[1], tonumber(described[2]), described[3]
 
 local function answer(status, attempt, document, silent)
@@ -14,8 +15,10 @@ local function answer(status, attempt, document, silent)
 end
 
 if not state then return answer('unknown', 0) end
+if tonumber(described[4] or '1') > tonumber(ARGV[8]) then return answer('newer', 0) end
 if redis.call('HEXISTS', run .. ':results', rollout) == 1 then return answer('committed', 0) end
 if redis.call('SISMEMBER', run .. ':pending', rollout) == 0 then return answer('unknown', 0) end
+if state == 'half_submitted' then return answer('half_submitted', 0) end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6

@@ -23,9 +23,9 @@ DONE = Verdict("a#0", 1, "completed", answer="42", score=0.5)
 @pytest.fixture
 def store(redis_url: str) -> RunStore:
     store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=0.3)
-    assert store.create(RUN, RunConfig(), "/nowhere", len(ROLLOUTS))
-    store.add_items(RUN, [Item("a", "?"), Item("b", "?")], ROLLOUTS)
-    store.mark_submitted(RUN)
+    token = store.create(RUN, RunConfig(), "/nowhere", len(ROLLOUTS))
+    store.add_items(RUN, token, [Item("a", "?"), Item("b", "?")], ROLLOUTS)
+    assert store.everything_sent(RUN, token)
     return store
 
 
@@ -105,6 +105,18 @@ def test_attempts_are_bounded(store: RunStore) -> None:
         time.sleep(0.35)
 
     assert statuses == ["started", "started", "started", "exhausted"]
+
+
+def test_an_attempt_that_is_handed_back_does_not_count(store: RunStore) -> None:
+    assert start(store, "one").attempt == 1
+    assert not store.hand_back(RUN, "a#0", "two")
+
+    assert [store.hand_back(RUN, "a#0", "one") for _ in range(2)] == [True, False]
+
+    assert store.progress(RUN).running == 0
+    assert store.commit(RUN, DONE, "one").outcome == "superseded"
+    again = start(store, "two")
+    assert (again.status, again.attempt) == ("started", 1)
 
 
 def test_unknown_runs_and_rollouts_are_nothing(store: RunStore) -> None:
@@ -199,6 +211,7 @@ def test_a_forgotten_run_leaves_no_key(store: RunStore) -> None:
     start(store, "one")
     store.commit(RUN, DONE, "one")
 
-    store.forget(RUN)
+    assert not store.forget(RUN, "submitting")
+    assert store.forget(RUN, "running")
 
     assert store.client.keys("*") == []

@@ -28,7 +28,7 @@ def folder_of(tmp_path: Path, items: list[Item], *verdicts: Verdict) -> RunFolde
     items = [with_script(item, tmp_path) for item in items]
     folder.create(RunConfig(), items, data_path="list.json", data_name="list")
     for verdict in verdicts:
-        folder.write_result(verdict)
+        folder.settle(verdict, written=False)
     return folder
 
 

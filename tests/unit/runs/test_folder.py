@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +62,7 @@ def test_what_is_written_comes_back(folder: RunFolder) -> None:
         lending=Lending("vm-1", 7, 0.1, 1.0, 2.0),
     )
 
-    folder.write_result(written)
+    settle(folder, written)
 
     assert folder.verdict("a/b#c#0") == written
     assert folder.items() == [Item("a/b#c", "what?", "42")]
@@ -68,29 +70,106 @@ def test_what_is_written_comes_back(folder: RunFolder) -> None:
     assert find_run("run", folder.path.parent).path == folder.path
 
 
-def test_of_several_complete_attempts_the_last_counts_unless_withdrawn(folder: RunFolder) -> None:
-    folder.write_result(verdict(1))
-    folder.write_result(verdict(2))
-    assert folder.verdict("a/b#c#0") == verdict(2)
+def settle(folder: RunFolder, verdict: Verdict) -> Verdict:
+    assert folder.begin_attempt(verdict.rollout_id, verdict.attempt) == verdict.attempt
+    folder.write_attempt(verdict)
+    return folder.settle(verdict, written=True)
 
-    folder.withdraw_result(verdict(2))
+
+@pytest.mark.parametrize("written", [True, False])
+def test_the_first_verdict_stays(folder: RunFolder, written: bool) -> None:
+    assert settle(folder, verdict(1)) == verdict(1)
+    later = verdict(2, score=1.0)
+    folder.begin_attempt("a/b#c#0", 2)
+    folder.write_attempt(later)
+
+    assert folder.settle(later, written=written) == verdict(1)
+
+    assert folder.verdict("a/b#c#0") == folder.finished("a/b#c#0") == verdict(1)
+    assert list(folder.attempts("a/b#c#0")) == [verdict(1), later]
+    assert not list(folder.path.rglob("*.tmp"))
+
+
+def test_settling_the_same_attempt_again_changes_nothing(folder: RunFolder) -> None:
+    assert settle(folder, verdict(1)) == verdict(1)
+    assert folder.settle(verdict(1), written=True) == verdict(1)
+
+
+def test_a_verdict_without_an_attempt_touches_no_attempt(folder: RunFolder) -> None:
+    folder.begin_attempt("a/b#c#0", 1)  # of somebody who may still be at work
+
+    folder.settle(verdict(1), written=False)
 
     assert folder.verdict("a/b#c#0") == verdict(1)
+    assert list(folder.attempt("a/b#c#0", 1).iterdir()) == []
+
+
+def test_of_many_who_settle_at_once_one_is_first(folder: RunFolder) -> None:
+    mine = [verdict(number, score=number / 10) for number in range(1, 9)]
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda one: settle(folder, one), mine))
+
+    assert len(set(map(str, found))) == 1
+    assert found[0] == folder.verdict("a/b#c#0")
+
+
+def test_an_attempts_folder_is_given_out_once(folder: RunFolder) -> None:
+    assert [folder.begin_attempt("a/b#c#0", 1) for _ in range(3)] == [1, 2, 3]
+    assert folder.begin_attempt("a/b#c#0", 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("ended", "found"),
+    [
+        (["completed"], 1),
+        ([FailureClass.VM_LOST], None),
+        ([FailureClass.VM_LOST, "completed"], 2),
+        (["completed", FailureClass.VM_LOST], 1),
+        ([FailureClass.MAX_TURNS], 1),
+        ([FailureClass.VM_LOST, None, FailureClass.TIMEOUT], 3),
+        ([FailureClass.WORKER_LOST], None),
+        ([FailureClass.CANCELLED], None),
+        ([None], None),
+    ],
+)
+def test_a_finished_attempt_that_was_not_settled_is_found(
+    folder: RunFolder, ended: list[FailureClass | str | None], found: int | None
+) -> None:
+    for number, how in enumerate(ended, start=1):
+        folder.begin_attempt("a/b#c#0", number)
+        if how == "completed":
+            folder.write_attempt(verdict(number))
+        elif how is not None:
+            failed = replace(verdict(number), status="failed", failure_class=FailureClass(how))
+            folder.write_attempt(failed)
+
+    assert getattr(folder.finished("a/b#c#0"), "attempt", None) == found
 
 
 def test_a_repeated_rollout_keeps_its_earlier_attempts_aside(folder: RunFolder) -> None:
-    folder.write_result(verdict(1))
+    settle(folder, verdict(1))
 
     folder.set_aside("a/b#c#0")
-    folder.write_result(verdict(1, score=1.0))
+    settle(folder, verdict(1, score=1.0))
     folder.set_aside("a/b#c#0")
 
     assert folder.verdict("a/b#c#0") is None
     kept = sorted(path.relative_to(folder.path).as_posix() for path in folder.path.rglob("result.json"))
     assert [path.split("/", 2)[2] for path in kept] == [
         "earlier-1/attempt-1/result.json",
+        "earlier-1/result.json",
         "earlier-2/attempt-1/result.json",
+        "earlier-2/result.json",
     ]
+
+
+def test_a_verdict_written_by_an_older_version_is_read(folder: RunFolder) -> None:
+    for number in (1, 2):
+        folder.begin_attempt("a/b#c#0", number)
+        folder.write_attempt(verdict(number))
+
+    assert folder.verdict("a/b#c#0") == verdict(2)
 
 
 def test_an_attempt_without_a_result_is_no_verdict(folder: RunFolder) -> None:

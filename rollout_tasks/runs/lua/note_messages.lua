@@ -1,0 +1,28 @@
+-- Notes for which rollouts there are messages, a part of a queue at a time, so that no message has to leave the server.
+-- KEYS[1] a queue (list), or the messages that are delivered and not acknowledged (hash)   KEYS[2] where to note (set)
+-- ARGV[1] where to begin: a list's index, a hash's cursor   [2] how many messages   [3] seconds to keep the notes
+-- Returns {where to go on, '0' when that was all, {body of each rollout message that does not say whose it is, ...}}.
+local documents, after = {}, '0'
+if redis.call('TYPE', KEYS[1])['ok'] == 'hash' then
+  local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
+  after = found[1]
+  for at = 2, #found[2], 2 do documents[#documents + 1] = cjson.decode(found[2][at])[1] end
+else
+  local first = tonumber(ARGV[1])
+  local found = redis.call('LRANGE', KEYS[1], first, first + tonumber(ARGV[2]) - 1)
+  if #found == tonumber(ARGV[2]) then after = string.format('%.0f', first + #found) end
+  for at = 1, #found do documents[at] = cjson.decode(found[at]) end
+end
+local unknown = {}
+for _, message in ipairs(documents) do
+  local headers = message['headers'] or {}
+  if headers['task'] == 'rollout' then
+    if headers['run'] and headers['rollout'] then
+      redis.call('SADD', KEYS[2], headers['run'] .. ' ' .. headers['rollout'])
+    else
+      unknown[#unknown + 1] = message['body']
+    end
+  end
+end
+redis.call('EXPIRE', KEYS[2], ARGV[3])
+return {after, unknown}

@@ -1,0 +1,206 @@
+"""Submitting in steps, each of which may be the last: a run is whole, or said to be half-submitted, and never scored by half."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+import redis
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.store import RunStore, UnreadableRun
+from rollout_tasks.runs.verdict import Verdict
+
+RUN = "run-1"
+KEY = f"{{run:{RUN}}}"
+ITEMS = [Item(name, "?") for name in "abcd"]
+ROLLOUTS = [f"{item.id}#0" for item in ITEMS]
+SILENT = 0.1
+DEAD = 4 * SILENT + 0.1
+"""After this long, a submitter without a sign of life counts as dead."""
+
+
+@pytest.fixture
+def store(redis_url: str) -> RunStore:
+    return RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=SILENT)
+
+
+def create(store: RunStore) -> str:
+    token = store.create(RUN, RunConfig(), "/nowhere", len(ROLLOUTS), ["rollout.light"])
+    assert token
+    return token
+
+
+def finish(store: RunStore, rollout_id: str) -> None:
+    assert store.start(RUN, rollout_id, {"token": rollout_id}).status == "started"
+    verdict = Verdict(rollout_id, 1, "completed", answer="1", score=1.0)
+    assert store.commit(RUN, verdict, rollout_id).outcome == "ok"
+
+
+def test_a_run_of_which_a_part_is_stored_is_half_submitted_and_never_finalised(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    assert store.adopt(RUN) == "submitting"
+    time.sleep(DEAD)
+
+    assert store.adopt(RUN) == "half_submitted"
+
+    assert store.start(RUN, "a#0", {"token": "one"}).status == "half_submitted"
+    assert store.begin_finalize(RUN, "finaliser", silent_seconds=60) == "incomplete"
+    progress = store.progress(RUN)
+    assert (progress.stored, progress.total, progress.committed) == (2, 4, 0)
+
+
+def test_a_part_that_is_all_in_is_not_the_run(store: RunStore) -> None:
+    """As when rollouts of a run ran while the rest was being stored."""
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    for rollout_id in ROLLOUTS[:2]:
+        finish(store, rollout_id)
+
+    assert store.begin_finalize(RUN, "finaliser", silent_seconds=60) == "incomplete"
+
+
+def test_a_run_that_is_stored_goes_on_without_its_submitter(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    time.sleep(DEAD)
+
+    assert store.adopt(RUN) == "running"
+
+    commits = []
+    for rollout_id in ROLLOUTS:
+        store.start(RUN, rollout_id, {"token": rollout_id})
+        commits.append(store.commit(RUN, Verdict(rollout_id, 1, "completed"), rollout_id).finalize)
+    assert commits == [False, False, False, True], "no chord may be left to ask for the run to be finalised"
+
+
+def test_a_submitter_that_was_only_slow_goes_on(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    time.sleep(DEAD)
+    assert store.adopt(RUN) == "half_submitted"
+
+    store.add_items(RUN, token, ITEMS, ROLLOUTS[2:])
+
+    assert store.state(RUN) == "submitting"
+    assert store.everything_stored(RUN, token)
+    assert store.everything_sent(RUN, token)
+    assert store.state(RUN) == "running"
+
+
+def test_a_submitter_that_lives_is_not_taken_over(store: RunStore) -> None:
+    token = create(store)
+    for _ in range(6):
+        time.sleep(SILENT)
+        store.submitter_lives(RUN, token)
+        assert store.adopt(RUN) == "submitting"
+
+
+def test_a_submission_that_another_has_replaced_adds_nothing(store: RunStore) -> None:
+    old = create(store)
+    store.add_items(RUN, old, ITEMS, ROLLOUTS[:2])
+    assert store.forget(RUN, "submitting")
+    new = create(store)
+
+    with pytest.raises(UserError, match="submitted again meanwhile"):
+        store.add_items(RUN, old, ITEMS, ROLLOUTS)
+    with pytest.raises(UserError, match="submitted again meanwhile"):
+        store.everything_sent(RUN, old)
+
+    assert store.progress(RUN).stored == 0
+    store.add_items(RUN, new, ITEMS, ROLLOUTS)
+    assert store.everything_sent(RUN, new)
+
+
+def test_what_redis_has_lost_is_noticed_before_and_after_sending(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.client.srem(f"{KEY}:pending", "b#0")
+
+    assert not store.everything_stored(RUN, token)
+    assert not store.everything_sent(RUN, token)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+
+    assert store.everything_stored(RUN, token)
+    assert store.everything_sent(RUN, token)
+
+
+def test_storing_again_what_has_a_verdict_by_now_changes_nothing(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    finish(store, "a#0")
+
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    kept = Verdict("b#0", 1, "completed", score=0.5)
+    for _ in range(2):
+        store.add_results(RUN, token, [kept])
+
+    progress = store.progress(RUN)
+    assert (progress.committed, progress.completed, progress.score_sum) == (2, 2, 1.5)
+    assert sorted(store.verdicts(RUN), key=lambda verdict: verdict.rollout_id)[1] == kept
+
+
+def test_cancelling_a_half_submitted_run_ends_it(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+
+    assert store.cancel(RUN) == ("submitting", 2, 0)
+
+    progress = store.progress(RUN)
+    assert progress.state == "cancelled"
+    assert progress.problem
+    assert store.active() == []
+    with pytest.raises(UserError, match="was cancelled"):
+        store.add_items(RUN, token, ITEMS, ROLLOUTS)
+
+
+def test_hosts_clocks_decide_nothing(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, _ = store.client.time()
+    now = float(seconds)
+    for wrong in (now - 600, now + 600):
+        monkeypatch.setattr(time, "time", lambda wrong=wrong: wrong)
+        token = create(store)
+        store.add_items(RUN, token, ITEMS, ROLLOUTS)
+        assert store.adopt(RUN) == "submitting"
+        assert abs(store.progress(RUN).created - now) < 60
+        store.everything_sent(RUN, token)
+        store.start(RUN, "a#0", {"token": "one"})
+        assert store.running(RUN) == 1
+        assert store.forget(RUN, "running")
+
+
+def test_a_run_of_a_newer_version_is_left_alone(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    store.client.hset(KEY, mapping={"version": 99, "min_version": 98, "config": '{"of": "the future"}'})
+
+    assert store.start(RUN, "a#0", {"token": "one"}).status == "newer"
+    with pytest.raises(UnreadableRun, match=f"run {RUN} was stored by a newer version"):
+        store.config(RUN)
+    assert store.progress(RUN).running == 0
+
+
+def test_a_neighbouring_version_that_says_so_is_understood(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    store.client.hset(KEY, mapping={"version": 2, "min_version": 1, "what": "nobody knows yet"})
+
+    assert store.start(RUN, "a#0", {"token": "one"}).status == "started"
+    assert store.config(RUN)[0] == RunConfig()
+
+
+def test_a_verdict_is_kept_however_often_it_is_replaced(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    finish(store, "a#0")
+    verdict = Verdict("a#0", 1, "completed", answer="2", score=0.0)
+
+    store.add_results(RUN, token, [replace(verdict, answer="3")])
+
+    assert next(store.verdicts(RUN)).answer == "1"
