@@ -23,13 +23,13 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.heartbeat import Pulse, heartbeat
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.process_identity import is_gone, this_process
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Start
 from rollout_tasks.runs.store import SILENT_SECONDS, RunStore, UnreadableRun
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
+from vm_pool.processes import has_ended, this_process
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class Execution:
         while start.status == "busy" and start.holder is not None and time.monotonic() < deadline:
             if start.holder.get("message") != self.delivery.task_id:
                 return start
-            if is_gone(start.holder):
+            if has_ended(str(start.holder.get("process", ""))):
                 start = self._start(dead_holder=str(start.holder["token"]))
                 continue
             if first_silence is not None and start.silent < first_silence:
@@ -165,7 +165,7 @@ class Execution:
             "token": self.token,
             "message": self.delivery.task_id,
             "worker": self.delivery.worker,
-            **this_process(os.getpid()),
+            "process": this_process(),
         }
         return self.store.start(
             self.run_id,
