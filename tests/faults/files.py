@@ -33,6 +33,8 @@ _CALL = re.compile(r"^(?P<pid>\d+) +(?P<call>\w+)\((?P<arguments>.*)\) += (?P<re
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _DESCRIPTOR = re.compile(r"^\w+<([^>]*)>")
 _MAKING = {"write", "pwrite64", "rename", "renameat", "renameat2", "link", "linkat", "mkdir", "mkdirat", "fallocate"}
+_THREAD = re.compile(r"-\d{9,}\.tmp$")
+"""How a temporary name ends that has the thread's address in it."""
 _ATTACH_SECONDS = 20.0
 
 ENOSPC, EIO, KILL, SLOW, UNSEEN = "enospc", "eio", "kill", "slow", "unseen"
@@ -54,6 +56,8 @@ class FilePoint:
     call: str
     file: str
     """Below the run's folder, with ``{item}`` and ``{pid}`` in place of those."""
+    watched: str
+    """The file by which strace knows the call: of a rename or a link, its old name."""
     which: str
     """first or last."""
     number: int
@@ -104,7 +108,7 @@ class Tracer:
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def close(self) -> str:
-        """Detaches; returns what it saw."""
+        """Detaches; returns what it saw. Harmless when repeated."""
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(10)
@@ -122,6 +126,7 @@ class Call:
     pid: int
     name: str
     file: str
+    watched: str
     makes: bool
 
 
@@ -132,26 +137,27 @@ def calls_in(text: str, folder: Path, role: str, pid: int) -> list[Call]:
         match = _CALL.match(line)
         if match is None or match["result"].startswith("-1") or match["result"].startswith("?"):
             continue
-        path = _path_of(match["call"], match["arguments"])
-        if path is None or not path.is_relative_to(folder) or path == folder.parent:
+        paths = _paths_of(match["call"], match["arguments"])
+        if not paths or not all(path.is_relative_to(folder) for path in paths):
             continue
         makes = match["call"] in _MAKING or "O_CREAT" in match["arguments"]
         if match["call"] == "openat" and not makes and "O_DIRECTORY" in match["arguments"]:
             continue
-        found.append(Call(role, pid, match["call"], _template(str(path.relative_to(folder)), pid), makes))
+        if _THREAD.search(str(paths[0])):
+            continue  # nobody outside can tell the name in another play
+        watched, file = (_template(str(paths[at].relative_to(folder)), pid) for at in (0, -1))
+        found.append(Call(role, pid, match["call"], file, watched, makes))
     return found
 
 
-def _path_of(call: str, arguments: str) -> Path | None:
-    """The file that a call makes, changes or reads: of a rename or a link, its new name."""
+def _paths_of(call: str, arguments: str) -> list[Path]:
+    """The file that a call makes, changes or reads; of a rename or a link, the old name and the new one."""
     descriptor = _DESCRIPTOR.match(arguments)
     strings: list[str] = _STRING.findall(arguments)
     if call in {"write", "pwrite64", "fsync", "fdatasync", "fallocate"}:
-        return Path(descriptor[1]) if descriptor else None
-    if not strings:
-        return None
-    path = Path(strings[-1] if call.startswith(("rename", "link")) else strings[0])
-    return path if path.is_absolute() or descriptor is None else Path(descriptor[1]) / path
+        return [Path(descriptor[1])] if descriptor else []
+    paths = [Path(string) for string in (strings if call.startswith(("rename", "link")) else strings[:1])]
+    return [path if path.is_absolute() or descriptor is None else Path(descriptor[1]) / path for path in paths]
 
 
 def _template(file: str, pid: int) -> str:
@@ -160,29 +166,26 @@ def _template(file: str, pid: int) -> str:
 
 
 def points_of_calls(recordings: Iterable[Sequence[Call]]) -> list[FilePoint]:
-    """The points of some recordings: calls that came in each of them."""
-    per_recording = [_counted(calls) for calls in recordings]
-    shared = set.intersection(*(set(counts) for counts in per_recording))
+    """The points of some recordings: calls that came in each of them, as often as where they came least."""
+    per_recording = [_by_name(calls) for calls in recordings]
     points = []
-    for role, name, file in sorted(shared):
-        makes = any(makes for counts in per_recording for makes in [counts[role, name, file][1]])
-        times = min(counts[role, name, file][0] for counts in per_recording)
-        by_one = all(counts[role, name, file][2] for counts in per_recording) and "{item}" not in file
+    for role, name, file in sorted(set.intersection(*(set(calls) for calls in per_recording))):
+        same = [calls[role, name, file] for calls in per_recording]
+        of_items = "{item}" in file
+        times = (
+            1 if of_items else min(count for calls in same for count in Counter(call.pid for call in calls).values())
+        )
+        by_one = not of_items and all(len({call.pid for call in calls}) == 1 for calls in same)
         for which, number in [("first", 1), *([("last", times)] if times > 1 else [])]:
-            points.append(FilePoint(role, name, file, which, number, makes, by_one))
+            points.append(FilePoint(role, name, file, same[0][0].watched, which, number, same[0][0].makes, by_one))
     return points
 
 
-def _counted(calls: Sequence[Call]) -> dict[tuple[str, str, str], tuple[int, bool, bool]]:
-    """How often each call came on one file of its name at least, whether it makes something, and whether one process did it."""
-    times = Counter((call.role, call.name, call.file, call.pid) for call in calls)
-    counted = {}
-    for role, name, file in {(call.role, call.name, call.file) for call in calls}:
-        of_pids = {pid: count for (r, n, f, pid), count in times.items() if (r, n, f) == (role, name, file)}
-        same = [call for call in calls if (call.role, call.name, call.file) == (role, name, file)]
-        least = min(of_pids.values()) if "{item}" not in file else 1
-        counted[role, name, file] = (least, same[0].makes, len(of_pids) == 1)
-    return counted
+def _by_name(calls: Sequence[Call]) -> dict[tuple[str, str, str], list[Call]]:
+    named: dict[tuple[str, str, str], list[Call]] = {}
+    for call in calls:
+        named.setdefault((call.role, call.name, call.file), []).append(call)
+    return named
 
 
 class FilePlay(Play):
@@ -203,11 +206,12 @@ class FilePlay(Play):
         try:
             self._play_on()
         finally:
-            texts = [(role, pid, tracer.close()) for role, pid, tracer in self._tracers]
+            texts = self._detach()
         if self.problems:
             raise RuntimeError(f"a play without any fault went wrong: {'; '.join(self.problems)}")
         folder = self.ground.results / self.run_id
-        return [call for role, pid, text in texts for call in calls_in(text, folder, role, pid)]
+        traced = zip(self._tracers, texts, strict=True)
+        return [call for (role, pid, _), text in traced for call in calls_in(text, folder, role, pid)]
 
     def run_with(self, point: FilePoint, kind: str) -> Outcome:
         """Plays with a fault at a point, and judges."""
@@ -221,7 +225,7 @@ class FilePlay(Play):
         try:
             self._play_on(strict=False)
         finally:
-            texts = [tracer.close() for _, _, tracer in self._tracers]
+            texts = self._detach()
         said = [
             line
             for text in texts
@@ -232,12 +236,16 @@ class FilePlay(Play):
         outcome.where = "files"
         return outcome
 
+    def _detach(self) -> list[str]:
+        """Ends the tracing; returns what was seen."""
+        return [tracer.close() for _, _, tracer in self._tracers]
+
     def _children(self) -> list[int]:
         return [pid for name in WORKERS for pid in self.ground.services[name].children]
 
     def _injection(self, point: FilePoint, kind: str, pid: int) -> list[str]:
         folder = self.ground.results / self.run_id
-        names = {point.file.replace("{pid}", str(pid)).replace("{item}", str(item["id"])) for item in ITEMS}
+        names = {point.watched.replace("{pid}", str(pid)).replace("{item}", str(item["id"])) for item in ITEMS}
         paths = [word for name in sorted(names) for word in ("-P", str(folder / name))]
         return [
             *paths,
@@ -264,6 +272,7 @@ class FilePlay(Play):
         if not strict and (trouble := honest_trouble(self.ground, self.run_id)):
             if dishonest := [sentence for sentence in trouble if sentence.startswith("!")]:
                 self.problems += dishonest
+            self._detach()
             self._resume()
             if not self._over(forgettable=False):
                 return

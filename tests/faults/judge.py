@@ -95,13 +95,14 @@ def _results(ground: Playground, run_id: str) -> list[str]:
 def _services(ground: Playground, restarts: dict[str, int]) -> str:
     """Nobody ended but whom the fault killed, and everybody has the processes that belong to it."""
     for name, service in ground.services.items():
-        killed = len(ground.director.killed_pids & set(service.sessions))
+        killed = len(ground.director.killed_pids & service.mains)
         ended = service.restarts - restarts[name] - killed
         if ended > 0:
             return f"{name} ended by itself {ended} times"
-        for leader in service.sessions[:-1]:
-            if left := [process.pid for process in members(leader)]:
+        while len(service.sessions) > 1:
+            if left := [process.pid for process in members(service.sessions[0])]:
                 return f"{name}: processes {left} of an earlier session are left"
+            del service.sessions[0]
         expected = 1 + (CHILDREN if name in WORKERS else 0)
         if len(service.processes) != expected:
             return f"{name} has {len(service.processes)} processes, not {expected}"

@@ -6,13 +6,14 @@ import hashlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 
 from celery.backends import redis as chords
 from kombu.transport import redis as broker
 from redis.lock import Lock
 
-from rollout_tasks import transport
+import rollout_tasks
+from rollout_tasks.runs import reconcile
 from tests.faults.resp import Command
 from vm_pool.scripts import scripts as pool_scripts
 
@@ -26,6 +27,8 @@ _IDS = (
     (re.compile(r"@[\w.-]+"), "@*"),
     (re.compile(r"^rollout\.\w+$"), "rollout.*"),
 )
+_SCRIPTS = {"runs/lua": "run", "lua": "transport"}
+"""What the scripts of a folder are about."""
 _CALLED = re.compile(r"call\(\s*['\"](\w+)['\"]", re.IGNORECASE)
 
 
@@ -33,11 +36,12 @@ _CALLED = re.compile(r"call\(\s*['\"](\w+)['\"]", re.IGNORECASE)
 def script_sources() -> dict[str, tuple[str, str]]:
     """Name and source of every script that our processes use, by sha."""
     found = {script.sha: (f"pool {name}", script.source) for name, script in pool_scripts().items()}
-    for entry in resources.files("rollout_tasks.runs.lua").iterdir():
-        if entry.name.endswith(".lua"):
-            source = entry.read_text(encoding="utf-8")
-            found[_sha(source)] = (f"run {entry.name.removesuffix('.lua')}", source)
-    for where, holder in (("transport", transport), ("celery", chords), ("kombu", broker), ("lock", Lock)):
+    package = Path(rollout_tasks.__file__).parent
+    for path in package.rglob("*.lua"):
+        source = path.read_text(encoding="utf-8")
+        found[_sha(source)] = (f"{_SCRIPTS[str(path.parent.relative_to(package))]} {path.stem}", source)
+    holders = {"reconcile": reconcile, "celery": chords, "kombu": broker, "lock": Lock}
+    for where, holder in holders.items():
         for name, value in vars(holder).items():
             if isinstance(value, str) and "redis.call" in value:
                 short = name.strip("_").lower().removeprefix("lua_").removesuffix("_lua").removesuffix("_script")

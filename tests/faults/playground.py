@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ class Playground:
             return False
         return [vm.state for vm in vms] == [VMState.FREE] * VMS
 
-    @property
+    @cached_property
     def client(self) -> redis.Redis:
         """Straight to the server, waiting while it is away."""
         patience = Retry(ConstantBackoff(0.1), 100)
@@ -157,12 +158,12 @@ class Playground:
             retry_on_error=[ConnectionError, TimeoutError, BusyLoadingError],
         )
 
-    @property
+    @cached_property
     def store(self) -> RunStore:
         """Straight to the server."""
         return RunStore(self.client, silent_seconds=LEASE_TTL)
 
-    @property
+    @cached_property
     def pool(self) -> VMPool:
         """Straight to the server."""
         return VMPool(self.client, "default")

@@ -74,7 +74,9 @@ class Service:
         self.role = role
         self.restarts = 0
         self.sessions: list[int] = []
-        """The leader of every session it ever had."""
+        """The leaders of its sessions, the latest last; those in which nothing is left may be taken out."""
+        self.mains: set[int] = set()
+        """Every main process it ever had."""
         self._command = command
         self._environment = dict(environment)
         self._log = log
@@ -111,6 +113,7 @@ class Service:
                 self._command, env=self._environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
             )
         self.sessions.append(process.pid)
+        self.mains.add(process.pid)
         self._janitor.look_after_process(process.pid)
         return process
 

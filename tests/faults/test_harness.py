@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults import naming
+from tests.faults.files import Call, calls_in, points_of_calls
 from tests.faults.kinds import Kind
 from tests.faults.machines import Touch, two_users
 from tests.faults.play import Outcome
@@ -176,3 +177,32 @@ def test_outcomes_say_how_to_play_them_again() -> None:
     outcome = Outcome("child/running/run commit/first", "late", "wrong", 1.0, ["x"])
     assert outcome.again == "python -m tests.faults --point 'child/running/run commit/first' --kind late"
     assert Outcome(**json.loads(json.dumps(asdict(outcome)))) == outcome
+
+
+def test_calls_on_a_runs_files_are_read_from_strace() -> None:
+    folder = Path("/results/run-1")
+    traced = """\
+7 openat(AT_FDCWD</repo>, "/results/run-1/item-0/0/attempt-1/.result.json.7.tmp", O_WRONLY|O_CREAT, 0644) = 9</results/x>
+9 write(9</results/run-1/item-0/0/attempt-1/.result.json.7.tmp>, "{\\"a\\": 1}", 8) = 8
+7 write(2</var/log/worker>, "a line", 6) = 6
+7 rename("/results/run-1/item-0/0/attempt-1/.result.json.7.tmp", "/results/run-1/item-0/0/attempt-1/result.json") = 0
+7 openat(AT_FDCWD</repo>, "/results/run-1/item-1/0/attempt-1/result.json", O_RDONLY) = -1 ENOENT (No such file or directory)
+7 mkdirat(5</results/run-1>, "item-2", 0777) = 0
+"""
+    written = "{item}/0/attempt-1/.result.json.{pid}.tmp"
+    assert calls_in(traced, folder, "child", 7) == [
+        Call("child", 7, "openat", written, written, makes=True),
+        Call("child", 7, "write", written, written, makes=True),
+        Call("child", 7, "rename", "{item}/0/attempt-1/result.json", written, makes=True),
+        Call("child", 7, "mkdirat", "{item}", "{item}", makes=True),
+    ]
+
+
+def test_points_of_calls_are_those_that_every_recording_has() -> None:
+    once, twice = (Call("submitter", pid, "fsync", "run.json", "run.json", makes=False) for pid in (3, 4))
+    chance = Call("child", 5, "unlink", "x", "x", makes=False)
+    found = points_of_calls([[once, once, chance], [twice, twice]])
+    assert [(point.id, point.number, point.by_one) for point in found] == [
+        ("submitter/fsync/run.json/first", 1, True),
+        ("submitter/fsync/run.json/last", 2, True),
+    ]

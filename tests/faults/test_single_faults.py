@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.files import Files, strace_is_there
 from tests.faults.kinds import Kind
 from tests.faults.session import Session, chosen
 
@@ -30,3 +31,13 @@ def test_a_larger_sample(tmp_path: Path) -> None:
     done = session.run(chosen(session.tasks(), seed=SEED, limit=LARGER_SAMPLE), jobs=2)
     assert [outcome for outcome in done if outcome.result == "wrong"] == []
     assert sum(outcome.result == "right" for outcome in done) > 0.9 * len(done)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not strace_is_there(), reason="strace is not installed, or may not attach to processes")
+def test_a_sample_of_the_file_systems_faults(tmp_path: Path) -> None:
+    session = Session(tmp_path, game=Files())
+    done = session.run(chosen(session.tasks(), seed=SEED, limit=LARGER_SAMPLE // 4), jobs=2)
+    assert [outcome for outcome in done if outcome.result == "wrong"] == []
+    assert sum(outcome.result == "right" for outcome in done) > 0.5 * len(done)
