@@ -27,17 +27,11 @@ _POOL_TESTS = (
     ("tests/unit/vm_pool",),
     tuple(
         f"tests/integration/vm_pool/test_{name}.py"
-        for name in (
-            "pool_leases",
-            "pool_queue",
-            "pool_host",
-            "gate",
-            "pool_coroutines",
-            "gated_host",
-            "pool_commands",
-            "pool_faults",
-            "pool_properties",
-        )
+        for name in ("pool_leases", "pool_queue", "pool_coroutines", "pool_properties", "lost_writes")
+    ),
+    tuple(
+        f"tests/integration/vm_pool/test_{name}.py"
+        for name in ("pool_host", "killed_processes", "gate", "gated_host", "pool_commands", "pool_faults")
     ),
 )
 _EXECUTION = ("rollout", "attempt", "lending", "heartbeat", "interruption", "errors", "environments/guard")
@@ -49,15 +43,15 @@ MODULES = {
         ("rollout_tasks/runs/*.py", "rollout_tasks/runs/lua/*.lua"),
         (
             ("tests/unit/runs",),
-            ("tests/integration/runs", "tests/unit/test_command_line.py"),
-            ("tests/acceptance/test_commands.py", "tests/chaos/test_broken_chord.py"),
+            ("tests/integration/runs", "tests/unit/execution", "tests/unit/test_command_line.py"),
+            ("tests/acceptance/test_commands.py",),
         ),
     ),
     "execution": Module(
         tuple(f"rollout_tasks/{name}.py" for name in _EXECUTION),
         (
             ("tests/unit/execution", "tests/unit/test_interruption.py"),
-            ("tests/integration/test_heartbeat.py", "tests/chaos/test_broken_chord.py"),
+            ("tests/integration/test_heartbeat.py", "tests/integration/runs"),
         ),
     ),
     "sandbox": Module(

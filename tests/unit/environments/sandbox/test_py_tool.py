@@ -1,0 +1,163 @@
+"""The interpreter as agents get it: what they are offered, what they are told, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import psutil
+import pytest
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments import py
+from rollout_tasks.environments.base import EnvironmentContext, ToolCall, ToolResult
+from rollout_tasks.environments.py import LOST, PyEnvironment
+from rollout_tasks.environments.sandbox import bubblewrap
+from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
+from rollout_tasks.environments.sandbox.interpreter import Interpreter, InterpreterStopped, SandboxLimits
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    py._reason_against_isolation.cache_clear()
+    yield
+    py._reason_against_isolation.cache_clear()
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[PyEnvironment]:
+    environment = PyEnvironment(EnvironmentContext(RunConfig(), tmp_path, None))
+    yield environment
+    environment.close()
+
+
+def run(environment: PyEnvironment, *code: str) -> ToolResult:
+    return environment.execute(ToolCall("c", "python_interpreter", {"expressions": list(code)}))
+
+
+def other_bwrap(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = folder / "bwrap"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_the_offer_says_what_a_call_must_look_like(environment: PyEnvironment) -> None:
+    (tool,) = environment.tools()
+
+    jsonschema.Draft202012Validator.check_schema(tool.parameters)
+    accepts = jsonschema.Draft202012Validator(tool.parameters).is_valid
+    assert accepts({"expressions": ["1 + 1", "2"]})
+    for wrong in (
+        {},
+        {"expressions": []},
+        {"expressions": "1"},
+        {"expressions": [1]},
+        [],
+        {"expressions": ["1"], "x": 1},
+    ):
+        assert not accepts(wrong), wrong
+    assert "math.comb(10, 3)" in tool.parameters["properties"]["expressions"]["description"]
+    assert tool.name == "python_interpreter"
+    assert "Standard library only" in tool.description
+    assert "interpreter" in environment.instructions(Item("1", "?"))
+    assert environment.evaluate() is None
+
+
+def test_after_a_stop_the_next_call_starts_anew(environment: PyEnvironment) -> None:
+    run(environment, "x = 1")
+
+    stopped = run(environment, "import os\nos._exit(3)")
+
+    assert stopped == ToolResult("failed", f"The interpreter was stopped: it ended with exit status 3. {LOST}")
+    assert run(environment, "'x' in globals()") == ToolResult("success", "False")
+
+
+def test_what_failed_says_how_much_was_not_run(environment: PyEnvironment) -> None:
+    failed = run(environment, "print('a\\n')", "1 / 0", "2", "3", "4")
+
+    assert failed.status == "failed"
+    assert failed.response.startswith("a\n\nTraceback")
+    assert failed.response.endswith("ZeroDivisionError: division by zero\n(3 more not run)")
+    assert "guest.py" not in failed.response
+    assert "    1 / 0\n" in failed.response
+
+
+def test_closing_ends_the_process_and_may_be_repeated(environment: PyEnvironment) -> None:
+    before = psutil.Process().num_fds()
+    run(environment, "1")
+    assert psutil.Process().children()
+
+    environment.close()
+    environment.close()
+
+    assert psutil.Process().children() == []
+    assert psutil.Process().num_fds() == before
+    assert run(environment, "2").response == "2"
+
+
+def test_a_machine_that_isolates_serves_it() -> None:
+    PyEnvironment.check_available()
+
+    assert py._reason_against_isolation() is None
+    assert psutil.Process().children() == []
+
+
+def test_a_machine_without_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(RuntimeError, match=r"^running Python safely needs bubblewrap: install it"):
+        PyEnvironment.check_available()
+
+
+def test_walls_without_a_filter_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Both processes answer then, one after the other or at once.
+    monkeypatch.setattr(bubblewrap.seccomp, "DENIED", {})
+
+    with pytest.raises(RuntimeError, match=r"^the sandbox does not (hold|work) here: "):
+        PyEnvironment.check_available()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'no luck' >&2; exit 1", "cannot isolate here (no luck)"),
+        ("printf '\\377bad\\n' >&2; exit 1", "cannot isolate here (\ufffdbad)"),
+        ("printf 'ready\\n'; exec sleep 60", "cannot isolate here (no reason given)"),
+        ("printf 'hello\\n'; exec sleep 60", "cannot isolate here (no reason given)"),
+    ],
+)
+def test_a_start_that_fails_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, said: str
+) -> None:
+    before = psutil.Process().num_fds()
+    other_bwrap(tmp_path, monkeypatch, script)
+
+    with pytest.raises(SandboxUnavailable) as raised:
+        Interpreter()
+
+    assert said in str(raised.value)
+    assert psutil.Process().children() == []
+    assert psutil.Process().num_fds() == before
+
+
+@pytest.mark.parametrize(("status", "said"), [(127, "exit status 127"), (128, "killed by signal 0"), (137, "signal 9")])
+def test_the_end_is_told_by_its_status(status: int, said: str) -> None:
+    interpreter = Interpreter(SandboxLimits(seconds=60))
+
+    with pytest.raises(InterpreterStopped, match=said):
+        interpreter.run([f"import os\nos._exit({status})"])
+
+
+def test_standard_streams_lead_nowhere(environment: PyEnvironment) -> None:
+    seen = run(
+        environment,
+        "import os",
+        "def tried(f, *a):\n    try: return f(*a)\n    except OSError as e: return type(e).__name__",
+        "[tried(os.read, 0, 1), tried(os.write, 1, b'x'), tried(os.write, 2, b'x')]",
+    )
+
+    assert seen.response == "[b'', 'BrokenPipeError', 'BrokenPipeError']"

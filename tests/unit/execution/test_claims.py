@@ -1,0 +1,402 @@
+"""Who works on a rollout, who may commit it, and how often it was begun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import redis
+
+from rollout_tasks import heartbeat, rollout
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
+from rollout_tasks.interruption import Interruption
+from rollout_tasks.rollout import Delivery, Execution
+from rollout_tasks.runs.verdict import Verdict
+from rollout_tasks.settings import settings
+from tests.unit.execution import watched
+from tests.unit.execution.conftest import DELIVERY, ROLLOUT, RUN, Bench
+from vm_pool.processes import this_process
+
+Calls = list[tuple[str, int]]
+KEY = f"{{run:{RUN}}}"
+
+
+def claim(bench: Bench, *, process: str = "", message: str = DELIVERY.task_id, token: str = "other") -> None:  # noqa: S107
+    """Somebody else's claim."""
+    start = bench.store.start(
+        RUN, ROLLOUT, {"token": token, "message": message, "worker": "w", "process": process or this_process()}
+    )
+    assert start.status == "started"
+
+
+def ended_process() -> str:
+    """The name of a process of this machine that has ended."""
+    code = "from vm_pool.processes import this_process\nprint(this_process())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def take_over(bench: Bench) -> None:
+    """Another execution claims the rollout, as when this one had fallen silent."""
+    holder = json.loads(bench.client.hget(f"{KEY}:holders", ROLLOUT))
+    other = {"token": "thief", "message": "m", "worker": "w", "process": ""}
+    assert bench.store.start(RUN, ROLLOUT, other, dead_holder=holder["token"]).status == "started"
+
+
+def beat_now(_world: watched.WatchedEnvironment) -> None:
+    """The heartbeat's next beat, without waiting for it."""
+    beats = heartbeat.heartbeat(rollout.beat_interval())
+    assert beats.pulse is not None
+    beats.beat(beats.pulse)
+
+
+def test_what_another_message_is_at_work_on_is_left_to_it(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    claim(bench, message="another")
+
+    assert bench.execute() == "busy"
+
+    assert calls == []
+    assert bench.client.hget(f"{KEY}:attempts", ROLLOUT) == "1"
+
+
+def test_a_redelivered_message_is_left_to_a_holder_that_beats(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    claim(bench)
+    bench.client.zincrby(f"{KEY}:alive", -2, ROLLOUT)
+    looked = []
+
+    def beating(*arguments: Any, **options: Any) -> Any:
+        looked.append(1)
+        if len(looked) == 2:
+            assert bench.store.beat(RUN, ROLLOUT, "other") == "running"
+        return start(*arguments, **options)
+
+    start, bench.store.start = bench.store.start, beating
+
+    assert bench.execute() == "busy"
+    assert len(looked) == 2
+    assert calls == []
+
+
+def test_a_holder_whose_process_has_ended_is_taken_over_at_once(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    claim(bench, process=ended_process())
+
+    assert bench.execute() == "completed"
+
+    assert bench.verdict().attempt == 2
+    assert ("evaluate", 2) in calls
+    assert bench.store.progress(RUN).running == 0
+
+
+def test_a_rollout_whose_attempts_are_used_up_is_lost_with_its_workers(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    ended = ended_process()
+    claim(bench, process=ended, token="first")
+    bench.store.start(
+        RUN, ROLLOUT, {"token": "second", "message": DELIVERY.task_id, "process": ended}, dead_holder="first"
+    )
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.attempt, verdict.status) == ("worker_lost", 2, "failed")
+    assert verdict.error == "the worker process died in each of 2 attempts"
+    assert verdict.worker == DELIVERY.worker
+    assert 0 < verdict.started == verdict.finished
+    assert calls == []
+
+
+def test_what_a_dead_execution_finished_is_committed_and_not_made_again(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    claim(bench, process=ended_process())
+    bench.folder.begin_attempt(ROLLOUT, 1)
+    bench.folder.write_attempt(Verdict(ROLLOUT, 1, "completed", answer="42", score=0.5))
+
+    assert bench.execute() == "completed"
+
+    assert (bench.verdict().answer, bench.verdict().attempt) == ("42", 1)
+    assert calls == []
+
+
+def test_a_cancelled_run_is_not_begun(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    claim(bench, process=ended_process())
+    bench.store.cancel(RUN)
+
+    assert bench.execute() == "cancelled"
+
+    verdict = bench.verdict()
+    assert (verdict.status, verdict.failure_class, verdict.error) == ("cancelled", "cancelled", "the run was cancelled")
+    assert calls == []
+
+
+def test_a_run_cancelled_meanwhile_stops_at_the_next_beat(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+
+    def cancel(world: watched.WatchedEnvironment) -> None:
+        bench.store.cancel(RUN)
+        beat_now(world)
+
+    watched.HOOKS["execute"] = cancel
+
+    assert bench.execute() == "cancelled"
+
+    verdict = bench.verdict()
+    assert (verdict.status, verdict.failure_class, verdict.attempt) == ("cancelled", "cancelled", 1)
+    assert [name for name, _ in calls] == ["prepare", "init", "reset", "execute", "close"]
+    assert bench.events() == ["granted", "released"]
+
+
+def test_a_rollout_that_was_taken_over_is_dropped_at_the_next_beat(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+
+    def superseded(world: watched.WatchedEnvironment) -> None:
+        take_over(bench)
+        beat_now(world)
+
+    watched.HOOKS["execute"] = superseded
+
+    assert bench.execute() == "superseded"
+
+    assert list(bench.store.verdicts(RUN)) == []
+    assert [name for name, _ in calls] == ["prepare", "init", "reset", "execute", "close"]
+    assert bench.store.beat(RUN, ROLLOUT, "thief") == "running"
+    assert bench.events() == ["granted", "released"]
+    assert bench.folder.finished(ROLLOUT) is None
+
+
+def test_a_claim_lost_without_a_beat_commits_nothing(submit: Any) -> None:
+    bench = submit({"at": "evaluate"})
+    watched.HOOKS["evaluate"] = lambda _world: take_over(bench)
+
+    assert bench.execute() == "superseded"
+
+    assert list(bench.store.verdicts(RUN)) == []
+    assert bench.client.hget(f"{KEY}:attempts", ROLLOUT) == "2"
+
+
+def test_a_lease_taken_away_is_told_by_the_beat_and_another_is_asked_for(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+
+    def revoke(world: watched.WatchedEnvironment) -> None:
+        if world.context.attempt == 1:
+            bench.pool.force_release("vm-0")
+            beat_now(world)
+
+    watched.HOOKS["execute"] = revoke
+
+    assert bench.execute() == "completed"
+
+    first = Verdict.from_json((bench.folder.attempt(ROLLOUT, 1) / "result.json").read_text())
+    assert first.failure_class is FailureClass.LEASE_LOST
+    assert bench.verdict().attempt == 2
+    assert bench.events() == ["granted", "revoked", "granted", "released"]
+
+
+def test_a_beat_renews_the_lease_the_message_and_the_claim(submit: Any) -> None:
+    bench = submit({})
+    bench.client.zadd(UNACKED_INDEX, {"tag": 1.0})
+    bench.client.zadd(f"{KEY}:alive", {ROLLOUT: 1.0})
+    seen: dict[str, float] = {}
+
+    def beat(world: watched.WatchedEnvironment) -> None:
+        lease = world.context.vm
+        bench.client.zadd(f"{KEY}:alive", {ROLLOUT: 1.0})
+        bench.client.zadd(UNACKED_INDEX, {"tag": 1.0})
+        before = lease.deadline
+        beats = heartbeat.heartbeat(rollout.beat_interval())
+        assert beats.pulse is not None
+        beats.pulse.last_beat -= 100
+        beats.beat(beats.pulse)
+        seen.update(
+            lease=lease.deadline - before,
+            message=bench.client.zscore(UNACKED_INDEX, "tag"),
+            claim=bench.client.zscore(f"{KEY}:alive", ROLLOUT),
+            silent=beats.pulse.silent,
+            extra=bench.client.zcard(UNACKED_INDEX),
+        )
+
+    watched.HOOKS["execute"] = beat
+
+    assert bench.execute(Delivery("task-1", "tag", "worker")) == "completed"
+    assert seen["lease"] > 0
+    assert seen["message"] > 1.0
+    assert seen["claim"] > 1.0
+    assert seen["silent"] < 50
+    assert seen["extra"] == 1
+
+
+def test_a_beat_without_redis_changes_nothing_and_says_so(
+    submit: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLOUT_REDIS_URL", "redis://127.0.0.1:1/0")
+    settings.cache_clear()
+    beats = Heartbeat(60.0)
+    pulse = Pulse(RUN, ROLLOUT, "token", Interruption(), delivery_tag=None)
+    pulse.last_beat -= 10
+
+    beats.beat(pulse)
+
+    assert pulse.silent > 10
+    assert not pulse.interruption.requested
+    assert f"heartbeat of {ROLLOUT}: Redis does not do it: Error 111" in caplog.text
+
+
+def test_news_about_an_attempt_that_is_over_disturb_no_later_one(submit: Any) -> None:
+    bench = submit({})
+    claim(bench)
+    beats = Heartbeat(60.0)
+    late = Pulse(RUN, ROLLOUT, "earlier", Interruption(), delivery_tag=None)
+
+    beats.beat(late)
+
+    assert not late.superseded
+    assert not late.interruption.requested
+
+
+def test_an_item_that_redis_lost_is_an_internal_failure(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    bench.client.delete(f"{KEY}:items")
+
+    assert bench.execute() == "failed"
+
+    assert (bench.verdict().failure_class, bench.verdict().attempt) == ("internal", 1)
+    assert bench.verdict().error == "the run store does not have its item"
+    assert calls == []
+
+
+def test_a_folder_that_cannot_be_written_is_said(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    bench.folder.rollout(ROLLOUT).parent.write_text("in the way")
+
+    assert bench.execute() == "failed"
+
+    assert bench.verdict().failure_class is FailureClass.INTERNAL
+    assert bench.verdict().error == f"the result could not be written to {bench.folder.path}: Not a directory"
+    assert calls == []
+
+
+@pytest.mark.parametrize("spent", [True, False])
+def test_the_last_commit_asks_for_the_report_when_the_chord_cannot(submit: Any, spent: bool) -> None:
+    bench = submit({})
+    if spent:
+        bench.store.spend_chord(RUN)
+
+    assert bench.execute() == "completed"
+
+    assert bench.client.llen("finalize") == int(spent)
+
+
+def test_a_run_that_is_gone_is_nobodys_business(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+
+    assert Execution(bench.store, "no-such-run", ROLLOUT, DELIVERY).run() == "unknown"
+    assert calls == []
+
+
+def test_a_run_gone_after_the_claim_is_left(submit: Any, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = submit({})
+    start = bench.store.start
+
+    def start_and_lose(*arguments: Any, **options: Any) -> Any:
+        started = start(*arguments, **options)
+        bench.client.delete(KEY)
+        return started
+
+    monkeypatch.setattr(bench.store, "start", start_and_lose)
+
+    assert bench.execute() == "unknown"
+    assert calls == []
+
+
+def test_a_configuration_that_cannot_be_read_is_handed_back(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    bench.client.hset(KEY, "config", '{"no_such_option": 1}')
+
+    assert bench.execute() == "newer"
+
+    assert bench.client.hgetall(f"{KEY}:attempts") == {}
+    assert bench.client.hgetall(f"{KEY}:holders") == {}
+    assert calls == []
+
+
+def test_silence_is_judged_by_the_shortest_of_what_must_be_kept_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value, silent in (("ROLLOUT_LEASE_TTL", "6", 6.0), ("ROLLOUT_VISIBILITY_TIMEOUT", "3", 3.0)):
+        monkeypatch.setenv(name, value)
+        settings.cache_clear()
+        assert rollout.silent_seconds() == silent
+        assert rollout.beat_interval() == silent / 3
+    monkeypatch.delenv("ROLLOUT_LEASE_TTL")
+    monkeypatch.delenv("ROLLOUT_VISIBILITY_TIMEOUT")
+    settings.cache_clear()
+    assert rollout.silent_seconds() == 15.0
+
+
+def test_a_vm_of_ones_own_is_held_for_the_attempt(submit: Any, calls: Calls) -> None:
+    bench = submit({}, vm={"use_pool": False, "provider_name": "simulated", "provider_options": {"boot_seconds": 0}})
+
+    assert bench.execute() == "completed"
+
+    lending = bench.verdict().lending
+    assert lending is not None
+    assert lending.vm_id.startswith("own-")
+    assert lending.fence == 0
+    assert bench.events() == []
+
+
+def test_a_vm_of_ones_own_that_does_not_boot_is_a_failed_setup(submit: Any, calls: Calls) -> None:
+    options = {"boot_seconds": 0, "boot_failure": 1.0}
+    bench = submit({}, vm={"use_pool": False, "provider_name": "simulated", "provider_options": options})
+
+    assert bench.execute() == "failed"
+
+    assert (bench.verdict().failure_class, bench.verdict().attempt) == ("env_setup", 2)
+    assert bench.verdict().error.startswith("starting a VM: ")
+    assert [name for name, _ in calls] == ["prepare", "prepare"]
+
+
+def test_the_heartbeat_is_one_per_process_and_knows_its_rollout_only_while_it_runs(submit: Any) -> None:
+    bench = submit({})
+    seen: list[Any] = []
+    watched.HOOKS["execute"] = lambda world: seen.append((beats.pulse, beats.pulse.lease is world.context.vm))
+    beats = heartbeat.heartbeat(rollout.beat_interval())
+
+    bench.execute()
+
+    ((pulse, has_lease),) = seen
+    assert (pulse.run_id, pulse.rollout_id, has_lease) == (RUN, ROLLOUT, True)
+    assert beats.pulse is None
+    assert pulse.lease is None
+    assert heartbeat.heartbeat(rollout.beat_interval()) is beats
+    assert beats.interval == rollout.beat_interval() == 5.0
+
+
+def test_the_holder_says_where_it_runs(submit: Any) -> None:
+    bench = submit({})
+    seen: list[dict[str, Any]] = []
+    watched.HOOKS["execute"] = lambda _world: seen.append(json.loads(bench.client.hget(f"{KEY}:holders", ROLLOUT)))
+
+    bench.execute()
+
+    (holder,) = seen
+    assert {name: holder[name] for name in ("message", "worker", "process")} == {
+        "message": "task-1",
+        "worker": "worker@here",
+        "process": this_process(),
+    }
+    assert str(os.getpid()) in holder["process"]
+
+
+def test_the_store_of_a_worker_waits_out_what_it_can(submit: Any) -> None:
+    submit({})
+
+    assert rollout.run_store() is rollout.run_store()
+    assert rollout.run_store().silent_seconds == 15.0
+    assert isinstance(rollout.run_store().client, redis.Redis)
+    assert rollout.run_rollout("no-such-run", ROLLOUT, DELIVERY) == "unknown"

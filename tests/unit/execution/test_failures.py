@@ -1,0 +1,236 @@
+"""What each failure becomes: its class, how many attempts, whose failure it is, and that nothing stays held."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
+from tests.unit.execution import watched
+from tests.unit.execution.conftest import ROLLOUT, RUN
+
+CLASSES: dict[str, tuple[bool, Literal["agent", "infrastructure"]]] = {
+    "env_setup": (True, "infrastructure"),
+    "env_step": (True, "infrastructure"),
+    "env_evaluate": (True, "infrastructure"),
+    "vm_lost": (True, "infrastructure"),
+    "lease_lost": (True, "infrastructure"),
+    "model": (False, "infrastructure"),
+    "model_overload": (True, "infrastructure"),
+    "parse": (False, "agent"),
+    "timeout": (False, "agent"),
+    "max_turns": (False, "agent"),
+    "worker_lost": (False, "infrastructure"),
+    "cancelled": (False, "infrastructure"),
+    "internal": (False, "infrastructure"),
+}
+"""Whether another attempt may help, and whose failure it is."""
+
+
+def test_the_table_has_every_class() -> None:
+    assert {failure.value: (failure.retried, failure.counted_as) for failure in FailureClass} == CLASSES
+
+
+VM_LOST = "rollout_tasks.environments.base:VMLost"
+BROKEN = {
+    "preparing": ("prepare", "builtins:OSError", "env_setup", "preparing: OSError: it broke"),
+    "resetting": ("reset", "builtins:KeyError", "env_setup", "WatchedEnvironment: reset: KeyError: 'it broke'"),
+    "acting": ("execute", "builtins:RuntimeError", "env_step", "WatchedEnvironment: act: RuntimeError: it broke"),
+    "evaluating": (
+        "evaluate",
+        "builtins:ValueError",
+        "env_evaluate",
+        "WatchedEnvironment: evaluation: ValueError: it broke",
+    ),
+    "VM lost in the reset": ("reset", VM_LOST, "vm_lost", "it broke"),
+    "VM lost in a step": ("execute", VM_LOST, "vm_lost", "it broke"),
+    "VM lost in the evaluation": ("evaluate", VM_LOST, "vm_lost", "it broke"),
+}
+
+
+@pytest.mark.parametrize(("at", "raises", "failure", "said"), BROKEN.values(), ids=BROKEN.keys())
+def test_what_breaks_in_the_world_is_tried_again_and_given_back(
+    submit: Any, calls: list[tuple[str, int]], at: str, raises: str, failure: str, said: str
+) -> None:
+    bench = submit({"at": at, "raises": raises})
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.error, verdict.attempt) == (failure, said, 2)
+    assert (verdict.status, verdict.score) == ("failed", None)
+    if at == "prepare":
+        assert calls == [("prepare", 0)] * 2
+        assert bench.events() == []
+    else:
+        assert [call for call in calls if call[0] == "close"] == [("close", 1), ("close", 2)]
+        assert calls[-1] == ("close", 2)
+        assert bench.events() == ["granted", "released"] * 2
+
+
+@pytest.mark.parametrize("failure", [name for name in CLASSES if name != "cancelled"])
+def test_a_failure_of_each_class_is_attempted_as_often_as_it_says(
+    submit: Any, calls: list[tuple[str, int]], failure: str
+) -> None:
+    attempts = 2 if CLASSES[failure][0] else 1
+    kind = FailureClass(failure)
+    bench = submit({"at": "execute", "fails_as": failure})
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.error, verdict.attempt) == (kind, "said", attempts)
+    assert [name for name, _ in calls].count("close") == attempts
+    assert bench.events() == ["granted", "released"] * attempts
+
+
+def test_an_attempt_that_succeeds_after_one_that_failed_is_the_verdict(
+    submit: Any, calls: list[tuple[str, int]]
+) -> None:
+    bench = submit({"at": "execute", "times": 1, "score": 0.25}, max_attempts=3)
+
+    assert bench.execute() == "completed"
+
+    verdict = bench.verdict()
+    assert (verdict.attempt, verdict.score, verdict.failure_class, verdict.error) == (2, 0.25, None, "")
+    assert calls == [
+        *[("prepare", 0), ("init", 1), ("reset", 1), ("execute", 1), ("close", 1)],
+        *[("prepare", 0), ("init", 2), ("reset", 2), ("execute", 2), ("evaluate", 2), ("close", 2)],
+    ]
+    files = [path.parent.name for path in sorted(bench.folder.rollout(ROLLOUT).glob("attempt-*/result.json"))]
+    assert files == ["attempt-1", "attempt-2"]
+
+
+def test_a_world_that_cannot_be_closed_spoils_no_result(submit: Any, calls: list[tuple[str, int]]) -> None:
+    bench = submit({"at": "close"})
+
+    assert bench.execute() == "completed"
+
+    assert bench.verdict().score == 1.0
+    assert bench.events() == ["granted", "released"]
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
+def test_a_score_that_is_none_is_a_failed_evaluation(submit: Any, score: float) -> None:
+    bench = submit({"score": score}, max_attempts=1)
+
+    assert bench.execute() == "failed"
+    assert bench.verdict().failure_class is FailureClass.ENV_EVALUATE
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_the_best_and_the_worst_score_are_scores(submit: Any, score: float) -> None:
+    bench = submit({"score": score})
+
+    assert bench.execute() == "completed"
+    assert bench.verdict().score == score
+
+
+@pytest.mark.parametrize("needs_vm", [True, False])
+def test_only_what_needs_a_vm_gets_one(submit: Any, needs_vm: bool) -> None:
+    seen: list[Any] = []
+    watched.HOOKS["init"] = lambda world: seen.append(world.context.vm)
+    bench = submit({"needs_vm": needs_vm})
+
+    assert bench.execute() == "completed"
+
+    assert [vm is not None for vm in seen] == [needs_vm]
+    assert bench.events() == (["granted", "released"] if needs_vm else [])
+    lending = bench.verdict().lending
+    assert (lending.vm_id if lending else None) == ("vm-0" if needs_vm else None)
+    if lending:
+        assert 0 <= lending.waited < lending.allocated
+        assert 0 <= lending.released - lending.allocated < 60
+
+
+def test_an_episode_past_its_time_is_the_agents_failure(submit: Any, calls: list[tuple[str, int]]) -> None:
+    bench = submit({"at": "execute", "raises": "time:sleep"}, limits={"max_seconds": 0.3})
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.error, verdict.attempt) == ("timeout", "not finished within 0.3 s", 1)
+    assert calls[-1] == ("close", 1)
+    assert bench.events() == ["granted", "released"]
+
+
+def test_nobody_gets_a_vm_in_time(submit: Any, calls: list[tuple[str, int]]) -> None:
+    bench = submit({}, vm={"wait_seconds": 0.1}, max_attempts=1)
+    held = bench.pool.acquire("somebody", heartbeat=False)
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert verdict.failure_class is FailureClass.ENV_SETUP
+    assert verdict.error.startswith(
+        f"waiting for a VM: AcquireTimeout: worker@here {ROLLOUT} got no VM of pool 'default'"
+    )
+    assert calls == [("prepare", 0)]
+    held.check()
+    assert bench.pool.status().waiters == ()
+
+
+def test_the_lease_is_asked_for_as_the_run_says(submit: Any) -> None:
+    seen: list[Any] = []
+    watched.HOOKS["reset"] = lambda world: seen.append(
+        {**bench.client.hgetall("{pool:default}:vm:vm-0"), "lease": world.context.vm}
+    )
+    bench = submit({}, limits={"max_seconds": 100})
+
+    bench.execute()
+
+    (vm,) = seen
+    assert vm["holder"] == f"worker@here {ROLLOUT}"
+    assert int(vm["ttl"]) == 60_000_000
+    assert int(vm["ends"]) - int(vm["since"]) == 400_000_000
+    assert (vm["lease"].address, dict(vm["lease"].ports)) == ("127.0.0.1", {"control": 1})
+
+
+def test_a_lease_that_ends_meanwhile_is_no_success(submit: Any, calls: list[tuple[str, int]]) -> None:
+    bench = submit({}, max_attempts=1)
+    watched.HOOKS["evaluate"] = lambda _world: bench.pool.force_release("vm-0")
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.score) == ("lease_lost", None)
+    assert verdict.error.startswith("the lease of vm-0 ")
+    assert calls[-1] == ("close", 1)
+
+
+def test_a_lease_known_to_be_lost_is_not_touched_again(submit: Any, calls: list[tuple[str, int]]) -> None:
+    bench = submit({}, max_attempts=1)
+    watched.HOOKS["reset"] = lambda world: world.context.vm.lose("the test says so")
+
+    assert bench.execute() == "failed"
+
+    assert bench.verdict().failure_class is FailureClass.LEASE_LOST
+    assert [name for name, _ in calls] == ["prepare", "init", "reset", "close"]
+
+
+def test_a_border_classifies_what_is_plain_and_passes_on_what_is_not() -> None:
+    with pytest.raises(RolloutFailure, match=r"^there: KeyError: 1$") as plain, boundary(FailureClass.PARSE, "there"):
+        raise KeyError(1)
+    assert plain.value.failure_class is FailureClass.PARSE
+    assert isinstance(plain.value.__cause__, KeyError)
+    with pytest.raises(RolloutFailure, match=r"^there: KeyError$"), boundary(FailureClass.PARSE, "there"):
+        raise KeyError
+    with pytest.raises(RolloutFailure) as long, boundary(FailureClass.PARSE, "there"):
+        raise ValueError("x" * 5000)
+    assert len(str(long.value)) == 2000
+    with pytest.raises(RolloutFailure) as passed, boundary(FailureClass.PARSE, "there"):
+        raise RolloutFailure(FailureClass.MODEL, "said")
+    assert passed.value.failure_class is FailureClass.MODEL
+    with pytest.raises(EpisodeInterrupted), boundary(FailureClass.PARSE, "there"):
+        raise EpisodeInterrupted(FailureClass.TIMEOUT, "late")
+
+
+def test_the_run_store_counts_what_is_committed(submit: Any) -> None:
+    bench = submit({"at": "execute"}, max_attempts=1)
+
+    bench.execute()
+
+    progress = bench.store.progress(RUN)
+    assert (progress.pending, progress.committed, progress.failed, progress.failures) == (0, 1, 1, {"env_step": 1})
+    assert progress.running == 0

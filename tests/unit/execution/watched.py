@@ -1,0 +1,85 @@
+"""An environment of the tests' own, offered as other packages offer theirs: does what its item says and notes what is done."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from typing import Any, ClassVar
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
+from rollout_tasks.errors import FailureClass, RolloutFailure
+
+CALLS: list[tuple[str, int]] = []
+"""What was called, and in which attempt; emptied by the fixture `calls`."""
+HOOKS: dict[str, Any] = {}
+"""By call: something to run in it, given the environment."""
+
+TOOL = Tool(name="act", description="Acts.", parameters={"type": "object", "properties": {}})
+
+
+class WatchedEnvironment(Environment):
+    """`env_config`: ``at`` names a call, ``raises`` what it raises (``module:Class``), or ``fails_as`` its failure class;
+    ``times`` says in how many attempts.
+    """
+
+    needs_vm: ClassVar[bool] = True
+    queue: ClassVar[str] = "rollout.watched"
+    default_agent: ClassVar[str] = "simulated"
+
+    def __init__(self, context: EnvironmentContext) -> None:
+        self.context = context
+        self.item: Item | None = None
+        self._called("init")
+
+    @classmethod
+    def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:  # noqa: ARG003
+        return bool(item.env_config.get("needs_vm", True))
+
+    @classmethod
+    def prepare(cls, config: RunConfig, item: Item) -> None:  # noqa: ARG003
+        CALLS.append(("prepare", 0))
+        if item.env_config.get("at") == "prepare":
+            _raise(item)
+
+    def instructions(self, item: Item) -> str:  # noqa: ARG002
+        return "Act."
+
+    def tools(self) -> list[Tool]:
+        return [TOOL]
+
+    def reset(self, item: Item) -> Observation:
+        self.item = item
+        self._called("reset")
+        return Observation("begin")
+
+    def execute(self, call: ToolCall) -> ToolResult:  # noqa: ARG002
+        self._called("execute")
+        return ToolResult("success", "done", ends_episode="done")
+
+    def evaluate(self) -> float | None:
+        self._called("evaluate")
+        return float(self.item.env_config.get("score", 1.0)) if self.item else None
+
+    def close(self) -> None:
+        self._called("close")
+
+    def _called(self, what: str) -> None:
+        CALLS.append((what, self.context.attempt))
+        if what in HOOKS:
+            HOOKS[what](self)
+        item = self.item
+        if item is None or self.context.attempt > item.env_config.get("times", 1_000):
+            return
+        if item.env_config.get("at") == what:
+            _raise(item)
+
+
+def _raise(item: Item) -> None:
+    if "fails_as" in item.env_config:
+        raise RolloutFailure(FailureClass(item.env_config["fails_as"]), "said")
+    module, name = str(item.env_config.get("raises", "builtins:RuntimeError")).split(":")
+    if name == "sleep":
+        time.sleep(600)
+    raise getattr(importlib.import_module(module), name)("it broke")
