@@ -26,7 +26,7 @@ from rollout_tasks.interruption import Interruption
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Start
-from rollout_tasks.runs.store import SILENT_SECONDS, RunStore, UnreadableRun
+from rollout_tasks.runs.store import RunStore, UnreadableRun
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from vm_pool.processes import has_ended, this_process
@@ -47,7 +47,7 @@ class Delivery:
 
 @lru_cache(maxsize=1)
 def _store_of(_pid: int) -> RunStore:
-    return RunStore(worker_client(), silent_seconds=silent_seconds())
+    return RunStore(worker_client())
 
 
 def run_store() -> RunStore:
@@ -55,14 +55,9 @@ def run_store() -> RunStore:
     return _store_of(os.getpid())
 
 
-def silent_seconds() -> float:
-    """How long a holder may be silent: never longer than its message or its lease may."""
-    return min(SILENT_SECONDS, settings().visibility_timeout, settings().lease_ttl)
-
-
 def beat_interval() -> float:
     """Seconds between heartbeats: three chances before anybody counts the holder as dead."""
-    return silent_seconds() / 3
+    return settings().silent_seconds / 3
 
 
 @lru_cache(maxsize=16)

@@ -11,6 +11,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.wording import clause
 
 LOCAL_REDIS = "redis://127.0.0.1:6379/0"
+_SILENT_SECONDS = 15.0
 
 
 class Settings(BaseSettings):
@@ -41,6 +42,12 @@ class Settings(BaseSettings):
     reconcile_every: float = Field(
         30.0, gt=0, validation_alias="ROLLOUT_RECONCILE_EVERY", description="Seconds between looks for lost work."
     )
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long who works on something may be silent before another takes it over: never longer than a rollout's message
+        or its VM's lease may."""
+        return min(_SILENT_SECONDS, self.visibility_timeout, self.lease_ttl)
 
     @property
     def broker_configured(self) -> bool:

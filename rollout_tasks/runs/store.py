@@ -27,12 +27,11 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import Scripts
 from rollout_tasks.runs.states import Commit, Progress, RunState, Start
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
+from rollout_tasks.settings import settings
 
 ACTIVE_RUNS = "runs:active"
 KEEP_SECONDS = 7 * 86_400
 """How long a finished run stays in Redis, for --status; its folder stays for ever."""
-SILENT_SECONDS = 15.0
-"""Without a beat for this long, a rollout's holder counts as dead."""
 VERSION = 1
 """Of stored runs and of messages, as this code writes them, and the latest that it understands."""
 MIN_VERSION = 1
@@ -54,9 +53,15 @@ class UnreadableRun(UserError):
 class RunStore:
     """One Redis's runs. Every method may be repeated after a lost reply."""
 
-    def __init__(self, client: redis.Redis, *, silent_seconds: float = SILENT_SECONDS) -> None:
+    def __init__(self, client: redis.Redis, *, silent_seconds: float | None = None) -> None:
+        """Asks nothing yet.
+
+        Args:
+            client: Where Redis is.
+            silent_seconds: How long a rollout's holder may be silent before it counts as dead; default: as configured.
+        """
         self.client = client
-        self.silent_seconds = silent_seconds
+        self.silent_seconds = settings().silent_seconds if silent_seconds is None else silent_seconds
         self._scripts = Scripts("rollout_tasks.runs.lua")
 
     # -- submitting -------------------------------------------------------------------------------------------------

@@ -291,8 +291,8 @@ RESUME_CASES = [
     resume_case("items.jsonl without a question", damaged("items.jsonl", '{"id": "sum"}\n'), "items.jsonl, line 1",
                 "question is missing"),
     resume_case("items.jsonl with a list", damaged("items.jsonl", "[]\n"), "items.jsonl, line 1"),
-    resume_case("broken result", damaged("sum/0/attempt-1/result.json", "{"), "attempt-1/result.json cannot be read"),
-    resume_case("result that is a list", damaged("sum/0/attempt-1/result.json", "[]"), "attempt-1/result.json cannot"),
+    resume_case("broken result", damaged("sum/0/result.json", "{"), "0/result.json cannot be read"),
+    resume_case("result that is a list", damaged("sum/0/result.json", "[]"), "0/result.json cannot"),
 ]  # fmt: skip
 
 OTHER_COMMANDS = [
@@ -301,7 +301,7 @@ OTHER_COMMANDS = [
     Case("rescore: no metric", RUN_ID, ["missing option '--metric'"], command="rescore.py", prepare=finished_run),
     Case("rescore: no run", "nobody --metric f1_score", ["no run 'nobody'"], command="rescore.py"),
     Case("rescore: broken result", f"{RUN_ID} --metric f1_score", ["result.json cannot be read"], command="rescore.py",
-         prepare=damaged("sum/0/attempt-1/result.json", "{")),  # type: ignore[arg-type]
+         prepare=damaged("sum/0/result.json", "{")),  # type: ignore[arg-type]
     Case("rescore: no judge", f"{RUN_ID} --metric llm_judgement", ["llm_judgement needs a model: set OPENAI_API_KEY"],
          command="rescore.py", prepare=finished_run),
     Case("show: no run", "nobody", ["no run 'nobody'", "results/nobody"], command="show_result.py"),
