@@ -59,6 +59,11 @@ def this_process_works() -> None:
     _WORKS.set()
 
 
+def do_not_wait() -> None:
+    """Says that this process is about to end: Celery's connections that are made from now on do not wait any more."""
+    _WORKS.clear()
+
+
 def celerys_patience() -> dict[str, Any]:
     """The connection option that has Celery's own connections wait for Redis, in a process that carries out tasks."""
     return {"retry": Patience(PATIENT_TRIES, REFUSED_SECONDS)} if _WORKS.is_set() else {}

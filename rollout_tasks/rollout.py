@@ -17,18 +17,22 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+import redis
+from kombu.exceptions import OperationalError
+
 from benchmark.items import Item
 from rollout_tasks.attempt import Attempt
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.heartbeat import Pulse, heartbeat
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.redis_client import worker_client
+from rollout_tasks.redis_client import connect, worker_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Start
 from rollout_tasks.runs.store import RunStore, UnreadableRun
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
+from rollout_tasks.stopping import STOPPING_TRIES, StopSignals, WorkerStops, put_message_back
 from vm_pool.processes import has_ended, this_process
 
 logger = logging.getLogger(__name__)
@@ -75,7 +79,16 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
     Raises:
         redis.RedisError: Redis stayed away longer than patience lasts; the reconciler will send the rollout again.
     """
-    return Execution(run_store(), run_id, rollout_id, delivery).run()
+    execution = Execution(run_store(), run_id, rollout_id, delivery)
+    with execution.stop:
+        try:
+            outcome = execution.run()
+        except WorkerStops:
+            outcome = execution.hand_back()
+    if execution.stop.asked:
+        execution.put_message_back()
+        execution.stop.end_child()
+    return outcome
 
 
 class Execution:
@@ -91,6 +104,7 @@ class Execution:
         self.rollout_id = rollout_id
         self.delivery = delivery
         self.token = uuid.uuid4().hex
+        self.stop = StopSignals()
 
     def run(self) -> str:
         """Claims, attempts and commits."""
@@ -134,6 +148,28 @@ class Execution:
             return self._settle(finished, pulse, written=True)
         verdict, attempted = self._verdict(start, pulse)
         return self._settle(verdict, pulse, written=attempted)
+
+    # -- handing back -----------------------------------------------------------------------------------------------
+
+    def hand_back(self) -> str:
+        """Gives the claim back, because this worker stops; the attempt does not count."""
+        try:
+            mine = RunStore(connect(tries=STOPPING_TRIES)).hand_back(self.run_id, self.rollout_id, self.token)
+        except redis.RedisError as error:
+            logger.warning("%s: this worker stops, but Redis does not take its claim back: %s", self.rollout_id, error)
+            return "left"
+        if mine:
+            logger.info("%s: handed back, because this worker stops", self.rollout_id)
+        return "handed back"
+
+    def put_message_back(self) -> None:
+        """Lets another worker have the rollout's message, to go on with it, or to find it committed and count it in its chord."""
+        if self.delivery.delivery_tag is None:
+            return
+        try:
+            put_message_back(self.delivery.delivery_tag)
+        except (redis.RedisError, OperationalError) as error:
+            logger.warning("%s: its message comes back later: %s", self.rollout_id, error)
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 
@@ -189,7 +225,10 @@ class Execution:
                 return self._without_attempt(start.attempt, FailureClass.INTERNAL, message), False
             pulse.interruption = Interruption()
             try:
-                verdict = self._attempt(start, start.item, pulse)
+                with self.stop.interrupting(pulse.interruption):
+                    verdict = self._attempt(start, start.item, pulse)
+                if self.stop.asked and verdict.failure_class is FailureClass.WORKER_LOST:
+                    raise WorkerStops
                 self.folder.write_attempt(verdict)
             except OSError as error:
                 return self._unwritten(start.attempt, error), False
@@ -197,6 +236,7 @@ class Execution:
             if failure is None or not failure.retried or start.attempt >= self.config.max_attempts or pulse.superseded:
                 return verdict, True
             logger.warning("%s: attempt %d failed (%s: %s)", self.rollout_id, verdict.attempt, failure, verdict.error)
+            self.stop.raise_if_asked()
             again = self._start(after=start.attempt)
             if again.status != "started":
                 return verdict, True

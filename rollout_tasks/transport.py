@@ -2,7 +2,7 @@
 
 1. When its connection is lost, kombu puts every delivered message back, though the tasks go on: each would be started again at
    once. Here they stay delivered: the heartbeat keeps them fresh while their rollout runs, and the visibility timeout sends them
-   on when it does not.
+   on when it does not. Only a worker that is told to stop now puts back what it still has.
 2. A task that ends after that acknowledges on a channel whose connection is gone. kombu then fails with an error that Celery does
    not expect, and the worker ends. Here it is the connection error that it is: the message is delivered again later, and its
    rollout turns out to be committed.
@@ -28,6 +28,7 @@ from collections import deque
 from typing import Any
 
 import redis
+from celery.worker import state
 from kombu import transport
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
@@ -120,8 +121,12 @@ class Channel(kombu_redis.Channel):
     QoS = QoS
     connection_class = TCPConnection
     connection_class_ssl = TLSConnection
-    do_restore = False
     _kept_client: redis.Redis | None = None
+
+    @property
+    def do_restore(self) -> bool:  # type: ignore[override]
+        """Whether what is still delivered goes back when this is closed: at the end of a worker that has stopped its tasks."""
+        return state.should_terminate not in (None, False)
 
     def _create_client(self, asynchronous: bool = False) -> redis.Redis:
         """The client for commands, kept as long as its connection pool is the channel's."""
