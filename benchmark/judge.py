@@ -10,8 +10,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
@@ -38,8 +37,6 @@ Reply with exactly one word: {CORRECT} or {INCORRECT}."""
 _MAX_REPLY_BYTES = 1_000_000
 _BACKOFF_SECONDS = (0.5, 8.0)
 """First and longest pause between tries."""
-_GIVE_UP_AFTER = 10
-"""Items in a row that the endpoint failed before the remaining ones are not tried any more."""
 _OVERLOAD_STATUS = frozenset({408, 409, 425, 429})
 """With every 5xx: worth another try."""
 
@@ -168,40 +165,6 @@ class Judge:
         details = {"verdict": judgement.verdict, "judge": self.config.model, "tries": judgement.tries}
         return Score(float(judgement.verdict == CORRECT), details)
 
-    def grade_all(self, asked: Sequence[tuple[str, str, Item]]) -> list[Score | JudgeFailure]:
-        """Grades many (prediction, answer, item), several at a time, in the given order.
-
-        An endpoint that fails ten answers in a row is not asked for the remaining ones, which fail like the last.
-        """
-        given_up: list[JudgeFailure] = []
-        failed_in_a_row = 0
-        counting = threading.Lock()
-
-        def grade(one: tuple[str, str, Item]) -> Score | JudgeFailure:
-            nonlocal failed_in_a_row
-            known = self.known(*one)
-            if known is not None:
-                return known
-            if given_up:
-                return JudgeFailure(given_up[0].failure_class, f"not asked any more, since {given_up[0]}")
-            try:
-                graded: Score | JudgeFailure = self.ask(*one)
-            except JudgeFailure as failure:
-                graded = failure
-            with counting:
-                endpoint_failed = isinstance(graded, JudgeFailure) and graded.failure_class != "parse"
-                failed_in_a_row = failed_in_a_row + 1 if endpoint_failed else 0
-                if isinstance(graded, JudgeFailure) and failed_in_a_row >= _GIVE_UP_AFTER and not given_up:
-                    given_up.append(graded)
-            return graded
-
-        with ThreadPoolExecutor(self.config.concurrency, thread_name_prefix="judge") as threads:
-            try:
-                return list(threads.map(grade, asked))
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
-
     def _ask(self, messages: list[dict[str, str]], item: Item, deadline: float) -> str:
         """One call: the verdict, or why there is none."""
         import httpx2  # what the openai client is built on; errors while a body is read arrive as its own
@@ -261,7 +224,7 @@ def _environments_judge() -> Judge:
 def llm_judgement(prediction: str, answer: str, item: Item) -> Score:
     """Grades by the model that the environment names.
 
-    `benchmark.evaluate` uses a `Judge` of the caller's instead, and several threads.
+    `benchmark.evaluate` uses a `Judge` of the caller's instead, and several threads (`benchmark.grading`).
     """
     return _environments_judge()(prediction, answer, item)
 

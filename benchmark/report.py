@@ -1,25 +1,40 @@
-"""Writing an evaluation as JSON and as Markdown, and reading the JSON back. Computes no figure of its own."""
+"""Writing an evaluation as JSON, row by row, and as Markdown. Computes no figure of its own; `stored_report` reads it back."""
 
 from __future__ import annotations
 
-import heapq
 import json
-import os
 import re
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from benchmark.errors import BenchmarkError
-from benchmark.results import PERFECT, Evaluation, ItemRow, Summary
+from benchmark.results import Evaluation, Group, ItemRow, Overview, RolloutRow, Summary
+from benchmark.stored_report import item_scores, read_report
+from benchmark.whole_file import WholeFile
+
+__all__ = [
+    "SCRIPTED_NOTICE",
+    "BenchmarkInfo",
+    "ReportFile",
+    "as_markdown",
+    "item_scores",
+    "read_report",
+    "write_markdown",
+    "write_report",
+]
 
 SCRIPTED_NOTICE = "**The answers in this report came from the scripted model: its scores say nothing about any agent.**"
-_WORST = 10
+_ITEM_FIELDS = ("item_id", "domain", "question", "ground_truth", "prediction", "score", "metric_name")
+"""Of an item's row: ``details`` and ``rollouts`` come after them."""
+_ROLLOUT_FIELDS = (
+    ("index", "standing", "prediction", "score", "metric_name"),
+    ("failure_class", "error", "seconds", "attempts"),
+)
+"""Of a rollout's row: before and after ``details``."""
 _CELL = 120
 """Characters of data shown in one table cell."""
-_SECTIONS = {"benchmark_info": dict, "evaluation_results": list, "summary": dict}
 _FORMATTING = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
 """What could format, link or end a cell; an underscore inside a word cannot."""
 
@@ -35,60 +50,81 @@ class BenchmarkInfo:
     """Whether the scripted model gave the answers; the Markdown report then begins with saying so."""
 
 
-def as_report(evaluation: Evaluation, info: BenchmarkInfo) -> dict[str, Any]:
-    """The JSON report: ``benchmark_info``, ``evaluation_results`` (one per item) and ``summary``."""
-    values = evaluation.as_dict()
-    heading = {"name": info.name, "description": info.description}
-    source = {"data_path": info.data_path, "total_items": evaluation.summary.total_items, "scripted": info.scripted}
-    return {
-        "benchmark_info": {**heading, **source},
-        "evaluation_results": list(values["rows"]),
-        "summary": {**heading, **values["summary"], "groups": list(values["groups"])},
-    }
+class ReportFile:
+    """The JSON report while it is written: ``benchmark_info``, ``evaluation_results`` (one per item) and ``summary``.
+
+    A context manager. Readers see the old file or the whole new one; without `end`, nothing changes.
+    """
+
+    def __init__(self, path: Path, info: BenchmarkInfo, total_items: int) -> None:
+        """Opens nothing yet; `total_items` is how many rows will come."""
+        self._file = WholeFile(path)
+        self._heading = {"name": info.name, "description": info.description}
+        source = {"data_path": info.data_path, "total_items": total_items, "scripted": info.scripted}
+        about = _json({**self._heading, **source}, depth=1)
+        self._before_row = f'{{\n "benchmark_info": {about},\n "evaluation_results": [\n'
+
+    def __enter__(self) -> Self:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.__exit__()
+
+    def add(self, row: ItemRow) -> None:
+        """Writes the next item.
+
+        Raises:
+            OSError: The folder cannot be written to, or is full; names the path.
+        """
+        self._file.write(f"{self._before_row}  {_row(row)}")
+        self._before_row = ",\n"
+
+    def end(self, overview: Overview) -> None:
+        """Writes the summary and puts the report in its place; there must have been a row.
+
+        Raises:
+            OSError: As for `add`.
+        """
+        groups = [asdict(group) for group in overview.groups]
+        summary = _json({**self._heading, **asdict(overview.summary), "groups": groups}, depth=1)
+        self._file.write(f'\n ],\n "summary": {summary}\n}}\n')
+        self._file.publish()
 
 
 def write_report(path: Path, evaluation: Evaluation, info: BenchmarkInfo) -> None:
-    """Writes the JSON report; readers see the old file or the whole new one.
+    """Writes the JSON report of an evaluation that is held whole.
 
     Raises:
         OSError: The folder cannot be written to, or is full; names the path.
     """
-    _write(path, json.dumps(as_report(evaluation, info), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    with ReportFile(path, info, len(evaluation.rows)) as report:
+        for row in evaluation.rows:
+            report.add(row)
+        report.end(evaluation.overview)
 
 
-def write_markdown(path: Path, evaluation: Evaluation, info: BenchmarkInfo) -> None:
-    """Writes the Markdown report in the same way."""
-    _write(path, as_markdown(evaluation, info))
-
-
-def read_report(path: Path) -> dict[str, Any]:
-    """Reads a JSON report.
+def write_markdown(path: Path, overview: Overview, info: BenchmarkInfo) -> None:
+    """Writes the Markdown report; readers see the old file or the whole new one.
 
     Raises:
-        BenchmarkError: It is missing, cannot be read, or is no such report.
+        OSError: The folder cannot be written to, or is full; names the path.
     """
-    try:
-        report = json.loads(path.read_bytes())
-    except OSError as error:
-        raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BenchmarkError(f"{path}: is not a JSON report: {error}") from error
-    for section, kind in _SECTIONS.items():
-        if not isinstance(report, dict) or not isinstance(report.get(section), kind):
-            raise BenchmarkError(f"{path}: is not an evaluation report: {section} is missing or of the wrong kind")
-    return dict(report)
+    with WholeFile(path) as file:
+        file.write(as_markdown(overview, info))
+        file.publish()
 
 
-def as_markdown(evaluation: Evaluation, info: BenchmarkInfo) -> str:
+def as_markdown(overview: Overview, info: BenchmarkInfo) -> str:
     """The report for people."""
-    parts = [f"# {_cell(info.name)}", _summary_table(evaluation.summary, info)]
+    parts = [f"# {_cell(info.name)}", _summary_table(overview.summary, info)]
     if info.scripted:
         parts.insert(0, SCRIPTED_NOTICE)
     parts += [
-        *_pass_at_k_section(evaluation.summary),
-        *_groups_section(evaluation),
-        *_losses_section(evaluation.summary),
-        *_worst_section(evaluation.rows),
+        *_pass_at_k_section(overview.summary),
+        *_groups_section(overview.groups),
+        *_losses_section(overview.summary),
+        *_worst_section(overview.worst),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -143,8 +179,8 @@ def _pass_at_k_section(summary: Summary) -> Iterator[str]:
     yield _table(("Figure", "Value"), rows)
 
 
-def _groups_section(evaluation: Evaluation) -> Iterator[str]:
-    if not evaluation.groups:
+def _groups_section(groups: Sequence[Group]) -> Iterator[str]:
+    if not groups:
         return
     yield "## Groups"
     yield _table(
@@ -158,7 +194,7 @@ def _groups_section(evaluation: Evaluation) -> Iterator[str]:
                 _number(group.standard_error),
                 _percent(group.coverage),
             )
-            for group in evaluation.groups
+            for group in groups
         ),
     )
 
@@ -181,9 +217,7 @@ def _losses_section(summary: Summary) -> Iterator[str]:
         )
 
 
-def _worst_section(rows: Sequence[ItemRow]) -> Iterator[str]:
-    imperfect = ((row.score or 0.0, position) for position, row in enumerate(rows) if (row.score or 0.0) < PERFECT)
-    worst = [rows[position] for _, position in heapq.nsmallest(_WORST, imperfect)]
+def _worst_section(worst: Sequence[ItemRow]) -> Iterator[str]:
     if not worst:
         return
     yield "## Lowest scores"
@@ -228,25 +262,32 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def _write(path: Path, text: str) -> None:
-    """Temporary name, fsync, rename, fsync of the folder. Half of a surrogate pair is written as its JSON escape."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _row(row: ItemRow) -> str:
+    """An item as `_json` would write it at depth 2, in a fifth of the time: reports of large runs are mostly this."""
+    plain = _plain(row, _ITEM_FIELDS, depth=3)
+    rollouts = ",\n    ".join(_rollout(rollout) for rollout in row.rollouts)
+    details = _json(row.details, depth=3)
+    return f'{{\n   {plain},\n   "details": {details},\n   "rollouts": [\n    {rollouts}\n   ]\n  }}'
 
 
-def item_scores(report: Mapping[str, Any]) -> dict[str, float]:
-    """Score by item id out of a JSON report, none counting 0: what `benchmark.statistics.compare_paired` compares."""
-    return {row["item_id"]: row["score"] or 0.0 for row in report["evaluation_results"]}
+def _rollout(row: RolloutRow) -> str:
+    before, after = (_plain(row, names, depth=5) for names in _ROLLOUT_FIELDS)
+    return f'{{\n     {before},\n     "details": {_json(row.details, depth=5)},\n     {after}\n    }}'
+
+
+def _plain(row: ItemRow | RolloutRow, names: Iterable[str], *, depth: int) -> str:
+    """Fields that are numbers or text, each on a line of its own."""
+    return _encoder(depth)({name: getattr(row, name) for name in names})[1:-1]
+
+
+@lru_cache
+def _encoder(depth: int) -> Callable[[object], str]:
+    """Python's fast encoder, which cannot indent, but may put a line's end between values."""
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n" + " " * depth, ": ")).encode
+
+
+def _json(value: Mapping[str, Any], *, depth: int) -> str:
+    """A value as it stands so many levels deep in indented JSON."""
+    if not value:
+        return "{}"
+    return json.dumps(dict(value), ensure_ascii=False, allow_nan=False, indent=1).replace("\n", "\n" + " " * depth)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchmark.errors import BenchmarkError
@@ -170,18 +170,33 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What a report says besides its rows."""
+
+    groups: tuple[Group, ...]
+    """By name; empty when no item has a domain."""
+    summary: Summary
+    worst: tuple[ItemRow, ...]
+    """The items with the lowest scores, lowest first, at most ten; perfect ones are not among them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """Scores of a run: per item, per group, summed up."""
 
     rows: tuple[ItemRow, ...]
-    groups: tuple[Group, ...]
-    """By name; empty when no item has a domain."""
-    summary: Summary
+    overview: Overview
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Figures by domain."""
+        return self.overview.groups
+
+    @property
+    def summary(self) -> Summary:
+        """Figures of the whole."""
+        return self.overview.summary
 
     def item_scores(self) -> dict[str, float]:
         """Score by item id, none counting 0: what `benchmark.statistics.compare_paired` compares."""
         return {row.item_id: row.score or 0.0 for row in self.rows}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as JSON types (dictionary keys become text)."""
-        return asdict(self)

@@ -1,9 +1,16 @@
-"""Sums an evaluation's rows up: averages, uncertainty, bounds, losses by class, groups. Scores nothing itself."""
+"""Sums an evaluation's rows up: averages, uncertainty, bounds, losses by class, groups. Scores nothing itself.
+
+Rows are counted one by one and forgotten: what is kept of each is a few numbers.
+"""
 
 from __future__ import annotations
 
+import heapq
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import fsum
 from statistics import fmean
 from typing import Literal
 
@@ -14,6 +21,7 @@ from benchmark.results import (
     Group,
     ItemRow,
     Losses,
+    Overview,
     RolloutResult,
     RolloutRow,
     Standing,
@@ -21,78 +29,170 @@ from benchmark.results import (
 )
 from benchmark.statistics import confidence_interval, ks_to_report, mean, pass_at_k, standard_error
 
-
-def group_by_domain(rows: Sequence[ItemRow]) -> tuple[Group, ...]:
-    """One group per domain, by name, items without one last; none when no item has a domain."""
-    members: dict[str | None, list[ItemRow]] = {}
-    for row in rows:
-        members.setdefault(row.domain, []).append(row)
-    if members.keys() == {None}:
-        return ()
-    return tuple(_group(name, members[name]) for name in sorted(members, key=lambda name: (name is None, name)))
+_WORST = 10
+_FAILED: frozenset[Standing] = frozenset({"agent_failure", "infrastructure_loss", "cancelled"})
 
 
-def _group(name: str | None, rows: Sequence[ItemRow]) -> Group:
-    valid_means = _valid_means(rows)
-    return Group(
-        name=name,
-        total_items=len(rows),
-        coverage=_coverage(_standings(rows)),
-        average_score=_average(rows),
-        valid_mean=mean(valid_means),
-        standard_error=standard_error(valid_means),
-    )
+class Tally:
+    """The figures of a run, row by row."""
+
+    def __init__(self, metric_name: str, rollouts_per_item: int) -> None:
+        """Takes the metric's name and n, the rollouts of each item."""
+        self._metric_name = metric_name
+        self._n = rollouts_per_item
+        self._all = _Scores()
+        self._by_domain: dict[str | None, _Scores] = {}
+        self._best = array("d")
+        self._evaluated = 0
+        self._successes: Counter[int] = Counter()
+        self._failures = _LossCounter()
+        self._unscored = _LossCounter()
+        self._usage = _Usage()
+        self._worst: list[tuple[float, int, ItemRow]] = []
+
+    def add(self, row: ItemRow, results: Iterable[RolloutResult]) -> None:
+        """Counts an item.
+
+        Args:
+            row: What its rollouts are worth.
+            results: How those ended that have a result.
+        """
+        valid = [rollout.score or 0.0 for rollout in row.rollouts if rollout.standing in VALID]
+        valid_mean = fmean(valid) if valid else None
+        for scores in (self._all, self._by_domain.setdefault(row.domain, _Scores())):
+            scores.add(row, valid_mean)
+        self._best.append(max(rollout.score or 0.0 for rollout in row.rollouts))
+        self._evaluated += any(rollout.standing in COVERED for rollout in row.rollouts)
+        self._successes[sum((rollout.score or 0.0) >= PERFECT for rollout in row.rollouts)] += 1
+        for rollout in row.rollouts:
+            if rollout.standing in _FAILED:
+                self._failures.add(row.item_id, rollout)
+            elif rollout.standing == "unscored":
+                self._unscored.add(row.item_id, rollout)
+        for result in results:
+            self._usage.add(result)
+        self._note_if_bad(row)
+
+    def _note_if_bad(self, row: ItemRow) -> None:
+        score = row.score or 0.0
+        if score < PERFECT:
+            # The heap's first entry is the best of the worst; of equal ones, the last.
+            heapq.heappush(self._worst, (-score, -len(self._best), row))
+            if len(self._worst) > _WORST:
+                heapq.heappop(self._worst)
+
+    def overview(self) -> Overview:
+        """Everything that was counted; there must have been an item."""
+        worst = tuple(row for _, _, row in sorted(self._worst, key=lambda one: one[:2], reverse=True))
+        return Overview(self._groups(), self._summary(), worst)
+
+    def _groups(self) -> tuple[Group, ...]:
+        """One group per domain, by name, items without one last; none when no item has a domain."""
+        if self._by_domain.keys() == {None}:
+            return ()
+        names = sorted(self._by_domain, key=lambda name: (name is None, name))
+        return tuple(self._by_domain[name].as_group(name) for name in names)
+
+    def _summary(self) -> Summary:
+        scores = self._all
+        total = len(scores.items) * self._n
+        average = fmean(scores.items)
+        invalid = sum(count for standing, count in scores.standings.items() if standing not in VALID)
+        interval = confidence_interval(scores.valid_means)
+        return Summary(
+            metric=self._metric_name,
+            total_items=len(scores.items),
+            evaluated_items=self._evaluated,
+            rollouts_per_item=self._n,
+            total_rollouts=total,
+            standings=dict(scores.standings),
+            coverage=_coverage(scores.standings),
+            average_score=average,
+            valid_items=len(scores.valid_means),
+            valid_mean=mean(scores.valid_means),
+            standard_error=standard_error(scores.valid_means),
+            confidence_interval=(interval.low, interval.high) if interval else None,
+            interval_method=interval.method if interval else None,
+            bounds=(average, min(average + invalid / total, 1.0)),
+            max=max(scores.items),
+            min=min(scores.items),
+            perfect_matches=sum(score >= PERFECT for score in scores.items),
+            failures=self._failures.by_class(),
+            unscored=self._unscored.by_class(),
+            mean_at_n=average,
+            max_at_n=fmean(self._best),
+            pass_at_k=_pass_at_ks(self._successes, len(scores.items), self._n),
+            seconds=fsum(self._usage.seconds),
+            stages={stage: round(taken, 3) for stage, taken in self._usage.stages.items()},
+            prompt_tokens=self._usage.prompt_tokens,
+            completion_tokens=self._usage.completion_tokens,
+        )
 
 
-def summarize(rows: Sequence[ItemRow], results: Iterable[RolloutResult], metric_name: str, n: int) -> Summary:
-    """All figures of a run."""
-    results = list(results)
-    standings = _standings(rows)
-    valid_means = _valid_means(rows)
-    interval = confidence_interval(valid_means)
-    item_scores = [row.score or 0.0 for row in rows]
-    average = _average(rows)
-    total = len(rows) * n
-    invalid = sum(count for standing, count in standings.items() if standing not in VALID)
-    return Summary(
-        metric=metric_name,
-        total_items=len(rows),
-        evaluated_items=sum(any(rollout.standing in COVERED for rollout in row.rollouts) for row in rows),
-        rollouts_per_item=n,
-        total_rollouts=total,
-        standings=standings,
-        coverage=_coverage(standings),
-        average_score=average,
-        valid_items=len(valid_means),
-        valid_mean=mean(valid_means),
-        standard_error=standard_error(valid_means),
-        confidence_interval=(interval.low, interval.high) if interval else None,
-        interval_method=interval.method if interval else None,
-        bounds=(average, min(average + invalid / total, 1.0)),
-        max=max(item_scores),
-        min=min(item_scores),
-        perfect_matches=sum(score >= PERFECT for score in item_scores),
-        failures=_losses(rows, {"agent_failure", "infrastructure_loss", "cancelled"}),
-        unscored=_losses(rows, {"unscored"}),
-        mean_at_n=average,
-        max_at_n=fmean(max(rollout.score or 0.0 for rollout in row.rollouts) for row in rows),
-        pass_at_k=_pass_at_ks(rows, n),
-        seconds=sum(result.seconds or 0.0 for result in results),
-        stages=_stages(results),
-        prompt_tokens=sum(result.prompt_tokens for result in results),
-        completion_tokens=sum(result.completion_tokens for result in results),
-    )
+@dataclass(slots=True)
+class _Scores:
+    """Numbers of some items, one or two for each."""
+
+    items: array[float] = field(default_factory=lambda: array("d"))
+    valid_means: array[float] = field(default_factory=lambda: array("d"))
+    """The mean of each item's valid rollouts; items without one are left out."""
+    standings: Counter[Standing] = field(default_factory=Counter)
+
+    def add(self, row: ItemRow, valid_mean: float | None) -> None:
+        self.items.append(row.score or 0.0)
+        if valid_mean is not None:
+            self.valid_means.append(valid_mean)
+        for rollout in row.rollouts:
+            self.standings[rollout.standing] += 1
+
+    def as_group(self, name: str | None) -> Group:
+        return Group(
+            name=name,
+            total_items=len(self.items),
+            coverage=_coverage(self.standings),
+            average_score=fmean(self.items),
+            valid_mean=mean(self.valid_means),
+            standard_error=standard_error(self.valid_means),
+        )
 
 
-def _stages(results: Iterable[RolloutResult]) -> dict[str, float]:
-    seconds: Counter[str] = Counter()
-    for result in results:
-        seconds.update(result.stages)
-    return {stage: round(taken, 3) for stage, taken in seconds.items()}
+@dataclass(slots=True)
+class _Usage:
+    """What the rollouts took, added up."""
+
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    stages: dict[str, float] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def add(self, result: RolloutResult) -> None:
+        self.seconds.append(result.seconds or 0.0)
+        for stage, taken in result.stages.items():
+            self.stages[stage] = self.stages.get(stage, 0.0) + taken
+        self.prompt_tokens += result.prompt_tokens
+        self.completion_tokens += result.completion_tokens
 
 
-def _standings(rows: Iterable[ItemRow]) -> dict[Standing, int]:
-    return dict(Counter(rollout.standing for row in rows for rollout in row.rollouts))
+class _LossCounter:
+    """Losses by failure class, each with its first case."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, tuple[Literal["agent", "infrastructure"], str]] = {}
+
+    def add(self, item_id: str, rollout: RolloutRow) -> None:
+        failure_class = rollout.failure_class or "internal"
+        self._counts[failure_class] += 1
+        if failure_class not in self._first:
+            counted_as: Literal["agent", "infrastructure"]
+            counted_as = "agent" if rollout.standing == "agent_failure" else "infrastructure"
+            example = f"{item_id}#{rollout.index}: {rollout.error or 'no reason was recorded'}"
+            self._first[failure_class] = (counted_as, example)
+
+    def by_class(self) -> dict[str, Losses]:
+        """The most frequent first."""
+        ordered = sorted(self._counts.items(), key=lambda one: (-one[1], one[0]))
+        return {failure_class: Losses(count, *self._first[failure_class]) for failure_class, count in ordered}
 
 
 def _coverage(standings: Mapping[Standing, int]) -> float:
@@ -100,36 +200,8 @@ def _coverage(standings: Mapping[Standing, int]) -> float:
     return covered / sum(standings.values())
 
 
-def _average(rows: Sequence[ItemRow]) -> float:
-    return fmean(row.score or 0.0 for row in rows)
-
-
-def _valid_means(rows: Iterable[ItemRow]) -> list[float]:
-    """The mean of each item's valid rollouts; items without one are left out."""
-    valid = ([rollout.score or 0.0 for rollout in row.rollouts if rollout.standing in VALID] for row in rows)
-    return [fmean(scores) for scores in valid if scores]
-
-
-def _pass_at_ks(rows: Sequence[ItemRow], n: int) -> dict[int, float]:
-    successes = Counter(sum((rollout.score or 0.0) >= PERFECT for rollout in row.rollouts) for row in rows)
+def _pass_at_ks(successes: Mapping[int, int], items: int, n: int) -> dict[int, float]:
+    """Takes how many items have how many successes."""
     return {
-        k: sum(count * pass_at_k(n, right, k) for right, count in successes.items()) / len(rows)
-        for k in ks_to_report(n)
+        k: sum(count * pass_at_k(n, right, k) for right, count in successes.items()) / items for k in ks_to_report(n)
     }
-
-
-def _losses(rows: Iterable[ItemRow], standings: set[Standing]) -> dict[str, Losses]:
-    found: dict[str, list[tuple[str, RolloutRow]]] = {}
-    for row in rows:
-        for rollout in row.rollouts:
-            if rollout.standing in standings:
-                found.setdefault(rollout.failure_class or "internal", []).append((row.item_id, rollout))
-    ordered = sorted(found.items(), key=lambda one: (-len(one[1]), one[0]))
-    return {failure_class: _loss(cases) for failure_class, cases in ordered}
-
-
-def _loss(cases: Sequence[tuple[str, RolloutRow]]) -> Losses:
-    item_id, rollout = cases[0]
-    counted_as: Literal["agent", "infrastructure"]
-    counted_as = "agent" if rollout.standing == "agent_failure" else "infrastructure"
-    return Losses(len(cases), counted_as, f"{item_id}#{rollout.index}: {rollout.error or 'no reason was recorded'}")

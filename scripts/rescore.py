@@ -29,22 +29,25 @@ def rescore(
     """Score a finished run with another metric, as in:  [bold]rescore.py RUN --metric f1_score[/bold]"""
     folder = find_run(run, output_dir)
     check_metric(metric)
-    from rollout_tasks.runs.finalize import score_run, write_reports
+    from rollout_tasks.runs.finalize import score_run
     from rollout_tasks.runs.following import DONE, LOST, lost_scores
 
-    evaluation = score_run(folder, metric)
     try:
-        written = write_reports(folder, folder.config(), evaluation, suffix=f"-{metric}")
+        written = score_run(folder, metric, suffix=f"-{metric}")
     except OSError as error:
         raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
-    summary = evaluation.summary
+    summary = written.overview.summary
     if as_json:
         command_line.print_json(
-            {"metric": metric, "average_score": summary.average_score, "files": list(map(str, written))}
+            {
+                "metric": metric,
+                "average_score": summary.average_score,
+                "files": [str(written.json), str(written.markdown)],
+            }
         )
     else:
         sys.stdout.write(f"{metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}\n")
-        sys.stdout.write(f"Report: {written[1]}\n")
+        sys.stdout.write(f"Report: {written.markdown}\n")
     losses = lost_scores(asdict(summary), folder)
     for sentence in losses:
         sys.stderr.write(sentence + "\n")

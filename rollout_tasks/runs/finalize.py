@@ -5,28 +5,35 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from benchmark.errors import BenchmarkError
-from benchmark.evaluation import Evaluation, evaluate
-from benchmark.items import Item
 from benchmark.judge import Judge, JudgeConfig
 from benchmark.judged_answers import JudgedAnswers
 from benchmark.metrics import JUDGE_METRIC
-from benchmark.report import BenchmarkInfo, write_markdown, write_report
+from benchmark.report import BenchmarkInfo, ReportFile, write_markdown
+from benchmark.results import Overview
+from benchmark.scoring import Outcome, score_each
+from benchmark.summary import Tally
+from benchmark.whole_file import remove_leftovers
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.rollout import beat_interval, run_store
+from rollout_tasks.runs.events import write_events
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
-from rollout_tasks.runs.folder import RunFolder, write_atomically
-from rollout_tasks.runs.verdict import Verdict, rollout_ids
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.outcomes import outcomes
+from rollout_tasks.runs.store import RunStore
 from rollout_tasks.settings import settings
+
+Check = Callable[[], None]
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +51,9 @@ def finalize(run_id: str) -> str:
         logger.info("run %s: not finalised now (%s)", run_id, answer)
         return answer
     config, path = store.config(run_id)
-    folder = RunFolder(Path(path))
     with FinalizerClaim(store, run_id, token, interval=beat_interval()) as claim:
         try:
-            problem = _write(folder, config, list(store.verdicts(run_id)), list(store.items(run_id)), claim)
+            problem = _write(RunFolder(Path(path)), config, store, run_id, claim.check)
         except Superseded:
             logger.warning("run %s: finalising stopped: another process has taken it over", run_id)
             return "superseded"
@@ -56,9 +62,7 @@ def finalize(run_id: str) -> str:
     return state
 
 
-def _write(
-    folder: RunFolder, config: RunConfig, verdicts: Sequence[Verdict], stored: Sequence[Item], claim: FinalizerClaim
-) -> str:
+def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, check: Check) -> str:
     """Writes what a finished run leaves; returns why it could not, empty when it could.
 
     A run whose answers cannot be scored is over all the same: they are committed, and can be scored again at any time.
@@ -68,13 +72,20 @@ def _write(
     """
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        items = folder.items() if (folder.path / "items.jsonl").exists() else stored
-        claim.check()
-        write_events(folder, verdicts)
+        for path in (folder.events, folder.evaluation, folder.report):
+            remove_leftovers(path)
+        write_events(folder.events, store.verdicts(run_id), check)
         if config.evaluate_results:
-            evaluation = score(folder, items, verdicts, config, config.metric, before_asking=claim.check)
-            claim.check()
-            write_reports(folder, config, evaluation)
+            kept = (folder.path / "items.jsonl").exists()
+            items = folder.each_item() if kept else store.items(run_id)
+            write_reports(
+                folder,
+                config,
+                config.metric,
+                outcomes(items, config.rollouts_per_item, partial(store.verdicts_of, run_id)),
+                total_items=folder.count_items() if kept else store.count_items(run_id),
+                check=check,
+            )
     except (BenchmarkError, UserError) as error:
         return str(error)
     except OSError as error:
@@ -82,52 +93,60 @@ def _write(
     return ""
 
 
-def score(
-    folder: RunFolder,
-    items: Sequence[Item],
-    verdicts: Iterable[Verdict],
-    config: RunConfig,
-    metric: str,
-    before_asking: Callable[[], None] | None = None,
-) -> Evaluation:
-    """Scores verdicts with a metric; under ``llm_judgement`` a model is asked for what the folder does not hold yet."""
-    with ExitStack() as opened:
-        judge = None
-        if metric == JUDGE_METRIC:
-            answers = opened.enter_context(JudgedAnswers(folder.judged))
-            judge = opened.enter_context(_judge(config, answers, before_asking))
-        return evaluate(
-            items,
-            (verdict.as_result() for verdict in verdicts),
-            metric=metric,
-            rollouts_per_item=config.rollouts_per_item,
-            judge=judge,
-        )
+def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
+    """Scores a run from its folder, and writes the reports.
 
-
-def _judge(config: RunConfig, answers: JudgedAnswers, before_asking: Callable[[], None] | None) -> Judge:
-    key = settings().openai_api_key
-    chosen = JudgeConfig(
-        model=config.judge_model or config.model.name,
-        base_url=config.model.base_url or settings().openai_base_url,
-    )
-    return Judge(chosen, api_key=key.get_secret_value() if key else None, answers=answers, before_asking=before_asking)
-
-
-def score_run(folder: RunFolder, metric: str) -> Evaluation:
-    """Scores a run from its folder.
+    Args:
+        folder: The run's.
+        metric: What to score with.
+        suffix: What the reports' names end with.
 
     Raises:
         UserError: The folder is not a run's, or broken.
-        UnknownMetric: No metric has that name.
+        BenchmarkError: No metric has that name, or it cannot be used.
+        OSError: The reports cannot be written.
     """
     config = folder.config()
-    items = folder.items()
-    return score(folder, items, folder.verdicts(rollout_ids(items, config.rollouts_per_item)), config, metric)
+    found = outcomes(
+        folder.each_item(), config.rollouts_per_item, lambda names: [folder.verdict(name) for name in names]
+    )
+    return write_reports(folder, config, metric, found, total_items=folder.count_items(), suffix=suffix)
 
 
-def write_reports(folder: RunFolder, config: RunConfig, evaluation: Evaluation, suffix: str = "") -> tuple[Path, Path]:
-    """Writes evaluation.json and report.md, or with a suffix two files beside them; returns their paths."""
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What was written."""
+
+    overview: Overview
+    json: Path
+    markdown: Path
+
+
+def write_reports(
+    folder: RunFolder,
+    config: RunConfig,
+    metric: str,
+    found: Iterable[Outcome],
+    *,
+    total_items: int,
+    suffix: str = "",
+    check: Check = lambda: None,
+) -> Reports:
+    """Scores outcomes one by one into evaluation.json, and sums them up in report.md.
+
+    Args:
+        folder: The run's.
+        config: The run's.
+        metric: What to score with; under ``llm_judgement`` a model is asked for what the folder does not hold yet.
+        found: How the rollouts of each item ended.
+        total_items: How many items there are.
+        suffix: What the reports' names end with.
+        check: Called before each request to a judge and before a file takes its place; raises when neither may be any more.
+
+    Raises:
+        BenchmarkError: The metric cannot be used.
+        OSError: A report cannot be written.
+    """
     about = folder.document().get("benchmark", {})
     info = BenchmarkInfo(
         name=str(about.get("name") or folder.path.name),
@@ -135,28 +154,30 @@ def write_reports(folder: RunFolder, config: RunConfig, evaluation: Evaluation, 
         data_path=str(about.get("path") or ""),
         scripted=config.model.scripted,
     )
-    paths = (
-        folder.evaluation.with_stem(folder.evaluation.stem + suffix),
-        folder.report.with_stem(folder.report.stem + suffix),
+    json_path = folder.evaluation.with_stem(folder.evaluation.stem + suffix)
+    markdown_path = folder.report.with_stem(folder.report.stem + suffix)
+    tally = Tally(metric, config.rollouts_per_item)
+    with ExitStack() as opened:
+        judge = _judge(folder, config, check, opened) if metric == JUDGE_METRIC else None
+        scored = opened.enter_context(closing(score_each(found, metric=metric, judge=judge)))
+        report = opened.enter_context(ReportFile(json_path, info, total_items))
+        for outcome, row in scored:
+            tally.add(row, outcome.known)
+            report.add(row)
+        overview = tally.overview()
+        check()
+        report.end(overview)
+    check()
+    write_markdown(markdown_path, overview, info)
+    return Reports(overview, json_path, markdown_path)
+
+
+def _judge(folder: RunFolder, config: RunConfig, check: Check, opened: ExitStack) -> Judge:
+    key = settings().openai_api_key
+    chosen = JudgeConfig(
+        model=config.judge_model or config.model.name,
+        base_url=config.model.base_url or settings().openai_base_url,
     )
-    write_report(paths[0], evaluation, info)
-    write_markdown(paths[1], evaluation, info)
-    return paths
-
-
-def write_events(folder: RunFolder, verdicts: Iterable[Verdict]) -> None:
-    """Writes events.jsonl: which worker used which VM for which rollout, from when to when."""
-    lines: list[tuple[float, str]] = []
-    for verdict in verdicts:
-        if verdict.lending is None:
-            continue
-        for action, when in (("allocate", verdict.lending.allocated), ("release", verdict.lending.released)):
-            event = {
-                "timestamp": when,
-                "worker_id": verdict.worker,
-                "instance_id": verdict.lending.vm_id,
-                "task_id": verdict.rollout_id,
-                "action": action,
-            }
-            lines.append((when, json.dumps(event, ensure_ascii=False)))
-    write_atomically(folder.events, "".join(line + "\n" for _, line in sorted(lines)))
+    secret = key.get_secret_value() if key else None
+    answers = opened.enter_context(JudgedAnswers(folder.judged))
+    return opened.enter_context(Judge(chosen, api_key=secret, answers=answers, before_asking=check))

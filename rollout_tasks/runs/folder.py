@@ -244,19 +244,42 @@ class RunFolder:
         Raises:
             UserError: items.jsonl is missing or broken.
         """
+        return list(self.each_item())
+
+    def each_item(self) -> Iterator[Item]:
+        """The run's items one after the other, for runs that are too large to be held whole.
+
+        Raises:
+            UserError: items.jsonl is missing or broken.
+        """
         path = self.path / "items.jsonl"
-        items = []
+        number = 0
         try:
-            for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), start=1):
-                try:
-                    items.append(Item.from_dict(_object(line)))
-                except (ValueError, BenchmarkError) as error:
-                    raise UserError(f"{path}, line {number}: {error}") from error
+            with path.open(encoding="utf-8", newline="\n") as file:
+                for number, line in enumerate(file, start=1):
+                    try:
+                        yield Item.from_dict(_object(line))
+                    except (ValueError, BenchmarkError) as error:
+                        raise UserError(f"{path}, line {number}: {error}") from error
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{path} cannot be read: {error}") from error
-        return items
+        if not number:
+            raise UserError(f"{path} holds no item")
+
+    def count_items(self) -> int:
+        """How many items the run has.
+
+        Raises:
+            UserError: items.jsonl cannot be read.
+        """
+        path = self.path / "items.jsonl"
+        try:
+            with path.open("rb") as file:
+                return sum(1 for _ in file)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
     def begin_attempt(self, rollout_id: str, attempt: int) -> int:
         """Makes the folder of an attempt.

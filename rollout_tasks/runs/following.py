@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmark.report import read_report
+from benchmark.stored_report import scan_report
 from rollout_tasks.command_line import INTERRUPTED, print_json
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import checked_client
@@ -39,13 +39,13 @@ def follow(
 
 def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: bool) -> int:
     """Shows a run that is over, or half-submitted, and on stderr what it lost and how to get it back."""
-    evaluation = read_report(folder.evaluation) if folder.evaluation.exists() else None
+    summary = scan_report(folder.evaluation)["summary"] if folder.evaluation.exists() else None
     if as_json:
         values = describe(progress) | {"folder": str(folder.path)}
-        if evaluation is not None:
-            values["summary"] = evaluation["summary"]
+        if summary is not None:
+            values["summary"] = summary
         print_json(values)
-    elif evaluation is not None:
+    elif summary is not None:
         show_run(folder, console)
     losses = _lost_rollouts(progress, folder)
     if progress.state == "half_submitted":
@@ -55,8 +55,8 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
         )
     elif progress.problem:
         losses.append(f"the run has no report: {progress.problem}; score it with: {score_again(folder, 'exact_match')}")
-    if evaluation is not None:
-        losses += lost_scores(evaluation["summary"], folder)
+    if summary is not None:
+        losses += lost_scores(summary, folder)
     for sentence in losses:
         sys.stderr.write(sentence + "\n")
     return LOST if losses else DONE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,8 +12,8 @@ from rich.table import Table
 
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
-from benchmark.report import read_report
 from benchmark.results import PERFECT
+from benchmark.stored_report import scan_report
 from rollout_tasks.runs.folder import RunFolder
 
 GROUPS: Mapping[str, frozenset[str]] = {
@@ -69,32 +70,61 @@ def tables(folder: RunFolder) -> Tables:
         BenchmarkError: It has no evaluation (yet), or a broken one.
     """
     try:
-        return _tables(folder, read_report(folder.evaluation))
+        return _tables(folder)
     except (KeyError, TypeError, AttributeError) as error:
         raise BenchmarkError(f"{folder.evaluation}: is not an evaluation report: {error!r}") from error
 
 
-def _tables(folder: RunFolder, report: Mapping[str, Any]) -> Tables:
-    rows: list[dict[str, Any]] = report["evaluation_results"]
-    infeasible_ids = {item.id for item in folder.items() if _is_infeasible(item)}
-    domains = sorted({str(row["domain"] or "-") for row in rows})
-    by_domain = [_sum(name, (row for row in rows if str(row["domain"] or "-") == name)) for name in domains]
-    groups = [
-        _sum(name, (row for row in rows if row["domain"] in members))
-        for name, members in GROUPS.items()
-        if any(row["domain"] in members for row in rows)
-    ]
-    infeasible = (
-        _sum("infeasible", (row for row in rows if row["item_id"] in infeasible_ids)) if infeasible_ids else None
-    )
+def _tables(folder: RunFolder) -> Tables:
+    sums = _Sums({item.id for item in folder.each_item() if _is_infeasible(item)})
+    report = scan_report(folder.evaluation, sums.add)
     return Tables(
-        domains=by_domain,
-        groups=groups,
-        infeasible=infeasible,
-        overall=_sum("overall", rows),
+        domains=[sums.domains[name].line(name) for name in sorted(sums.domains)],
+        groups=[sums.groups[name].line(name) for name in GROUPS if name in sums.groups],
+        infeasible=sums.infeasible.line("infeasible") if sums.infeasible_ids else None,
+        overall=sums.overall.line("overall"),
         summary=report["summary"],
         scripted=bool(report["benchmark_info"].get("scripted")),
     )
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Rollouts added up."""
+
+    asked: int = 0
+    run: int = 0
+    succeeded: float = 0.0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        for rollout in row["rollouts"]:
+            score = float(rollout["score"] or 0.0)
+            self.asked += 1
+            self.run += rollout["standing"] not in {"missing", "cancelled"}
+            self.succeeded += 1.0 if score >= PERFECT else score
+
+    def line(self, name: str) -> Line:
+        return Line(name, self.asked, self.run, self.succeeded)
+
+
+class _Sums:
+    """A report's rows, added up for every line that a table may have."""
+
+    def __init__(self, infeasible_ids: Collection[str]) -> None:
+        self.infeasible_ids = infeasible_ids
+        self.overall = _Sum()
+        self.infeasible = _Sum()
+        self.domains: defaultdict[str, _Sum] = defaultdict(_Sum)
+        self.groups: defaultdict[str, _Sum] = defaultdict(_Sum)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.overall.add(row)
+        self.domains[str(row["domain"] or "-")].add(row)
+        for name, members in GROUPS.items():
+            if row["domain"] in members:
+                self.groups[name].add(row)
+        if row["item_id"] in self.infeasible_ids:
+            self.infeasible.add(row)
 
 
 def show_run(folder: RunFolder, console: Console) -> None:
@@ -144,17 +174,6 @@ def _add(table: Table, line: Line) -> None:
 
 def _line(line: Line) -> dict[str, Any]:
     return asdict(line) | {"rate": line.rate}
-
-
-def _sum(name: str, rows: Iterable[Mapping[str, Any]]) -> Line:
-    rollouts = [rollout for row in rows for rollout in row["rollouts"]]
-    scores = [float(rollout["score"] or 0.0) for rollout in rollouts]
-    return Line(
-        name=name,
-        asked=len(rollouts),
-        run=sum(rollout["standing"] not in {"missing", "cancelled"} for rollout in rollouts),
-        succeeded=sum(1.0 if score >= PERFECT else score for score in scores),
-    )
 
 
 def _is_infeasible(item: Item) -> bool:

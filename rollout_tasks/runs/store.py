@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -369,6 +369,19 @@ class RunStore:
             if rollout_id not in seen:
                 seen.add(rollout_id)
                 yield Verdict.from_json(document, rollout_id=rollout_id)
+
+    def verdicts_of(self, run_id: str, rollout_ids: Sequence[str]) -> list[Verdict | None]:
+        """What is committed of some rollouts, in their order; None of those without a verdict."""
+        documents: Any = self.client.hmget(f"{_key(run_id)}:results", rollout_ids)
+        return [
+            None if document is None else Verdict.from_json(document, rollout_id=rollout_id)
+            for rollout_id, document in zip(rollout_ids, documents, strict=True)
+        ]
+
+    def count_items(self, run_id: str) -> int:
+        """How many items are stored."""
+        count: Any = self.client.hlen(f"{_key(run_id)}:items")
+        return int(count)
 
     def running(self, run_id: str) -> int:
         """Rollouts that somebody is at work on."""

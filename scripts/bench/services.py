@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,16 +27,16 @@ MAX_SECONDS = 900.0
 """For one measurement; longer means that something hangs."""
 
 
-def wait_until(reached: Callable[[], Any], what: str, *, pause: float = 0.02) -> None:
+def wait_until(reached: Callable[[], Any], what: str, *, pause: float = 0.02, seconds: float = MAX_SECONDS) -> None:
     """Waits for a condition.
 
     Raises:
         TimeoutError: It did not come; says what.
     """
-    give_up_at = time.monotonic() + MAX_SECONDS
+    give_up_at = time.monotonic() + seconds
     while not reached():
         if time.monotonic() > give_up_at:
-            raise TimeoutError(f"{what}: not after {MAX_SECONDS:g} s")
+            raise TimeoutError(f"{what}: not after {seconds:g} s")
         time.sleep(pause)
 
 
@@ -79,11 +79,14 @@ class Worker:
 
 
 @contextmanager
-def worker(logs: Path, app: str, concurrency: int) -> Iterator[Worker]:
-    """A worker of an application, ended with all its processes."""
-    path = logs / f"worker-{app}.log"
+def worker(logs: Path, app: str, concurrency: int, queues: Sequence[str] = ()) -> Iterator[Worker]:
+    """A worker of an application, for some queues or for all it can serve; ended with all its processes."""
+    name = "-".join(["worker", app, *queues])
+    path = logs / f"{name}.log"
     command = [sys.executable, "-m", "celery", "-A", app, "worker", f"--concurrency={concurrency}"]
-    command += ["--loglevel=INFO", "--without-gossip", "--without-mingle"]
+    command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
+    if queues:
+        command.append(f"--queues={','.join(queues)}")
     janitor = Janitor()
     began = time.monotonic()
     with path.open("wb") as log:

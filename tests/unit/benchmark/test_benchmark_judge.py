@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,9 +15,12 @@ import pytest
 
 from benchmark import RolloutResult, evaluate
 from benchmark.errors import BenchmarkError, JudgeFailure
+from benchmark.grading import Grading
 from benchmark.items import Item
 from benchmark.judge import JUDGE_MARK, Judge, JudgeConfig, judge_messages
 from benchmark.judged_answers import JudgedAnswers
+from benchmark.metrics import Score
+from benchmark.scoring import Outcome, score_each
 
 ITEM = Item("a b/ü#1", "Capital of France?", "Paris")
 Reply = tuple[int, dict[str, str], bytes]
@@ -112,6 +115,11 @@ def judge(
 ) -> Judge:
     config = JudgeConfig("grader", endpoint.url, **{"tries": 2, **options})
     return Judge(config, api_key="test", answers=answers, before_asking=before_asking)
+
+
+def grade_all(judge: Judge, asked: list[tuple[str, str, Item]]) -> list[Score | JudgeFailure]:
+    with Grading(judge) as grading:
+        return [graded.result() for graded in [grading.submit(*one) for one in asked]]
 
 
 def test_messages_have_the_mark_and_labelled_fields() -> None:
@@ -254,7 +262,7 @@ def test_several_are_graded_at_a_time_and_stay_in_order(endpoint: Endpoint) -> N
     endpoint.answer = together
 
     with judge(endpoint, concurrency=4) as grader:
-        graded = grader.grade_all([("p", "a", Item(str(i), str(i))) for i in range(20)])
+        graded = grade_all(grader, [("p", "a", Item(str(i), str(i))) for i in range(20)])
 
     assert [one.value for one in graded if not isinstance(one, JudgeFailure)] == [float(i % 2) for i in range(20)]
 
@@ -263,7 +271,7 @@ def test_a_dead_endpoint_is_not_asked_for_every_answer(endpoint: Endpoint) -> No
     endpoint.answer = always((401, {}, b"{}"))
 
     with judge(endpoint, concurrency=2) as grader:
-        graded = grader.grade_all([("p", "a", Item(str(i), "q")) for i in range(200)])
+        graded = grade_all(grader, [("p", "a", Item(str(i), "q")) for i in range(200)])
 
     assert len(endpoint.requests) < 20
     assert all(isinstance(one, JudgeFailure) and one.failure_class == "model" for one in graded)
@@ -274,7 +282,7 @@ def test_answers_that_cannot_be_read_do_not_stop_the_rest(endpoint: Endpoint) ->
     endpoint.answer = always(completion("Maybe"))
 
     with judge(endpoint, tries=1) as grader:
-        grader.grade_all([("p", "a", Item(str(i), "q")) for i in range(30)])
+        grade_all(grader, [("p", "a", Item(str(i), "q")) for i in range(30)])
 
     assert len(endpoint.requests) == 30
 
@@ -285,9 +293,9 @@ def test_an_answer_is_paid_once(endpoint: Endpoint, tmp_path: Path) -> None:
     asked = [(answer, "Paris", ITEM) for answer in ("Paris", "Rome", "Paris")]
 
     with judge(endpoint, concurrency=1, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader:
-        before = grader.grade_all(asked)
+        before = grade_all(grader, asked)
     with judge(endpoint, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as another:
-        after = another.grade_all(asked)
+        after = grade_all(another, asked)
         single = another("Rome", "Paris", ITEM)
 
     assert len(endpoint.requests) == 3
@@ -305,16 +313,44 @@ def test_only_verdicts_are_kept(endpoint: Endpoint, tmp_path: Path) -> None:
         assert grader("Paris", "Paris", ITEM).value == 1.0
 
 
+def test_a_slow_answer_does_not_have_the_whole_run_held(endpoint: Endpoint) -> None:
+    """The first answer's grade comes last; meanwhile others are graded, but not without end."""
+    asked_ahead = threading.Event()
+    read = []
+
+    def outcomes() -> Iterator[Outcome]:
+        for number in range(400):
+            read.append(number)
+            if number == 120:
+                asked_ahead.set()
+            yield Outcome(Item(str(number), f"q{number}", "a"), [RolloutResult(str(number), answer="a")])
+
+    def first_last(request: dict[str, Any], number: int) -> Reply:
+        if request["messages"][1]["content"].startswith("Question:\nq0\n"):
+            assert asked_ahead.wait(30)
+        return completion("Correct")
+
+    endpoint.answer = first_last
+
+    with judge(endpoint) as grader, closing(score_each(outcomes(), metric="llm_judgement", judge=grader)) as scored:
+        _, first = next(scored)
+        assert len(read) < 200
+        rows = [first, *(row for _, row in scored)]
+
+    assert [row.item_id for row in rows] == [str(number) for number in range(400)]
+    assert {row.score for row in rows} == {1.0}
+
+
 def test_what_is_kept_is_found_behind_a_dead_endpoint(endpoint: Endpoint, tmp_path: Path) -> None:
     known = [("Paris", "Paris", Item(str(i), f"known {i}")) for i in range(40)]
     with judge(endpoint, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader:
-        grader.grade_all(known)
+        grade_all(grader, known)
     endpoint.requests.clear()
     endpoint.answer = always((401, {}, b"{}"))
     mixed = [one for i in range(40) for one in (known[i], ("Paris", "Paris", Item(str(i), f"new {i}")))]
 
     with judge(endpoint, concurrency=1, answers=JudgedAnswers(tmp_path / "judged.jsonl")) as grader:
-        graded = grader.grade_all(mixed)
+        graded = grade_all(grader, mixed)
 
     assert len(endpoint.requests) == 10, "known answers between them do not make an endpoint alive"
     assert [isinstance(one, JudgeFailure) for one in graded] == [False, True] * 40
@@ -326,7 +362,7 @@ def test_grading_ends_before_the_next_request_when_it_is_told_to(endpoint: Endpo
             raise InterruptedError
 
     with judge(endpoint, concurrency=1, before_asking=refuse_after_three) as grader, pytest.raises(InterruptedError):
-        grader.grade_all([("p", "a", Item(str(i), "q")) for i in range(20)])
+        grade_all(grader, [("p", "a", Item(str(i), "q")) for i in range(20)])
 
     assert len(endpoint.requests) == 3
 

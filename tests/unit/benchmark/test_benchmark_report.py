@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,36 @@ from benchmark.report import (
     write_markdown,
     write_report,
 )
+from benchmark.results import ItemRow, RolloutRow
 from benchmark.statistics import compare_paired
+from tests.unit.benchmark import known_run
 
 INFO = BenchmarkInfo("sums", "data/sums.jsonl", "Small sums.")
+
+
+@pytest.mark.parametrize("name", ["everything", "one_rollout", "nothing"])
+def test_known_runs_have_known_reports(tmp_path: Path, name: str) -> None:
+    if name == "everything":
+        evaluation = evaluate(known_run.ITEMS, known_run.results(), rollouts_per_item=known_run.ROLLOUTS_PER_ITEM)
+    elif name == "one_rollout":
+        evaluation = evaluate(known_run.ITEMS, [one for one in known_run.results() if one.index == 0])
+    else:
+        evaluation = evaluate(known_run.ITEMS[:1], [])
+
+    write_report(tmp_path / "report.json", evaluation, known_run.INFO)
+    write_markdown(tmp_path / "report.md", evaluation.overview, known_run.INFO)
+
+    for kind in ("json", "md"):
+        known = known_run.KNOWN_REPORTS / f"{name}.{kind}"
+        assert (tmp_path / f"report.{kind}").read_bytes() == known.read_bytes()
+
+
+def test_every_field_of_a_row_is_written(tmp_path: Path) -> None:
+    write_report(tmp_path / "report.json", small_evaluation(2), INFO)
+
+    (row, *_) = read_report(tmp_path / "report.json")["evaluation_results"]
+    assert list(row) == [field.name for field in fields(ItemRow)]
+    assert list(row["rollouts"][0]) == [field.name for field in fields(RolloutRow)]
 
 
 def small_evaluation(rollouts_per_item: int = 1) -> Evaluation:
@@ -45,7 +73,7 @@ def test_the_report_says_where_the_time_went() -> None:
     evaluation = evaluate(items, results)
 
     assert evaluation.summary.stages == {"setup": 2.0, "model": 1.0, "acting": 4.0}
-    assert "10.0 s (setup 20 %, model 10 %, acting 40 %)" in as_markdown(evaluation, INFO)
+    assert "10.0 s (setup 20 %, model 10 %, acting 40 %)" in as_markdown(evaluation.overview, INFO)
 
 
 def test_the_json_report_has_the_known_shape(tmp_path: Path) -> None:
@@ -75,7 +103,7 @@ def test_the_json_report_has_the_known_shape(tmp_path: Path) -> None:
 
 
 def test_the_markdown_report_tells_the_run(tmp_path: Path) -> None:
-    write_markdown(tmp_path / "report.md", small_evaluation(2), INFO)
+    write_markdown(tmp_path / "report.md", small_evaluation(2).overview, INFO)
     text = (tmp_path / "report.md").read_text()
 
     assert text.startswith("# sums\n")
@@ -94,14 +122,14 @@ def test_the_markdown_report_tells_the_run(tmp_path: Path) -> None:
 
 
 def test_one_rollout_per_item_needs_no_pass_at_k() -> None:
-    assert "pass@" not in as_markdown(small_evaluation(), INFO)
+    assert "pass@" not in as_markdown(small_evaluation().overview, INFO)
 
 
 def test_the_scripted_model_is_named_first() -> None:
     scripted = BenchmarkInfo("sums", "data/sums.jsonl", scripted=True)
 
-    assert as_markdown(small_evaluation(), scripted).splitlines()[0] == SCRIPTED_NOTICE
-    assert SCRIPTED_NOTICE not in as_markdown(small_evaluation(), INFO)
+    assert as_markdown(small_evaluation().overview, scripted).splitlines()[0] == SCRIPTED_NOTICE
+    assert SCRIPTED_NOTICE not in as_markdown(small_evaluation().overview, INFO)
 
 
 @given(
@@ -112,7 +140,7 @@ def test_data_cannot_break_the_tables(data: str) -> None:
     items = [Item("1", data, data + "x", {"domain": data or "none"})]
     results = [RolloutResult("1", 0, "failed", data, failure_class=data, counted_as="agent", error=data)]
 
-    text = as_markdown(evaluate(items, results), BenchmarkInfo(f"n{data}", data, data))
+    text = as_markdown(evaluate(items, results).overview, BenchmarkInfo(f"n{data}", data, data))
 
     lines = text.splitlines()
     assert all(line.startswith(("# ", "## ", "| ")) or not line for line in lines)
@@ -130,7 +158,7 @@ def test_text_that_utf8_cannot_hold_survives(tmp_path: Path) -> None:
     evaluation = evaluate([Item("1", "q", "a")], [RolloutResult("1", answer=answer)])
 
     write_report(tmp_path / "evaluation.json", evaluation, INFO)
-    write_markdown(tmp_path / "report.md", evaluation, INFO)
+    write_markdown(tmp_path / "report.md", evaluation.overview, INFO)
 
     assert read_report(tmp_path / "evaluation.json")["evaluation_results"][0]["prediction"] == answer
     assert "half \ufffd" in (tmp_path / "report.md").read_text()

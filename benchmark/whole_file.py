@@ -1,0 +1,75 @@
+"""Writing a file that others see whole or not at all: temporary name, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+_BUFFER_BYTES = 1 << 18
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what killed processes left of a file that they were writing; one that still writes it fails."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+class WholeFile:
+    """A text file in UTF-8 while it is written; a context manager. Without `publish`, nothing changes.
+
+    Half of a surrogate pair is written as its JSON escape.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens nothing yet; `path` is where it will be."""
+        self._path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+
+    def __enter__(self) -> Self:
+        with self._naming_the_path():
+            self._file = self._temporary.open(
+                "w", buffering=_BUFFER_BYTES, encoding="utf-8", errors="backslashreplace", newline="\n"
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # what was not published is not missed
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+    def write(self, text: str) -> None:
+        """Adds to the file.
+
+        Raises:
+            OSError: The folder cannot be written to, or is full; names the path.
+        """
+        with self._naming_the_path():
+            self._file.write(text)
+
+    def publish(self) -> None:
+        """Makes the file durable and puts it in its place.
+
+        Raises:
+            OSError: As for `write`.
+        """
+        with self._naming_the_path():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._temporary.replace(self._path)
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    @contextmanager
+    def _naming_the_path(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
