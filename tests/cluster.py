@@ -190,7 +190,7 @@ class Cluster:
         file.write_text(json.dumps(resolved.model_dump(mode="json", exclude_none=True)))
         done = subprocess.run(
             [sys.executable, "scripts/submit.py", "--config", str(file), "--json"],
-            env=self.environment,
+            env={**self.environment, **self.environments.get("submitter", {})},
             cwd=REPOSITORY,
             capture_output=True,
             text=True,
