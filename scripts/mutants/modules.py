@@ -38,12 +38,17 @@ _EXECUTION = ("rollout", "attempt", "lending", "heartbeat", "interruption", "err
 
 MODULES = {
     "vm_pool": Module(("vm_pool/*.py",), _POOL_TESTS),
-    "vm_pool/lua": Module(("vm_pool/lua/*.lua",), _POOL_TESTS),
+    "vm_pool/lua": Module(("vm_pool/lua/*.lua",), (("tests/unit/vm_pool/test_script_changes.py",), *_POOL_TESTS)),
     "runs": Module(
         ("rollout_tasks/runs/*.py", "rollout_tasks/runs/lua/*.lua"),
         (
             ("tests/unit/runs",),
-            ("tests/integration/runs", "tests/unit/execution", "tests/unit/test_command_line.py"),
+            (
+                "tests/integration/runs",
+                "tests/integration/test_rollout.py",
+                "tests/unit/execution",
+                "tests/unit/test_command_line.py",
+            ),
             ("tests/acceptance/test_commands.py",),
         ),
     ),
@@ -51,7 +56,7 @@ MODULES = {
         tuple(f"rollout_tasks/{name}.py" for name in _EXECUTION),
         (
             ("tests/unit/execution", "tests/unit/test_interruption.py"),
-            ("tests/integration/test_heartbeat.py", "tests/integration/runs"),
+            ("tests/integration/test_heartbeat.py", "tests/integration/test_rollout.py"),
         ),
     ),
     "sandbox": Module(
