@@ -61,12 +61,13 @@ class Cluster:
     def results(self) -> Path:
         return self.folder / "results"
 
-    def start(self, name: str, command: list[str]) -> None:
+    def start(self, name: str, command: list[str], *, folder: Path = REPOSITORY) -> None:
+        """Starts a service, of this version or of the one in a folder."""
         self.commands[name] = command
         environment = {**self.environment, **self.environments.get(name, {})}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True
+                command, env=environment, stdout=log, stderr=log, cwd=folder, start_new_session=True
             )
         self.sessions.append(self.processes[name].pid)
 
@@ -77,10 +78,11 @@ class Cluster:
         concurrency: int = 6,
         queues: str = QUEUES,
         extra: Sequence[str] = (),
+        folder: Path = REPOSITORY,
     ) -> None:
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
         command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
-        self.start(name, [*command, f"--queues={queues}", *extra])
+        self.start(name, [*command, f"--queues={queues}", *extra], folder=folder)
 
     def start_vm_host(
         self,
@@ -181,7 +183,7 @@ class Cluster:
     def write_items(self, items: list[dict[str, Any]]) -> None:
         self.items_file.write_text("".join(json.dumps(item) + "\n" for item in items))
 
-    def submit(self, config: dict[str, Any], items: list[dict[str, Any]]) -> Run:
+    def submit(self, config: dict[str, Any], items: list[dict[str, Any]], *, folder: Path = REPOSITORY) -> Run:
         self.write_items(items)
         resolved = parse_config(
             {"data": {"path": str(self.items_file)}, "output_dir": str(self.results), **config}, where="test"
@@ -191,7 +193,7 @@ class Cluster:
         done = subprocess.run(
             [sys.executable, "scripts/submit.py", "--config", str(file), "--json"],
             env={**self.environment, **self.environments.get("submitter", {})},
-            cwd=REPOSITORY,
+            cwd=folder,
             capture_output=True,
             text=True,
             check=False,

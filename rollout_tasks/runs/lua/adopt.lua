@@ -3,12 +3,12 @@
 -- Returns the state the run is in now: 'submitting' while the submitter lives; 'running' when everything is stored, so that the
 -- workers can do without it; 'half_submitted' when it is not, so that the run must be resumed; any other as it was.
 local run = KEYS[1]
-local described = redis.call('HMGET', run, 'state', 'submitter_beat', 'total')
+local described = redis.call('HMGET', run, 'state', 'submitter_beat', 'total', 'created')
 local state = described[1]
-if state ~= 'submitting' then return state end
+if state ~= 'submitting' and state ~= 'half_submitted' then return state end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
-if now - tonumber(described[2] or '0') < tonumber(ARGV[1]) then return state end
+if now - tonumber(described[2] or described[4]) < tonumber(ARGV[1]) then return state end
 local stored = redis.call('SCARD', run .. ':pending') + redis.call('HLEN', run .. ':results')
 if stored == tonumber(described[3]) then
   state = 'running'
