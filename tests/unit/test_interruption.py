@@ -119,3 +119,65 @@ def test_an_interruption_that_a_limited_part_swallowed_comes_at_its_end() -> Non
     ):
         time.sleep(LONG)
     assert signal.getsignal(signal.SIGALRM) is handler
+
+
+@pytest.mark.parametrize("limit", ["guard", "time_limit"])
+def test_a_thread_cannot_be_limited_and_is_told_so(limit: str) -> None:
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        limited = (
+            guarded(Interruption(), LONG) if limit == "guard" else time_limit(LONG, FailureClass.ENV_SETUP, "too slow")
+        )
+        try:
+            with limited:
+                pass
+        except BaseException as error:  # noqa: BLE001
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(LONG)
+
+    assert [type(error) for error in raised] == [RuntimeError]
+    assert "main thread" in str(raised[0])
+
+
+def test_the_hard_deadline_lies_a_grace_behind_the_limit_and_goes_with_the_guard() -> None:
+    interruption = Interruption()
+
+    assert interruption.hard_deadline is None
+    began = time.monotonic()
+    with interruption.guard(LONG, FailureClass.TIMEOUT, "too slow", grace=7):
+        assert interruption.hard_deadline is not None
+        assert LONG + 7 <= interruption.hard_deadline - began < LONG + 27
+    assert interruption.hard_deadline is None
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_first_reason_stays_and_later_ones_still_ring() -> None:
+    interruption = Interruption()
+    assert not interruption.requested
+    interruption.raise_if_requested()
+    interruption.request(FailureClass.LEASE_LOST, "first")
+    interruption.request(FailureClass.CANCELLED, "second")
+
+    with pytest.raises(EpisodeInterrupted, match="first") as raised:
+        interruption.raise_if_requested()
+
+    assert interruption.requested
+    assert raised.value.failure_class is FailureClass.LEASE_LOST
+
+
+def test_an_inner_limit_gives_the_outer_one_its_time_back() -> None:
+    with guarded(Interruption(), LONG):
+        before = signal.getsignal(signal.SIGALRM)
+        with time_limit(LONG * 2, FailureClass.ENV_SETUP, "too slow"):
+            assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= LONG
+        left, again = signal.getitimer(signal.ITIMER_REAL)
+        assert 0 < left <= LONG
+        assert again == 2.0
+        assert signal.getsignal(signal.SIGALRM) is before
+        with time_limit(LONG / 2, FailureClass.ENV_SETUP, "too slow"):
+            assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= LONG / 2
+        assert LONG / 2 < signal.getitimer(signal.ITIMER_REAL)[0] <= LONG

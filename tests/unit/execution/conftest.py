@@ -72,6 +72,9 @@ def submit(
     (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: watched\nVersion: 1\n")
     (offered / "entry_points.txt").write_text(
         "[rollout_tasks.environments]\nwatched = tests.unit.execution.watched:WatchedEnvironment\n"
+        "[rollout_tasks.agents]\n"
+        "broken = tests.unit.execution.watched:BrokenAgent\n"
+        "simulated = rollout_tasks.agents.simulated:SimulatedAgent\n"
     )
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -330,12 +331,12 @@ def test_silence_is_judged_by_the_shortest_of_what_must_be_kept_fresh(monkeypatc
     for name, value, silent in (("ROLLOUT_LEASE_TTL", "6", 6.0), ("ROLLOUT_VISIBILITY_TIMEOUT", "3", 3.0)):
         monkeypatch.setenv(name, value)
         settings.cache_clear()
-        assert rollout.silent_seconds() == silent
+        assert settings().silent_seconds == silent
         assert rollout.beat_interval() == silent / 3
     monkeypatch.delenv("ROLLOUT_LEASE_TTL")
     monkeypatch.delenv("ROLLOUT_VISIBILITY_TIMEOUT")
     settings.cache_clear()
-    assert rollout.silent_seconds() == 15.0
+    assert settings().silent_seconds == 15.0
 
 
 def test_a_vm_of_ones_own_is_held_for_the_attempt(submit: Any, calls: Calls) -> None:
@@ -400,3 +401,39 @@ def test_the_store_of_a_worker_waits_out_what_it_can(submit: Any) -> None:
     assert rollout.run_store().silent_seconds == 15.0
     assert isinstance(rollout.run_store().client, redis.Redis)
     assert rollout.run_rollout("no-such-run", ROLLOUT, DELIVERY) == "unknown"
+
+
+def test_the_heartbeat_goes_on_beating_until_the_rollout_is_over(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, token="t")
+    beats = Heartbeat(0.02)
+    pulse = Pulse(RUN, ROLLOUT, "t", Interruption(), delivery_tag=None)
+    beats.pulse = pulse
+    seen: set[float] = set()
+    deadline = time.monotonic() + 60
+    while len(seen) < 4:
+        assert time.monotonic() < deadline, "it has stopped"
+        seen.add(pulse.last_beat)
+        time.sleep(0.01)
+
+    beats.pulse = None
+
+
+def test_a_lease_in_doubt_is_renewed_before_its_turn(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, token="t")
+    lease = bench.pool.acquire("me", heartbeat=False)
+    beats = Heartbeat(600.0)
+    pulse = Pulse(RUN, ROLLOUT, "t", Interruption(), delivery_tag=None, lease=lease)
+    before = lease.deadline
+    lease._breaks_seen = -5  # as if a connection had broken since
+    assert lease.doubtful
+
+    beats.pulse = pulse
+    beats_by = time.monotonic() + 60
+    while lease.deadline == before:
+        assert time.monotonic() < beats_by, "it waits for its turn"
+        time.sleep(0.01)
+
+    beats.pulse = None
+    assert not lease.doubtful

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any, Literal
 
 import pytest
@@ -199,14 +201,80 @@ def test_a_lease_that_ends_meanwhile_is_no_success(submit: Any, calls: list[tupl
     assert calls[-1] == ("close", 1)
 
 
-def test_a_lease_known_to_be_lost_is_not_touched_again(submit: Any, calls: list[tuple[str, int]]) -> None:
+@pytest.mark.parametrize(
+    ("lost_in", "reached"),
+    [
+        ("init", ["prepare", "init"]),
+        ("reset", ["prepare", "init", "reset"]),
+        ("execute", ["prepare", "init", "reset", "execute"]),
+    ],
+)
+def test_a_lease_known_to_be_lost_is_not_touched_again(
+    submit: Any, calls: list[tuple[str, int]], lost_in: str, reached: list[str]
+) -> None:
     bench = submit({}, max_attempts=1)
-    watched.HOOKS["reset"] = lambda world: world.context.vm.lose("the test says so")
+    watched.HOOKS[lost_in] = lambda world: world.context.vm.lose("the test says so")
 
     assert bench.execute() == "failed"
 
     assert bench.verdict().failure_class is FailureClass.LEASE_LOST
-    assert [name for name, _ in calls] == ["prepare", "init", "reset", "close"]
+    assert [name for name, _ in calls] == [*reached, "close"]
+
+
+def test_a_vm_lost_with_its_lease_counts_as_the_lease(submit: Any) -> None:
+    bench = submit({"at": "execute", "raises": VM_LOST}, max_attempts=1)
+    watched.HOOKS["execute"] = lambda world: world.context.vm.lose("the test says so")
+
+    bench.execute()
+
+    assert bench.verdict().failure_class is FailureClass.LEASE_LOST
+
+
+def test_an_agent_that_breaks_is_a_defect_of_this_program(submit: Any, calls: list[tuple[str, int]]) -> None:
+    bench = submit({}, agent="broken")
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.attempt) == ("internal", 1)
+    assert verdict.error == "the episode: ZeroDivisionError: the agent broke"
+    assert calls[-1] == ("close", 1)
+
+
+def test_an_environment_that_nobody_offers_is_a_defect_too(submit: Any) -> None:
+    bench = submit({"env_mode": "no-such"})
+
+    assert bench.execute() == "failed"
+
+    assert bench.verdict().failure_class is FailureClass.INTERNAL
+    assert bench.verdict().error.startswith("preparing the attempt: UserError: unknown environment 'no-such'")
+    assert bench.events() == []
+
+
+def test_an_attempt_says_where_its_time_went_and_what_was_asked(submit: Any) -> None:
+    bench = submit({"needs_vm": True})
+    for name in ("reset", "execute", "evaluate"):
+        watched.HOOKS[name] = lambda _world: time.sleep(0.02)
+
+    bench.execute()
+
+    verdict = bench.verdict()
+    assert {"setup", "acting", "evaluation"} <= verdict.stages.keys()
+    assert all(0.02 <= verdict.stages[name] < 30 for name in ("setup", "acting", "evaluation"))
+    assert (verdict.turns, verdict.ending, verdict.worker) == (1, "done", "worker@here")
+    assert 0.06 <= verdict.finished - verdict.started < 60
+    lines = (bench.folder.attempt(ROLLOUT, 1) / "trajectory.jsonl").read_text().splitlines()
+    header = json.loads(lines[0])["header"]
+    asked = {name: header[name] for name in ("run_id", "rollout_id", "attempt", "question", "worker", "vm_id")}
+    assert asked == {
+        "run_id": RUN,
+        "rollout_id": ROLLOUT,
+        "attempt": 1,
+        "question": "?",
+        "worker": "worker@here",
+        "vm_id": "vm-0",
+    }
+    assert len(lines) > 2
 
 
 def test_a_border_classifies_what_is_plain_and_passes_on_what_is_not() -> None:

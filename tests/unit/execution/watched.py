@@ -7,6 +7,7 @@ import time
 from typing import Any, ClassVar
 
 from benchmark.items import Item
+from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
@@ -83,3 +84,13 @@ def _raise(item: Item) -> None:
     if name == "sleep":
         time.sleep(600)
     raise getattr(importlib.import_module(module), name)("it broke")
+
+
+class BrokenAgent(Agent):
+    needs_model: ClassVar[bool] = False
+
+    def __init__(self, config: RunConfig) -> None:
+        pass
+
+    def run(self, *_arguments: Any, **_options: Any) -> Episode:
+        raise ZeroDivisionError("the agent broke")

@@ -16,6 +16,7 @@ from rollout_tasks.environments import py
 from rollout_tasks.environments.base import EnvironmentContext, ToolCall, ToolResult
 from rollout_tasks.environments.py import LOST, PyEnvironment
 from rollout_tasks.environments.sandbox import bubblewrap
+from rollout_tasks.environments.sandbox import interpreter as interpreter_module
 from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
 from rollout_tasks.environments.sandbox.interpreter import Interpreter, InterpreterStopped, SandboxLimits
 
@@ -128,11 +129,13 @@ def test_walls_without_a_filter_are_not_believed(monkeypatch: pytest.MonkeyPatch
         ("printf '\\377bad\\n' >&2; exit 1", "cannot isolate here (\ufffdbad)"),
         ("printf 'ready\\n'; exec sleep 60", "cannot isolate here (no reason given)"),
         ("printf 'hello\\n'; exec sleep 60", "cannot isolate here (no reason given)"),
+        ("exec sleep 60", "cannot isolate here (no reason given)"),
     ],
 )
 def test_a_start_that_fails_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, said: str
 ) -> None:
+    monkeypatch.setattr(interpreter_module, "_START_SECONDS", 3.0)
     before = psutil.Process().num_fds()
     other_bwrap(tmp_path, monkeypatch, script)
 
