@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from benchmark.errors import BenchmarkError
@@ -26,7 +25,7 @@ from benchmark.whole_file import remove_leftovers
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.rollout import beat_interval, run_store
-from rollout_tasks.runs.events import write_events
+from rollout_tasks.runs.events import EventsFile
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.outcomes import outcomes
@@ -74,18 +73,20 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         folder.path.mkdir(parents=True, exist_ok=True)
         for path in (folder.events, folder.evaluation, folder.report):
             remove_leftovers(path)
-        write_events(folder.events, store.verdicts(run_id), check)
-        if config.evaluate_results:
-            kept = (folder.path / "items.jsonl").exists()
-            items = folder.each_item() if kept else store.items(run_id)
-            write_reports(
-                folder,
-                config,
-                config.metric,
-                outcomes(items, config.rollouts_per_item, partial(store.verdicts_of, run_id)),
-                total_items=folder.count_items() if kept else store.count_items(run_id),
-                check=check,
+        kept = (folder.path / "items.jsonl").exists()
+        items = folder.each_item() if kept else store.items(run_id)
+        total_items = folder.count_items() if kept else store.count_items(run_id)
+        with EventsFile(folder) as events:
+            found = outcomes(
+                items, config.rollouts_per_item, lambda names: events.note(store.verdicts_of(run_id, names))
             )
+            try:
+                if config.evaluate_results:
+                    write_reports(folder, config, config.metric, found, total_items=total_items, check=check)
+            finally:
+                for _ in found:  # what could not be scored took place all the same
+                    pass
+                events.publish(check)
     except (BenchmarkError, UserError) as error:
         return str(error)
     except OSError as error:
