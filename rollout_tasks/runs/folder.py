@@ -334,6 +334,8 @@ class RunFolder:
             UserError: There is one that cannot be read.
         """
         path = self.rollout(verdict.rollout_id) / _RESULT
+        if (settled := self._settled(verdict.rollout_id)) is not None:
+            return settled
         if written:
             first = link_once(self.attempt(verdict.rollout_id, verdict.attempt) / _RESULT, path)
         else:

@@ -121,6 +121,16 @@ def test_attempts_used_up_without_any_result_are_lost(place: Place) -> None:
     )
 
 
+def test_a_settled_verdict_that_no_attempt_wrote_is_committed_as_it_is(place: Place) -> None:
+    """As when a worker dies between settling that all attempts were used up and saying so."""
+    lost = Verdict(ROLLOUT, 3, "failed", failure_class=FailureClass.WORKER_LOST, error="died in each of 3 attempts")
+    place.folder.settle(lost, written=False)
+
+    assert place.execution().run() == "failed"
+
+    assert place.committed() == lost
+
+
 def test_what_redis_has_forgotten_the_folder_knows(place: Place) -> None:
     assert place.execution().run() == "completed"
     first = place.committed()
