@@ -24,7 +24,7 @@ from tests.faults.judge import judge
 from tests.faults.kinds import LATE_SECONDS
 from tests.faults.play import Outcome, Play
 from tests.faults.playground import ITEMS, WORKERS, Playground
-from tests.faults.points import SUBMITTER, SUBMITTING
+from tests.faults.points import RUNNING, SUBMITTER
 from tests.faults.processes import wait_until
 from tests.faults.session import Task
 
@@ -35,6 +35,8 @@ _DESCRIPTOR = re.compile(r"^\w+<([^>]*)>")
 _MAKING = {"write", "pwrite64", "rename", "renameat", "renameat2", "link", "linkat", "mkdir", "mkdirat", "fallocate"}
 _THREAD = re.compile(r"-\d{9,}\.tmp$")
 """How a temporary name ends that has the thread's address in it."""
+_NAMELESS = "(nameless)"
+"""How a file is called that has no name yet."""
 _ATTACH_SECONDS = 20.0
 
 ENOSPC, EIO, KILL, SLOW, UNSEEN = "enospc", "eio", "kill", "slow", "unseen"
@@ -57,7 +59,8 @@ class FilePoint:
     file: str
     """Below the run's folder, with ``{item}`` and ``{pid}`` in place of those."""
     watched: str
-    """The file by which strace knows the call: of a rename or a link, its old name."""
+    """The file by which strace knows the call: of a rename or a link, its old name. Empty where the file has no name: then the
+    call is known by its number among all that its process makes of its kind."""
     which: str
     """first or last."""
     number: int
@@ -78,7 +81,7 @@ class FilePoint:
             return [EIO, KILL]
         if self.call == "openat" and not self.makes:
             return [EIO, KILL, SLOW, UNSEEN]
-        return [ENOSPC, EIO, KILL, SLOW] if self.makes else [EIO, KILL, SLOW]
+        return [ENOSPC, EIO, KILL, SLOW]  # a file server may say only at an fsync that it is full
 
 
 class Tracer:
@@ -128,25 +131,35 @@ class Call:
     file: str
     watched: str
     makes: bool
+    number: int = 1
+    """The how-manieth call of its kind it was, of all that the process made."""
 
 
 def calls_in(text: str, folder: Path, role: str, pid: int) -> list[Call]:
     """The successful calls on a folder's files in what strace wrote; `pid` is the traced process, not its thread."""
     found = []
+    numbers: Counter[str] = Counter()
     for line in text.splitlines():
         match = _CALL.match(line)
-        if match is None or match["result"].startswith("-1") or match["result"].startswith("?"):
+        if match is None:
+            continue
+        numbers[match["call"]] += 1
+        if match["result"].startswith(("-1", "?")):
             continue
         paths = _paths_of(match["call"], match["arguments"])
         if not paths or not all(path.is_relative_to(folder) for path in paths):
             continue
-        makes = match["call"] in _MAKING or "O_CREAT" in match["arguments"]
+        makes = match["call"] in _MAKING or "O_CREAT" in match["arguments"] or "O_TMPFILE" in match["arguments"]
         if match["call"] == "openat" and not makes and "O_DIRECTORY" in match["arguments"]:
             continue
         if _THREAD.search(str(paths[0])):
             continue  # nobody outside can tell the name in another play
         watched, file = (_template(str(paths[at].relative_to(folder)), pid) for at in (0, -1))
-        found.append(Call(role, pid, match["call"], file, watched, makes))
+        if file.endswith(_NAMELESS):
+            if not match["call"].startswith("f"):
+                continue  # other calls of its kind, as on a log, come at any number
+            watched = ""
+        found.append(Call(role, pid, match["call"], file, watched, makes, numbers[match["call"]]))
     return found
 
 
@@ -156,11 +169,14 @@ def _paths_of(call: str, arguments: str) -> list[Path]:
     strings: list[str] = _STRING.findall(arguments)
     if call in {"write", "pwrite64", "fsync", "fdatasync", "fallocate"}:
         return [Path(descriptor[1])] if descriptor else []
+    if call in {"linkat", "renameat", "renameat2"}:
+        strings = strings[-1:]
     paths = [Path(string) for string in (strings if call.startswith(("rename", "link")) else strings[:1])]
     return [path if path.is_absolute() or descriptor is None else Path(descriptor[1]) / path for path in paths]
 
 
 def _template(file: str, pid: int) -> str:
+    file = re.sub(r"#\d+( \(deleted\))?$", _NAMELESS, file)
     file = re.sub(r"\bitem-\d+\b", "{item}", file)
     return re.sub(rf"\b{pid}\b", "{pid}", file)
 
@@ -176,8 +192,14 @@ def points_of_calls(recordings: Iterable[Sequence[Call]]) -> list[FilePoint]:
             1 if of_items else min(count for calls in same for count in Counter(call.pid for call in calls).values())
         )
         by_one = not of_items and all(len({call.pid for call in calls}) == 1 for calls in same)
+        watched = same[0][0].watched
+        if not watched:
+            firsts = {call.pid: call.number for calls in reversed(same) for call in reversed(calls)}
+            (number, _), *_ = Counter(firsts.values()).most_common(1)
+            points.append(FilePoint(role, name, file, watched, "first", number, same[0][0].makes, by_one=False))
+            continue
         for which, number in [("first", 1), *([("last", times)] if times > 1 else [])]:
-            points.append(FilePoint(role, name, file, same[0][0].watched, which, number, same[0][0].makes, by_one))
+            points.append(FilePoint(role, name, file, watched, which, number, same[0][0].makes, by_one))
     return points
 
 
@@ -246,7 +268,7 @@ class FilePlay(Play):
     def _injection(self, point: FilePoint, kind: str, pid: int) -> list[str]:
         folder = self.ground.results / self.run_id
         names = {point.watched.replace("{pid}", str(pid)).replace("{item}", str(item["id"])) for item in ITEMS}
-        paths = [word for name in sorted(names) for word in ("-P", str(folder / name))]
+        paths = [word for name in sorted(names) for word in ("-P", str(folder / name))] if point.watched else []
         return [
             *paths,
             "-e",
@@ -265,7 +287,7 @@ class FilePlay(Play):
         self._tracers.append((role, pid, Tracer(pid, output, options)))
 
     def _play_on(self, *, strict: bool = True) -> None:
-        self.ground.director.stage = SUBMITTING
+        self.ground.director.stage = RUNNING
         self._submit()
         if not self._over(forgettable=False):
             return

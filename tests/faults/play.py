@@ -12,13 +12,14 @@ import redis
 from tests.faults.judge import judge
 from tests.faults.kinds import Kind
 from tests.faults.playground import Playground
-from tests.faults.points import AFTER, IDLE, SUBMITTING, Place, Point, Recording
+from tests.faults.points import AFTER, IDLE, RUNNING, Place, Point, Recording
 from tests.faults.server import LOST_SECONDS
 
 OVER_SECONDS = 90.0
 """How long a run may take from its submission to its report."""
 _MEET_SECONDS = 5.0
 """How long to wait for a point before a run is submitted, or after it is over."""
+_MAY_COST_THE_LEASE = {Kind.FROZEN, Kind.LATE, Kind.RESTART, Kind.LOSS}
 _LOOK_ROUND_SECONDS = 1.2
 """How long a recording looks at what goes on before a run is submitted, and after it is over."""
 _OVER = ("done", "cancelled")
@@ -58,6 +59,7 @@ class Play:
         self.log = ground.folder / f"{name}.log"
         self._tries = 0
         self._resumed = False
+        self._configuration = "run.yaml"
         self._began = 0.0
         self.restarts: dict[str, int] = {}
         """How often each service had been started again before this play."""
@@ -78,12 +80,14 @@ class Play:
     def run(self, point: Point | None, kind: Kind | None) -> Outcome:
         """Plays with a fault at a point, or without any, and judges."""
         ground, director = self.ground, self.ground.director
+        if kind in _MAY_COST_THE_LEASE:
+            self._configuration = "longer.yaml"
         if kind is Kind.LOSS:
             time.sleep(LOST_SECONDS + 0.2)  # what an earlier play did is not forgotten with it
         self._begin(point, kind)
         if point is None or point.stage == IDLE:
             director.met.wait(_MEET_SECONDS if point is not None else _LOOK_ROUND_SECONDS)
-        director.stage = SUBMITTING
+        director.stage = RUNNING
         self._submit()
         over = self._over(forgettable=kind is Kind.LOSS)
         if over and (point is None or point.stage == AFTER):
@@ -140,7 +144,7 @@ class Play:
         return self._command(["--resume", str(self.ground.results / self.run_id)])
 
     def _submit_new(self, run_id: str) -> int | None:
-        return self._command(["--config", str(self.ground.folder / "run.yaml"), "--run-id", run_id])
+        return self._command(["--config", str(self.ground.folder / self._configuration), "--run-id", run_id])
 
     def _command(self, arguments: list[str]) -> int | None:
         code = self.ground.submitter.run(

@@ -36,10 +36,12 @@ CHILDREN = 2
 WORKERS = ("worker-a", "worker-b")
 HOST = "host"
 ITEMS = [
-    {"id": f"item-{number}", "question": "work", "env_config": {"steps": 2, "seconds": seconds}}
-    for number, seconds in enumerate((0.15, 0.8, 0.15, 0.15, 0.15, 0.15))
+    {"id": f"item-{number}", "question": "work", "env_config": {"steps": steps, "seconds": seconds}}
+    for number, (steps, seconds) in enumerate(((2, 0.15), (2, 0.8), *[(2, 0.15)] * 4))
 ]
 """One of them lasts long enough for several heartbeats."""
+LONGER_ITEMS = [*ITEMS[:1], {**ITEMS[1], "env_config": {"steps": 5, "seconds": 0.9}}, *ITEMS[2:]]
+"""The same with one that goes on for longer than a lease lives, where the fault may cost the lease."""
 
 
 class Playground:
@@ -63,12 +65,14 @@ class Playground:
         self.janitor = Janitor()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
-        (folder / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in ITEMS))
-        (folder / "run.yaml").write_text(json.dumps(self._config()))
+        for name, items in (("run", ITEMS), ("longer", LONGER_ITEMS)):
+            path = folder / f"{name}.jsonl"
+            path.write_text("".join(json.dumps(item) + "\n" for item in items))
+            (folder / f"{name}.yaml").write_text(json.dumps(self._config(path)))
 
-    def _config(self) -> dict[str, Any]:
+    def _config(self, items: Path) -> dict[str, Any]:
         return {
-            "data": {"path": str(self.folder / "items.jsonl")},
+            "data": {"path": str(items)},
             "env_mode": "desk",
             "output_dir": str(self.results),
             "max_attempts": 4,

@@ -103,9 +103,7 @@ class Director:
     def asked(self, request: Request) -> Kind | None:
         """Counts a request as it is sent."""
         self.last_heard[request.sender.pid, request.blocking] = time.monotonic()
-        if request.name == "run start" and self.stage == SUBMITTING:
-            self.stage = RUNNING
-        elif request.name == "run begin_finalize" and self.stage == RUNNING:
+        if request.name == "run begin_finalize" and self.stage == RUNNING:
             self.stage = FINALISING
         return self._count(request, request.name, by_answer=False)
 
@@ -123,7 +121,8 @@ class Director:
         role = request.sender.role
         place = Place(role, SUBMITTING if role == SUBMITTER else self.stage, name)
         self.counts[place] += 1
-        self.commands.setdefault(place, set()).update(naming.commands_inside(request.commands))
+        if place not in self.commands:
+            self.commands[place] = naming.commands_inside(request.commands)
         if self._armed is None or self._armed[0].place != place or self._armed[0].number != self.counts[place]:
             return None
         (point, kind), self._armed = self._armed, None

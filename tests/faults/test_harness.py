@@ -188,13 +188,19 @@ def test_calls_on_a_runs_files_are_read_from_strace() -> None:
 7 rename("/results/run-1/item-0/0/attempt-1/.result.json.7.tmp", "/results/run-1/item-0/0/attempt-1/result.json") = 0
 7 openat(AT_FDCWD</repo>, "/results/run-1/item-1/0/attempt-1/result.json", O_RDONLY) = -1 ENOENT (No such file or directory)
 7 mkdirat(5</results/run-1>, "item-2", 0777) = 0
+7 fsync(8</elsewhere>) = 0
+7 fsync(9</results/run-1/item-2/0/attempt-1/#77 (deleted)>) = 0
+7 linkat(4</proc/7/fd>, "9", AT_FDCWD</repo>, "/results/run-1/item-2/0/attempt-1/result.json", AT_SYMLINK_FOLLOW) = 0
 """
+    result = "{item}/0/attempt-1/result.json"
     written = "{item}/0/attempt-1/.result.json.{pid}.tmp"
     assert calls_in(traced, folder, "child", 7) == [
         Call("child", 7, "openat", written, written, makes=True),
         Call("child", 7, "write", written, written, makes=True),
         Call("child", 7, "rename", "{item}/0/attempt-1/result.json", written, makes=True),
         Call("child", 7, "mkdirat", "{item}", "{item}", makes=True),
+        Call("child", 7, "fsync", "{item}/0/attempt-1/(nameless)", "", makes=False, number=2),
+        Call("child", 7, "linkat", result, result, makes=True),
     ]
 
 
