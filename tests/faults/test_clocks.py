@@ -85,9 +85,12 @@ def test_a_wrong_clock_changes_no_result(machines: Machines, process: str, kind:
     clock.set(wrong.before)
     try:
         items = [{"id": f"item-{number}", "question": "work"} for number in range(ROLLOUTS)]
-        run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [0.2, 0.4]}}, items)
+        run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [1.0, 1.2]}}, items)
         run.wait_for(committed=1)
         clock.set(wrong.after)
+        progress = run.progress()
+        assert progress is not None
+        assert progress.committed < ROLLOUTS, "the run was over before the clock was set: nothing was tested"
         run.wait(seconds=90)
     finally:
         clock.set(0)
