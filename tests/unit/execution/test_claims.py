@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -437,3 +438,27 @@ def test_a_lease_in_doubt_is_renewed_before_its_turn(submit: Any) -> None:
 
     beats.pulse = None
     assert not lease.doubtful
+
+
+def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls: Calls) -> None:
+    bench = submit({})
+    bench.pool.acquire("somebody", heartbeat=False)
+    beats = heartbeat.heartbeat(rollout.beat_interval())
+
+    def cancel() -> None:
+        while not bench.pool.status().waiters:
+            time.sleep(0.02)
+        bench.store.cancel(RUN)
+        assert beats.pulse is not None
+        beats.beat(beats.pulse)
+
+    with ThreadPoolExecutor() as threads:
+        cancelling = threads.submit(cancel)
+        assert bench.execute() == "cancelled"
+        cancelling.result()
+
+    verdict = bench.verdict()
+    assert (verdict.status, verdict.failure_class, verdict.error) == ("cancelled", "cancelled", "the run was cancelled")
+    assert verdict.lending is None
+    assert calls == [("prepare", 0)]
+    assert bench.pool.status().waiters == ()

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import EnvironmentContext, Tool
+from rollout_tasks.environments.guard import GuardedWorld
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
 from tests.unit.execution import watched
 from tests.unit.execution.conftest import ROLLOUT, RUN
@@ -274,6 +279,7 @@ def test_an_attempt_says_where_its_time_went_and_what_was_asked(submit: Any) -> 
         "worker": "worker@here",
         "vm_id": "vm-0",
     }
+    assert verdict.started <= header["started"] <= verdict.finished
     assert len(lines) > 2
 
 
@@ -302,3 +308,25 @@ def test_the_run_store_counts_what_is_committed(submit: Any) -> None:
     progress = bench.store.progress(RUN)
     assert (progress.pending, progress.committed, progress.failed, progress.failures) == (0, 1, 1, {"env_step": 1})
     assert progress.running == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "failure"), [("instructions", "env_setup"), ("tools", "env_setup"), ("close", "env_step")]
+)
+def test_every_door_to_the_world_has_its_class(tmp_path: Path, call: str, failure: str) -> None:
+    class Broken(watched.WatchedEnvironment):
+        def instructions(self, *_: object) -> str:
+            raise KeyError("broken")
+
+        def tools(self) -> list[Tool]:
+            raise KeyError("broken")
+
+        def close(self) -> None:
+            raise KeyError("broken")
+
+    world = GuardedWorld(Broken(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+
+    with pytest.raises(RolloutFailure, match=r"Broken.*KeyError") as raised:
+        getattr(world, call)(*([Item("1", "?")] if call == "instructions" else []))
+
+    assert raised.value.failure_class == failure

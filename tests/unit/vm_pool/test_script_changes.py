@@ -91,9 +91,19 @@ def test_another_instance_speaks_for_a_host_only_when_the_first_is_silent_or_kno
     assert beat(free, instance="i2") == {}
     assert free.reply[:2] == [0, "i1"]
 
+    free.client.rpush("{pool:p}:work:h", "v")
     changed = beat(free, instance="i2", take_over="i1")
 
-    assert changed == {"hosts.h": "i2", "timers.host:h": "now+40", "free.v": "-"}
+    assert changed == {"hosts.h": "i2", "timers.host:h": "now+40", "free.v": "-", "work:h": "-"}
+    assert free.reply[0] == 1
+
+
+def test_a_silent_host_is_taken_over_by_who_says_so_and_not_by_a_mere_sign_of_life(free: Recorder) -> None:
+    free.client.zadd("{pool:p}:timers", {"host:h": 1})
+
+    assert beat(free, instance="i2") == {}
+    assert free.reply[:2] == [0, "i1"]
+    assert beat(free, instance="i2", take_over="1")["hosts.h"] == "i2"
     assert free.reply[0] == 1
 
 
@@ -561,6 +571,8 @@ def test_asking_again_keeps_the_place_and_the_life(leased: Recorder) -> None:
     ticket = int(leased.client.zscore("{pool:p}:queue", "w"))
 
     assert ask(leased, "w", again=True, ticket=ticket) == {"timers.waiter:w": "now+7"}
+    changed = ask(leased, "w", again=True)  # as after a lost first reply: the place stays all the same
+    assert set(changed) == {"timers.waiter:w", "counters.last_ticket"}
     leased.client.delete("{pool:p}:queue", "{pool:p}:waiters", "{pool:p}:timers")
     changed = ask(leased, "w", again=True, ticket=ticket)
     assert leased.client.zscore("{pool:p}:queue", "w") == ticket
@@ -754,19 +766,24 @@ def test_the_last_vm_of_a_silent_host_takes_the_host_along(free: Recorder) -> No
     assert not any(name.startswith("work:") for name in free.state())
 
 
-def test_a_deleted_pool_leaves_nothing(leased: Recorder) -> None:
+@pytest.mark.parametrize("forgotten", ["nothing", "hosts", "servers"])
+def test_a_deleted_pool_leaves_nothing(leased: Recorder, forgotten: str) -> None:
+    """Also of a host that Redis has forgotten, or of one of a version that names no server."""
     ask(leased, "w")
     register(leased, vm="x", host="")
     leased.client.rpush("{pool:p}:inbox:t", "grant")
     leased.client.rpush("{pool:p}:work:h", "v")
-    leased.client.sadd("{pool:p}:host:old", "v")
+    if forgotten != "nothing":
+        leased.client.delete(f"{{pool:p}}:{forgotten}")
+    if forgotten == "servers":
+        leased.client.srem("{pool:p}:vms", "v")
+        leased.client.delete("{pool:p}:vm:v", "{pool:p}:inbox:t")
     keys = len(list(leased.client.scan_iter("*")))
-    leased.client.delete("{pool:p}:host:old")
 
     leased.run("delete")
 
     assert list(leased.client.scan_iter("*")) == []
-    assert leased.reply == keys - 1
+    assert leased.reply == keys
 
 
 def test_the_stream_of_events_is_bounded(redis_url: str) -> None:

@@ -161,3 +161,134 @@ def test_desktop_env_talks_through_it() -> None:
     for module in (python, setup, chrome, file, general, vlc):
         assert module.requests is REQUESTS
     assert setup.time is wire._TIME
+
+
+class Cutting(BaseHTTPRequestHandler):
+    """Takes a request and breaks the connection without a word."""
+
+    def do_POST(self) -> None:
+        Guest.served.append(self.path)
+        self.connection.close()
+
+    def do_GET(self) -> None:
+        Guest.served.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+def test_a_request_that_may_have_arrived_is_not_sent_again(guest: ThreadingHTTPServer, line: Wire) -> None:
+    guest.RequestHandlerClass = Cutting  # type: ignore[assignment]
+
+    with pytest.raises(requests.ConnectionError):
+        REQUESTS.post(f"{line.origin}/execute", data="click")
+
+    assert Guest.served == ["/execute", "/platform"]
+    line.check()
+
+
+def test_an_unanswered_request_is_not_sent_again(line: Wire) -> None:
+    with pytest.raises(requests.ReadTimeout):
+        REQUESTS.post(f"{line.origin}/stall")
+
+    assert Guest.served == ["/stall", "/platform"]
+
+
+def test_a_refused_connection_is_tried_once_more_and_then_the_vm_is_lost(
+    line: Wire, guest: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(wire.time, "sleep", pauses.append)
+    gone = Wire("127.0.0.1", _unused_port())
+
+    with pytest.raises(VMUnreachable, match=r"does not answer: it accepts no connection$"):
+        gone.request("POST", f"{gone.origin}/execute")
+
+    assert pauses == [wire.REFUSED_AGAIN_SECONDS]
+    with pytest.raises(VMUnreachable, match="it accepts no connection"):
+        gone.check()
+    assert Guest.served == []
+
+
+def test_a_server_that_starts_again_meanwhile_gets_the_request_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = _unused_port()
+    servers: list[ThreadingHTTPServer] = []
+
+    def start_again(_seconds: float) -> None:
+        servers.append(ThreadingHTTPServer(("127.0.0.1", port), Guest))
+        threading.Thread(target=servers[0].serve_forever, args=(0.05,)).start()
+
+    monkeypatch.setattr(wire.time, "sleep", start_again)
+    Guest.served.clear()
+    again = Wire("127.0.0.1", port)
+    try:
+        assert again.request("POST", f"{again.origin}/execute").text == "ok"
+    finally:
+        again.close()
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+    assert Guest.served == ["/execute"]
+    assert again.lost == ""
+
+
+def test_the_first_reason_for_a_loss_stays(line: Wire) -> None:
+    with pytest.raises(VMUnreachable, match="first"):
+        line.lose("first")
+    with pytest.raises(VMUnreachable, match="first"):
+        line.lose("second")
+    with pytest.raises(VMUnreachable, match="first"):
+        REQUESTS.get(f"{line.origin}/fine")
+
+    assert Guest.served == []
+
+
+def test_after_closing_requests_go_their_own_way(guest: ThreadingHTTPServer) -> None:
+    closed = Wire("127.0.0.1", guest.server_port)
+    closed.open()
+    closed.close()
+    closed.lost = "gone"
+
+    assert REQUESTS.get(f"{closed.origin}/fine").text == "ok"
+
+
+def test_refusals_of_other_paths_are_only_noted(line: Wire) -> None:
+    line.must_accept = frozenset({"/elsewhere"})
+
+    assert REQUESTS.post(f"{line.origin}/refuse").status_code == 500
+    assert [refusal.path for refusal in line.refusals] == ["/refuse"]
+    assert REQUESTS.get(f"{line.origin}/fine").status_code == 200
+    assert len(line.refusals) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "usual", "taken"),
+    [(None, None, 0.3), (None, 5.0, 5.0), (2, 5.0, 2.0), (9.0, 5.0, 5.0), ((1.0, 3.0), 5.0, 3.0), (9, None, 0.3)],
+)
+def test_the_shorter_of_two_times_counts(
+    monkeypatch: pytest.MonkeyPatch, given: object, usual: float | None, taken: float
+) -> None:
+    monkeypatch.setattr(wire, "DEFAULT_SECONDS", 0.3)
+
+    assert wire._shorter(given, usual) == taken
+
+
+def test_a_long_sleep_asks_whether_the_vm_is_there_and_a_short_one_does_not(
+    line: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "LONG_SLEEP_SECONDS", 0.02)
+
+    wire._TIME.sleep(0.01)
+    assert Guest.served == []
+    wire._TIME.sleep(0.02)
+    assert Guest.served == ["/platform"]
+
+
+def _unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

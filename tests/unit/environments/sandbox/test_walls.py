@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -233,9 +234,9 @@ def test_a_complaint_is_quoted_on_one_line_and_not_at_length() -> None:
     )
 
 
-@pytest.mark.parametrize(("platform", "machine"), [("darwin", "x86_64"), ("linux", "riscv64")])
-def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch, platform: str, machine: str) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
+@pytest.mark.parametrize(("system", "machine"), [("darwin", "x86_64"), ("linux", "riscv64")])
+def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch, system: str, machine: str) -> None:
+    monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr("platform.machine", lambda: machine)
 
     with pytest.raises(bubblewrap.SandboxUnavailable, match="needs Linux on x86_64 or aarch64"):
@@ -257,3 +258,28 @@ def test_kept_output_is_as_long_as_said() -> None:
     assert captured.writable()
     assert [captured.write(text) for text in ("abc", "", "def", "gh")] == [3, 0, 3, 2]
     assert captured.text() == "abcde\n... 3 more characters cut off"
+
+
+DENIED_HERE = {
+    **{"clone": 56, "fork": 57, "vfork": 58, "memfd_create": 319, "memfd_secret": 447, "shmget": 29, "shmat": 30},
+    **{"semget": 64, "msgget": 68, "mq_open": 240, "socket": 41, "ptrace": 101, "process_vm_readv": 310},
+    **{"process_vm_writev": 311, "unshare": 272, "setns": 308, "mount": 165, "umount2": 166, "pivot_root": 155},
+    **{"chroot": 161, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432},
+    **{"fspick": 433, "mount_setattr": 442, "add_key": 248, "request_key": 249, "keyctl": 250, "bpf": 321},
+    **{"perf_event_open": 298, "userfaultfd": 323, "io_uring_setup": 425, "io_uring_enter": 426},
+    "io_uring_register": 427,
+}
+"""System calls of x86_64 that the code inside may not make."""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+def test_the_kernel_refuses_each_of_these_calls(interpreter: Interpreter) -> None:
+    seen = said(
+        interpreter,
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "def call(number):\n    return libc.syscall(number, 0, 0, 0, 0, 0, 0), ctypes.get_errno()\n"
+        f"[name for name, number in {DENIED_HERE!r}.items() if call(number) != (-1, 1)]",
+    )
+
+    assert seen == []
+    assert said(interpreter, "(call(435)[0], call(435)[1])") == (-1, 38)  # clone3: the C library falls back to clone
