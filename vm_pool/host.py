@@ -187,6 +187,7 @@ class VMHost:
                 self.pool.remove([vm.vm_id])
         for machine in self._machines.values():
             self._register(machine, VMState.INITIALIZING)
+        self._side.trust(beat.server)
         self._joined = True
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         return True

@@ -69,7 +69,7 @@ class HostSide:
         """Gives a sign of life; also ends whatever is due in the pool.
 
         Args:
-            take_over: Speak for the host from now on; its VMs must be registered anew.
+            take_over: Speak for the host from now on. Its VMs must be registered anew, and the server be trusted.
 
         Raises:
             HostTaken: Another process does, was heard lately and has not ended as far as can be seen from here.
@@ -83,8 +83,6 @@ class HostSide:
         if not accepted:
             raise HostSuperseded(f"another process speaks for host {self.host_id} of pool {self.pool.name!r} now")
         now, next_timer, server, *rows = rest
-        if take_over:
-            self._trusted = server
         vms = tuple(self._row(row, now) for row in rows)
         return Beat(server, vms, (next_timer - now) / 1_000_000)
 

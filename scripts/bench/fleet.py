@@ -216,7 +216,7 @@ class SimulatedHost:
 
     def join(self) -> None:
         """Boots its VMs, which takes no time."""
-        self._side.beat(take_over=True)
+        self._side.trust(self._side.beat(take_over=True).server)
         for vm_id in self._vm_ids:
             fence = self._side.register(vm_id, VMState.INITIALIZING, needs_reset=True, known_fence=0)
             self._side.ready(vm_id, fence, _ENDPOINT)

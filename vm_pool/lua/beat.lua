@@ -4,8 +4,8 @@
 -- ARGV[5]  '1' to speak for the host from now on, unless another instance does and was heard lately; or the very instance
 --          to replace, which the caller knows to have ended. A predecessor's free VMs are not granted any more: the caller
 --          registers them anew. '0' for a mere sign of life.
--- ARGV[6]  the server process with which the host has compared what it knows of its VMs: it reset those that this one may
---          be wrong about. Another process grants none of them until the host says so again. '' when taking over.
+-- ARGV[6]  the server process with which the host has compared what it knows of its VMs: it registered those anew that this
+--          one may be wrong about. Until it says so, none of them is granted. '' when taking over.
 --
 -- Returns {0, another instance that speaks for the host, until when it counts as alive}, else {1, now, when the next timer ends, this server process,
 -- {vm, state, fence, drained '1' or '0', retry_at or 0}, ...}.
@@ -21,18 +21,17 @@ if takes_over then
   call('DEL', P .. ':work:' .. host)
 end
 local server = string.match(about_server(), 'run_id:(%x+)')
-local trusted = call('HGET', P .. ':servers', host) == server
-if ARGV[5] ~= '0' or ARGV[6] == server then call('HSET', P .. ':servers', host, server) end
-local was_silent = call('ZADD', P .. ':timers', now + ARGV[4], 'host:' .. host) == 1
+if takes_over or ARGV[6] == server then call('HSET', P .. ':servers', host, ARGV[6] == server and server or 'none yet') end
+call('ZADD', P .. ':timers', now + ARGV[4], 'host:' .. host)
 reap()
-local lends_again = (was_silent or not trusted) and lends(host)
+local lends_now = lends(host)
 local reply = { 1, now, 0, server }
 for _, vm in ipairs(call('SMEMBERS', P .. ':host:' .. host)) do
   local key = P .. ':vm:' .. vm
   local is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at')
   if takes_over then
     call('ZREM', P .. ':free', vm)
-  elseif lends_again and is[1] == 'free' and not call('ZSCORE', P .. ':free', vm) then
+  elseif lends_now and is[1] == 'free' and not call('ZSCORE', P .. ':free', vm) then
     hand_on(vm)
     is = call('HMGET', key, 'state', 'fence', 'drained', 'retry_at')
   end

@@ -135,6 +135,7 @@ local function hand_on(vm)
       local ttl, max_age, holder, process = string.match(request, '^(%d+) (%d+) %S+ %d+ ([^\n]*)\n?(.*)$')
       local grant = lease_out(vm, token, holder, process, tonumber(ttl), tonumber(max_age), TAKEN_WITHIN)
       local inbox = P .. ':inbox:' .. token
+      call('DEL', inbox) -- a message that a restarted server took for untaken
       call('RPUSH', inbox, string.format('%s %.0f %s %s', grant[3], grant[4], vm, grant[6]))
       call('PEXPIRE', inbox, math.ceil(ttl / 1000))
       return

@@ -33,11 +33,13 @@ class HandHost:
 
     def __init__(self, pool: VMPool, num_vms: int, *, host_id: str = "hand", silent_after: float = 60.0) -> None:
         self.side = HostSide(pool, host_id, silent_after=silent_after)
-        self.side.beat(take_over=True)
-        for number in range(num_vms):
-            vm_id = f"{host_id}-{number}"
-            fence = self.side.register(vm_id, VMState.INITIALIZING, needs_reset=True, known_fence=0)
-            self.side.ready(vm_id, fence, self.endpoint(vm_id))
+        self.side.trust(self.side.beat(take_over=True).server)
+        vm_ids = [f"{host_id}-{number}" for number in range(num_vms)]
+        for vm_id in vm_ids:
+            self.side.register(vm_id, VMState.INITIALIZING, needs_reset=True, known_fence=0)
+        for vm in self.side.beat().vms:
+            if vm.vm_id in vm_ids:
+                self.side.ready(vm.vm_id, vm.fence, self.endpoint(vm.vm_id))
 
     def finish_resets(self) -> list[str]:
         """Reports every VM that is being reset as done; returns their ids."""

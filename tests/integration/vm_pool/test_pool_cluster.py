@@ -51,8 +51,9 @@ def _is_up(client: redis.Redis) -> bool:
 def test_a_pool_lives_in_one_slot(cluster: redis.Redis) -> None:
     pool = VMPool(cluster, "default")
     side = HostSide(pool, "box", silent_after=60)
-    side.beat(take_over=True)
+    side.trust(side.beat(take_over=True).server)
     fence = side.register("box-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    side.beat()
     side.ready("box-0", fence, Endpoint("127.0.0.1"))
     with pool.acquire("me", timeout=1) as lease:
         lease.renew()

@@ -357,13 +357,23 @@ def test_a_killed_hosts_vms_are_not_granted_and_its_successor_brings_them_back(
 
 def test_a_silent_hosts_vms_are_granted_again_once_it_is_heard(pool: VMPool, client: redis.Redis) -> None:
     side = HostSide(pool, "slow", silent_after=0.1)
-    side.beat(take_over=True)
+    side.trust(side.beat(take_over=True).server)
     fence = side.register("slow-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     side.ready("slow-0", fence, Endpoint("127.0.0.1"))
     time.sleep(0.12)
     with pytest.raises(AcquireTimeout):
         pool.acquire("me", timeout=0)
     assert pool.status().vms[0].state is VMState.FREE
+    side.beat()
+    assert pool.acquire("me", timeout=0).vm_id == "slow-0"
+
+
+def test_a_vm_reported_in_a_silence_that_nobody_noticed_is_granted_once_its_host_is_heard(pool: VMPool) -> None:
+    side = HostSide(pool, "slow", silent_after=0.1)
+    side.trust(side.beat(take_over=True).server)
+    fence = side.register("slow-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    time.sleep(0.12)
+    side.ready("slow-0", fence, Endpoint("127.0.0.1"))
     side.beat()
     assert pool.acquire("me", timeout=0).vm_id == "slow-0"
 
@@ -382,10 +392,14 @@ def test_a_predecessors_free_vms_are_not_granted_until_registered_anew(pool: VMP
     hand_host(1, silent_after=0.1)
     time.sleep(0.12)
     successor = HostSide(pool, "hand", silent_after=60)
-    assert [vm.state for vm in successor.beat(take_over=True).vms] == [VMState.FREE]
+    beat = successor.beat(take_over=True)
+    assert [vm.state for vm in beat.vms] == [VMState.FREE]
+    successor.beat()
     with pytest.raises(AcquireTimeout):
         pool.acquire("me", timeout=0)
+    successor.trust(beat.server)
     fence = successor.register("hand-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    successor.beat()
     successor.ready("hand-0", fence, Endpoint("127.0.0.1"))
     assert pool.acquire("me", timeout=0).vm_id == "hand-0"
 

@@ -60,7 +60,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.client.flushall()
         self.pool = VMPool(self.client, "p")
         self.side = HostSide(self.pool, "h", silent_after=LONG)
-        self.side.beat(take_over=True)
+        self.side.trust(self.side.beat(take_over=True).server)
+        self.side.beat()
         self.seen = "-"
         self.number = 0
         self.requests: dict[str, Request] = {}
