@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from celery import chord
 from celery.canvas import Signature
+from celery.utils import uuid
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
@@ -21,8 +21,11 @@ def rollout_queues() -> tuple[str, ...]:
     return tuple(sorted({environment(name).queue for name in known_environments()}))
 
 
-def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Iterable[str]) -> None:
+def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Sequence[str]) -> None:
     """Sends every rollout in one chord whose callback finalises the run.
+
+    The messages are those of Celery's `chord`, which makes all of them before it sends the first: 6 KB each. Here each is made
+    when it is sent, so that the size of a run does not matter.
 
     Args:
         run_id: The run.
@@ -32,9 +35,16 @@ def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollou
     """
     from rollout_tasks.tasks import finalize_run
 
+    app, group_id = finalize_run.app, uuid()
     callback = finalize_run.si(run_id)
     callback.on_error(finalize_run.si(run_id))
-    chord(list(_signatures(run_id, config, items, rollout_ids)), callback).apply_async()
+    callback.freeze(group_id=group_id)
+    app.backend.set_chord_size(group_id, len(rollout_ids))
+    with app.producer_or_acquire() as producer:
+        for index, signature in enumerate(_signatures(run_id, config, items, rollout_ids)):
+            signature.apply_async(
+                producer=producer, add_to_parent=False, group_id=group_id, group_index=index, chord=callback
+            )
 
 
 def send_rollouts(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Iterable[str]) -> int:
