@@ -73,6 +73,7 @@ def submit(
     (offered / "entry_points.txt").write_text(
         "[rollout_tasks.environments]\nwatched = tests.unit.execution.watched:WatchedEnvironment\n"
         "[rollout_tasks.agents]\n"
+        "asking = tests.unit.execution.watched:AskingAgent\n"
         "broken = tests.unit.execution.watched:BrokenAgent\n"
         "simulated = rollout_tasks.agents.simulated:SimulatedAgent\n"
     )

@@ -50,10 +50,11 @@ def take_over(bench: Bench) -> None:
 
 
 def beat_now(_world: watched.WatchedEnvironment) -> None:
-    """The heartbeat's next beat, without waiting for it."""
+    """The heartbeat's next beat, without waiting for it, of news that break into the episode at once."""
     beats = heartbeat.heartbeat(rollout.beat_interval())
     assert beats.pulse is not None
     beats.beat(beats.pulse)
+    watched.CALLS.append(("the beat passed", 0))
 
 
 def test_what_another_message_is_at_work_on_is_left_to_it(submit: Any, calls: Calls) -> None:
@@ -195,6 +196,7 @@ def test_a_lease_taken_away_is_told_by_the_beat_and_another_is_asked_for(submit:
 
     assert bench.execute() == "completed"
 
+    assert ("the beat passed", 0) not in calls
     first = Verdict.from_json((bench.folder.attempt(ROLLOUT, 1) / "result.json").read_text())
     assert first.failure_class is FailureClass.LEASE_LOST
     assert bench.verdict().attempt == 2
@@ -462,3 +464,19 @@ def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls
     assert verdict.lending is None
     assert calls == [("prepare", 0)]
     assert bench.pool.status().waiters == ()
+
+
+def test_beats_keep_their_distance(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, token="t")
+    beats = Heartbeat(0.4)
+    pulse = Pulse(RUN, ROLLOUT, "t", Interruption(), delivery_tag=None)
+    beats.pulse = pulse
+    seen: set[float] = set()
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        seen.add(pulse.last_beat)
+        time.sleep(0.01)
+
+    beats.pulse = None
+    assert len(seen) <= 4

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
 
@@ -330,3 +332,68 @@ def test_every_door_to_the_world_has_its_class(tmp_path: Path, call: str, failur
         getattr(world, call)(*([Item("1", "?")] if call == "instructions" else []))
 
     assert raised.value.failure_class == failure
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """A model that says "4" to everything."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        reply = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
+        }
+        body = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_failed_attempt_says_what_it_asked_of_its_model(submit: Any) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        try:
+            model = {"name": "m", "base_url": f"http://127.0.0.1:{server.server_port}/v1"}
+            bench = submit({}, agent="asking", model=model)
+            bench.execute()
+        finally:
+            server.shutdown()
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.attempt, verdict.turns) == ("parse", 1, 1)
+    assert (verdict.usage.prompt_tokens, verdict.usage.completion_tokens) == (5, 7)
+    assert verdict.stages["model"] >= 0
+
+
+def test_a_model_that_cannot_be_set_up_gives_the_vm_back_and_says_which_it_was(
+    submit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "\u201ckey\u201d")
+    bench = submit({})
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.attempt) == ("model", 1)
+    assert verdict.error.startswith("the model's configuration: UserError: OPENAI_API_KEY")
+    assert verdict.lending is not None
+    assert (verdict.lending.vm_id, verdict.score) == ("vm-0", None)
+    assert bench.events() == ["granted", "released"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_trajectory_is_written_only_when_it_is_wanted(submit: Any, kept: bool) -> None:
+    bench = submit({}, save_results=kept)
+
+    bench.execute()
+
+    assert (bench.folder.attempt(ROLLOUT, 1) / "trajectory.jsonl").exists() is kept

@@ -94,3 +94,16 @@ class BrokenAgent(Agent):
 
     def run(self, *_arguments: Any, **_options: Any) -> Episode:
         raise ZeroDivisionError("the agent broke")
+
+
+class AskingAgent(Agent):
+    """Asks its model once and gives up."""
+
+    needs_model: ClassVar[bool] = True
+
+    def __init__(self, config: RunConfig) -> None:
+        pass
+
+    def run(self, item: Item, environment: Any, observation: Any, model: Any, *_more: Any) -> Episode:  # noqa: ARG002
+        model.complete([{"role": "user", "content": item.question}], [])
+        raise RolloutFailure(FailureClass.PARSE, "nothing to read")

@@ -35,6 +35,17 @@ def environment(tmp_path: Path) -> Iterator[PyEnvironment]:
     environment.close()
 
 
+@pytest.fixture
+def others() -> set[int]:
+    """Processes that were there before: the test session's own servers."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+def ours(others: set[int]) -> list[psutil.Process]:
+    """Processes that the test has started and that are still there."""
+    return [child for child in psutil.Process().children() if child.pid not in others]
+
+
 def run(environment: PyEnvironment, *code: str) -> ToolResult:
     return environment.execute(ToolCall("c", "python_interpreter", {"expressions": list(code)}))
 
@@ -87,24 +98,24 @@ def test_what_failed_says_how_much_was_not_run(environment: PyEnvironment) -> No
     assert "    1 / 0\n" in failed.response
 
 
-def test_closing_ends_the_process_and_may_be_repeated(environment: PyEnvironment) -> None:
+def test_closing_ends_the_process_and_may_be_repeated(environment: PyEnvironment, others: set[int]) -> None:
     before = psutil.Process().num_fds()
     run(environment, "1")
-    assert psutil.Process().children()
+    assert ours(others)
 
     environment.close()
     environment.close()
 
-    assert psutil.Process().children() == []
+    assert ours(others) == []
     assert psutil.Process().num_fds() == before
     assert run(environment, "2").response == "2"
 
 
-def test_a_machine_that_isolates_serves_it() -> None:
+def test_a_machine_that_isolates_serves_it(others: set[int]) -> None:
     PyEnvironment.check_available()
 
     assert py._reason_against_isolation() is None
-    assert psutil.Process().children() == []
+    assert ours(others) == []
 
 
 def test_a_machine_without_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -133,7 +144,7 @@ def test_walls_without_a_filter_are_not_believed(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_start_that_fails_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, others: set[int], script: str, said: str
 ) -> None:
     monkeypatch.setattr(interpreter_module, "_START_SECONDS", 3.0)
     before = psutil.Process().num_fds()
@@ -143,7 +154,7 @@ def test_a_start_that_fails_leaves_nothing(
         Interpreter()
 
     assert said in str(raised.value)
-    assert psutil.Process().children() == []
+    assert ours(others) == []
     assert psutil.Process().num_fds() == before
 
 
@@ -164,3 +175,12 @@ def test_standard_streams_lead_nowhere(environment: PyEnvironment) -> None:
     )
 
     assert seen.response == "[b'', 'BrokenPipeError', 'BrokenPipeError']"
+
+
+def test_a_program_that_ends_without_reading_what_it_was_sent_is_told_by_its_end() -> None:
+    interpreter = Interpreter(SandboxLimits(seconds=60))
+    early = b'{"ok": true, "output": "", "not_run": 0}\n'
+    assert interpreter.run([f"import os, time\nos.write(4, {early!r})\ntime.sleep(1)\nos._exit(5)"]).ok
+
+    with pytest.raises(InterpreterStopped, match="it ended with exit status 5"):
+        interpreter.run(["1"])
