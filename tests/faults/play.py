@@ -92,6 +92,7 @@ class Play:
         over = self._over(forgettable=kind is Kind.LOSS)
         if over and (point is None or point.stage == AFTER):
             director.met.wait(_MEET_SECONDS if point is not None else _LOOK_ROUND_SECONDS)
+        if over and kind in {Kind.RESTART, Kind.LOSS}:
             director.serving.wait(OVER_SECONDS)
             # A server that came back without its last second may have lost the run's end.
             over = self._over(forgettable=kind is Kind.LOSS)
