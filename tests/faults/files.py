@@ -6,15 +6,10 @@ file, its first and its last time. They come from plays under strace without a f
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import signal
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmark.report import read_report
@@ -25,19 +20,8 @@ from tests.faults.kinds import LATE_SECONDS
 from tests.faults.play import Outcome, Play
 from tests.faults.playground import ITEMS, WORKERS, Playground
 from tests.faults.points import RUNNING, SUBMITTER
-from tests.faults.processes import wait_until
 from tests.faults.session import Task
-
-CALLS = "openat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,mkdir,mkdirat,unlink,unlinkat,fallocate"
-_CALL = re.compile(r"^(?P<pid>\d+) +(?P<call>\w+)\((?P<arguments>.*)\) += (?P<result>.*)$")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_DESCRIPTOR = re.compile(r"^\w+<([^>]*)>")
-_MAKING = {"write", "pwrite64", "rename", "renameat", "renameat2", "link", "linkat", "mkdir", "mkdirat", "fallocate"}
-_THREAD = re.compile(r"-\d{9,}\.tmp$")
-"""How a temporary name ends that has the thread's address in it."""
-_NAMELESS = "(nameless)"
-"""How a file is called that has no name yet."""
-_ATTACH_SECONDS = 20.0
+from tests.faults.strace import CALLS, Call, Tracer, calls_in
 
 ENOSPC, EIO, KILL, SLOW, UNSEEN = "enospc", "eio", "kill", "slow", "unseen"
 _INJECTIONS = {
@@ -82,103 +66,6 @@ class FilePoint:
         if self.call == "openat" and not self.makes:
             return [EIO, KILL, SLOW, UNSEEN]
         return [ENOSPC, EIO, KILL, SLOW]  # a file server may say only at an fsync that it is full
-
-
-class Tracer:
-    """strace, attached to a process and its threads until it is closed."""
-
-    def __init__(self, pid: int, output: Path, options: Sequence[str]) -> None:
-        self._pid = pid
-        self._output = output
-        self._process = subprocess.Popen(
-            ["strace", "-f", "-y", "-s", "4096", "-o", str(output), *options, "-p", str(pid)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        if not wait_until(self._attached, _ATTACH_SECONDS):
-            self.close()
-            raise RuntimeError(f"strace did not attach to process {pid}")
-
-    def _attached(self) -> bool:
-        with contextlib.suppress(OSError):
-            return f"TracerPid:\t{self._process.pid}\n" in Path(f"/proc/{self._pid}/status").read_text()
-        return self._process.poll() is not None
-
-    @property
-    def text(self) -> str:
-        """What it saw."""
-        return self._output.read_text(errors="replace") if self._output.exists() else ""
-
-    def close(self) -> str:
-        """Detaches; returns what it saw. Harmless when repeated."""
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call on a file of the run's folder."""
-
-    role: str
-    pid: int
-    name: str
-    file: str
-    watched: str
-    makes: bool
-    number: int = 1
-    """The how-manieth call of its kind it was, of all that the process made."""
-
-
-def calls_in(text: str, folder: Path, role: str, pid: int) -> list[Call]:
-    """The successful calls on a folder's files in what strace wrote; `pid` is the traced process, not its thread."""
-    found = []
-    numbers: Counter[str] = Counter()
-    for line in text.splitlines():
-        match = _CALL.match(line)
-        if match is None:
-            continue
-        numbers[match["call"]] += 1
-        if match["result"].startswith(("-1", "?")):
-            continue
-        paths = _paths_of(match["call"], match["arguments"])
-        if not paths or not all(path.is_relative_to(folder) for path in paths):
-            continue
-        makes = match["call"] in _MAKING or "O_CREAT" in match["arguments"] or "O_TMPFILE" in match["arguments"]
-        if match["call"] == "openat" and not makes and "O_DIRECTORY" in match["arguments"]:
-            continue
-        if _THREAD.search(str(paths[0])):
-            continue  # nobody outside can tell the name in another play
-        watched, file = (_template(str(paths[at].relative_to(folder)), pid) for at in (0, -1))
-        if file.endswith(_NAMELESS):
-            if not match["call"].startswith("f"):
-                continue  # other calls of its kind, as on a log, come at any number
-            watched = ""
-        found.append(Call(role, pid, match["call"], file, watched, makes, numbers[match["call"]]))
-    return found
-
-
-def _paths_of(call: str, arguments: str) -> list[Path]:
-    """The file that a call makes, changes or reads; of a rename or a link, the old name and the new one."""
-    descriptor = _DESCRIPTOR.match(arguments)
-    strings: list[str] = _STRING.findall(arguments)
-    if call in {"write", "pwrite64", "fsync", "fdatasync", "fallocate"}:
-        return [Path(descriptor[1])] if descriptor else []
-    if call in {"linkat", "renameat", "renameat2"}:
-        strings = strings[-1:]
-    paths = [Path(string) for string in (strings if call.startswith(("rename", "link")) else strings[:1])]
-    return [path if path.is_absolute() or descriptor is None else Path(descriptor[1]) / path for path in paths]
-
-
-def _template(file: str, pid: int) -> str:
-    file = re.sub(r"#\d+( \(deleted\))?$", _NAMELESS, file)
-    file = re.sub(r"\bitem-\d+\b", "{item}", file)
-    return re.sub(rf"\b{pid}\b", "{pid}", file)
 
 
 def points_of_calls(recordings: Iterable[Sequence[Call]]) -> list[FilePoint]:
@@ -343,18 +230,3 @@ class Files:
     def play(self, ground: Playground, name: str, task: Task) -> Outcome:
         """See `Game`."""
         return FilePlay(ground, name).run_with(task.point, task.kind)
-
-
-def strace_is_there() -> bool:
-    """Whether strace can attach to a process here."""
-    with contextlib.suppress(OSError):
-        held = subprocess.Popen(["sleep", "30"])
-        try:
-            Tracer(held.pid, Path(os.devnull), ["-e", "trace=none"]).close()
-            return True
-        except RuntimeError:
-            return False
-        finally:
-            held.kill()
-            held.wait()
-    return False

@@ -18,7 +18,7 @@ import redis
 
 from tests.faults import naming
 from tests.faults.kinds import AFTER_THE_ANSWER, Flags, Kind, applies
-from tests.faults.proxy import Request, Sender
+from tests.faults.request import Request, Sender
 from tests.faults.server import ForgetfulServer
 
 IDLE, SUBMITTING, RUNNING, FINALISING, AFTER = STAGES = ("idle", "submitting", "running", "finalising", "after")

@@ -12,12 +12,11 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.faults import naming
 from tests.faults.kinds import AFTER_THE_ANSWER, LATE_SECONDS, Kind
 from tests.faults.processes import owner_of_connection
+from tests.faults.request import Request, Sender
 from tests.faults.resp import Command, Commands, Replies
 
 _CHUNK = 1 << 16
@@ -25,44 +24,6 @@ _RESET = struct.pack("ii", 1, 0)
 _READONLY = b"-READONLY You can't write against a read only replica.\r\n"
 _ABORTED = b"-EXECABORT Transaction discarded because of previous errors.\r\n"
 _NO_ANSWERS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "MONITOR"})
-
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """Who a connection belongs to."""
-
-    role: str
-    pid: int
-
-
-@dataclass(slots=True)
-class Request:
-    """What a client sent in one go: a command, a transaction or a pipeline."""
-
-    sender: Sender
-    commands: list[Command]
-    name: str = ""
-    kind: Kind | None = None
-    """What happens to it."""
-    replies: list[bytes] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.name = self.name or naming.name_of(self.commands)
-
-    @property
-    def raw(self) -> bytes:
-        """As it travels."""
-        return b"".join(command.raw for command in self.commands)
-
-    @property
-    def blocking(self) -> bool:
-        """Whether its answer may say that nothing came."""
-        return self.commands[0].name in naming.BLOCKING
-
-    @property
-    def brought_something(self) -> bool:
-        """Whether a blocking request was answered with something."""
-        return self.blocking and bool(self.replies) and self.replies[0][:3] not in {b"*-1", b"$-1", b"_\r\n"}
 
 
 class Decides(Protocol):

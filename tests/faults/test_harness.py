@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults import naming
-from tests.faults.files import Call, calls_in, points_of_calls
+from tests.faults.files import points_of_calls
 from tests.faults.kinds import Kind
 from tests.faults.machines import Touch, two_users
 from tests.faults.play import Outcome
@@ -25,6 +25,7 @@ from tests.faults.processes import owner_of_connection
 from tests.faults.resp import Command, Commands, Replies
 from tests.faults.server import LOST_SECONDS, ForgetfulServer
 from tests.faults.session import Requests, Task, chosen
+from tests.faults.strace import Call, calls_in
 
 WORDS = st.lists(st.binary(max_size=30), min_size=1, max_size=5)
 REPLIES = st.recursive(

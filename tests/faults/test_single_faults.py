@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.files import Files, strace_is_there
+from tests.faults.files import Files
 from tests.faults.kinds import Kind
 from tests.faults.session import Session, chosen
+from tests.faults.strace import strace_is_there
 
 SAMPLE = (Kind.COMMAND_LOST, Kind.REPLY_LOST, Kind.LATE)
 """What the default suite plays, one of each."""
