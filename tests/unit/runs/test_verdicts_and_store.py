@@ -1,0 +1,241 @@
+"""What a verdict says to the benchmark, and what the run store keeps of a run: every value, there and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.models.base import Usage
+from rollout_tasks.runs.store import RunStore, UnreadableRun
+from rollout_tasks.runs.verdict import Lending, Verdict, rollout_id_of, split_rollout_id
+
+RUN = "r"
+KEY = "{run:r}"
+LENDING = Lending("vm-1", 7, 1.25, 100.0, 130.0)
+FULL = Verdict(
+    "a#b#3",
+    2,
+    "failed",
+    answer="42",
+    score=0.5,
+    failure_class=FailureClass.PARSE,
+    error="cannot be read",
+    ending="done",
+    turns=4,
+    usage=Usage(11, 13),
+    stages={"model": 1.5, "acting": 2.5},
+    worker="w",
+    started=10.0,
+    finished=15.5,
+    lending=LENDING,
+)
+
+
+def test_a_verdict_survives_json() -> None:
+    assert Verdict.from_json(FULL.as_json()) == FULL
+    assert Verdict.from_json(FULL.as_json(later="unknown"), rollout_id="c#0").rollout_id == "c#0"
+    bare = Verdict("a#0", 1, "completed")
+    assert Verdict.from_json(bare.as_json()) == bare
+    assert "error" not in json.loads(bare.as_json())
+    assert isinstance(Verdict.from_json(FULL.as_json()).failure_class, FailureClass)
+
+
+def test_the_benchmark_hears_everything() -> None:
+    result = FULL.as_result()
+
+    assert (result.item_id, result.index, result.status) == ("a#b", 3, "failed")
+    assert (result.answer, result.score, result.failure_class, result.counted_as) == ("42", 0.5, "parse", "agent")
+    assert (result.error, result.seconds, result.attempts) == ("cannot be read", 5.5, 2)
+    assert result.stages == {"vm": 1.25, "model": 1.5, "acting": 2.5}
+    assert (result.prompt_tokens, result.completion_tokens) == (11, 13)
+    completed = Verdict("a#0", 1, "completed", started=5.0, finished=4.0).as_result()
+    assert (completed.failure_class, completed.counted_as, completed.error, completed.seconds) == (
+        None,
+        None,
+        None,
+        0.0,
+    )
+    assert completed.stages == {}
+
+
+@pytest.mark.parametrize(("item_id", "index"), [("a", 0), ("a#b", 12), ("#", 1)])
+def test_a_rollouts_id_is_its_items_and_its_number(item_id: str, index: int) -> None:
+    assert split_rollout_id(rollout_id_of(item_id, index)) == (item_id, index)
+
+
+@pytest.fixture
+def store(redis_url: str) -> Iterator[RunStore]:
+    client = redis.Redis.from_url(redis_url, decode_responses=True)
+    yield RunStore(client, silent_seconds=60)
+    client.close()
+
+
+CONFIG = RunConfig(max_attempts=5, priority=3, metric="exact_match")
+ITEMS = [Item("a", "one?", "1"), Item("b", "two?", "2", metadata={"k": "v"})]
+ROLLOUTS = ["a#0", "a#1", "b#0"]
+
+
+def create(store: RunStore, rollouts: int = 3) -> str:
+    return store.create(RUN, CONFIG, "/folder", rollouts, ["q.one", "q.two"])
+
+
+def test_a_stored_run_says_what_it_is(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+
+    assert store.config(RUN) == (CONFIG, "/folder")
+    assert store.client.hget(KEY, "max_attempts") == "5"
+    assert sorted(store.items(RUN), key=lambda item: item.id) == ITEMS
+    assert list(store.items_of(RUN, ["b#0", "x#0"])) == ITEMS[1:]
+    assert store.everything_stored(RUN, token)
+    assert store.state(RUN) == "submitting"
+    assert store.everything_sent(RUN, token)
+    assert store.state(RUN) == "running"
+    assert store.active() == [RUN]
+    progress = store.progress(RUN)
+    assert progress is not None
+    assert (progress.run_id, progress.total, progress.pending, progress.queues) == (RUN, 3, 3, ("q.one", "q.two"))
+    assert progress.created > 1_700_000_000
+    assert store.state("none") is store.progress("none") is None
+    with pytest.raises(KeyError):
+        store.config("none")
+
+
+def test_many_items_are_stored_in_parts(store: RunStore) -> None:
+    items = [Item(f"item-{number}", "?" * 10_000) for number in range(700)]
+    token = create(store, 1400)
+
+    store.add_items(RUN, token, items, [f"{item.id}#{index}" for item in items for index in (0, 1)])
+
+    assert store.everything_stored(RUN, token)
+    assert store.client.hlen(f"{KEY}:items") == 700
+    assert {item.id for item in store.items(RUN)} == {item.id for item in items}
+
+
+def test_results_put_back_count_like_committed_ones(store: RunStore) -> None:
+    token = create(store)
+    kept = [
+        Verdict("a#0", 1, "completed", score=0.25),
+        Verdict("a#1", 2, "failed", failure_class=FailureClass.TIMEOUT, error="late"),
+    ]
+    store.add_results(RUN, token, kept)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+
+    progress = store.progress(RUN)
+
+    assert progress is not None
+    assert (progress.completed, progress.failed, progress.cancelled, progress.score_sum) == (1, 1, 0, 0.25)
+    assert (progress.failures, progress.pending, progress.committed) == ({"timeout": 1}, 1, 2)
+    assert sorted(store.verdicts(RUN), key=lambda verdict: verdict.rollout_id) == kept
+
+
+def test_a_committed_verdict_is_kept_whole(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    start = store.start(RUN, "a#0", {"token": "t", "worker": "w"})
+    assert (start.status, start.attempt, start.item, start.holder) == ("started", 1, ITEMS[0], None)
+    busy = store.start(RUN, "a#0", {"token": "u"})
+    assert (busy.status, busy.item, busy.holder) == ("busy", None, {"token": "t", "worker": "w"})
+    assert 0 <= busy.silent < 60
+    assert store.running(RUN) == 1
+    verdict = Verdict("a#0", 1, "completed", answer="é", score=0.1, lending=LENDING, usage=Usage(1, 2))
+
+    commit = store.commit(RUN, verdict, "t")
+
+    assert (commit.outcome, commit.left, commit.finalize) == ("ok", 2, False)
+    assert list(store.verdicts(RUN)) == [verdict]
+    assert store.running(RUN) == 0
+    assert store.progress(RUN).score_sum == 0.1  # type: ignore[union-attr]
+
+
+def test_cancelling_counts_over_all_its_parts(store: RunStore) -> None:
+    token = create(store, 2500)
+    rollouts = [f"a#{index}" for index in range(2500)]
+    store.add_items(RUN, token, ITEMS, rollouts)
+    store.everything_sent(RUN, token)
+    store.start(RUN, "a#7", {"token": "t"})
+
+    assert store.cancel(RUN) == ("running", 2499, 1)
+
+    assert store.cancel(RUN) == ("cancelling", 0, 1)
+    cancelled = next(store.verdicts(RUN))
+    assert (cancelled.status, cancelled.failure_class) == ("cancelled", FailureClass.CANCELLED)
+    assert cancelled.error == "the run was cancelled"
+    assert store.cancel("none") == ("unknown", 0, 0)
+
+
+def test_a_silent_finaliser_is_seen_by_its_silence(store: RunStore) -> None:
+    token = create(store, 0)
+    store.everything_sent(RUN, token)
+    assert store.finalizer_silent(RUN) == float("inf")
+
+    assert store.begin_finalize(RUN, "f", silent_seconds=60) == "go"
+
+    assert 0 <= store.finalizer_silent(RUN) < 60
+    store.client.hset(KEY, "finalizer_beat", 1)
+    assert store.finalizer_silent(RUN) > 10**9
+    assert store.beat_finalize(RUN, "f") == "finalizing"
+    assert store.finalizer_silent(RUN) < 60
+    assert store.end_finalize(RUN, "f", "2026", "no report") == "done"
+    assert store.progress(RUN).problem == "no report"  # type: ignore[union-attr]
+    assert store.active() == []
+    assert 6 * 86_400 < store.client.ttl(KEY) <= 7 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("cancelling", "it was cancelled"),
+        ("cancelled", "it was cancelled"),
+        ("running", "it is running already"),
+        ("done", "it is done already"),
+    ],
+)
+def test_what_cannot_be_submitted_any_further_says_why(store: RunStore, state: str, said: str) -> None:
+    token = create(store)
+    store.client.hset(KEY, "state", state)
+
+    with pytest.raises(UserError, match=f"^run r cannot be submitted any further: {said}$"):
+        store.add_items(RUN, token, ITEMS, ROLLOUTS)
+
+
+def test_another_submission_and_a_lost_run_are_told_apart(store: RunStore) -> None:
+    token = create(store)
+    for method in (store.everything_sent, store.everything_stored, store.submitter_lives):
+        with pytest.raises(UserError, match="it has been submitted again meanwhile"):
+            method(RUN, "other")
+    store.client.delete(KEY)
+    with pytest.raises(UserError, match=r"Redis does not know it \(any more\)"):
+        store.submitter_lives(RUN, token)
+
+
+def test_what_this_version_cannot_read_is_said(store: RunStore) -> None:
+    create(store)
+    store.client.hset(KEY, "min_version", 2)
+    with pytest.raises(UnreadableRun, match=r"^run r was stored by a newer version of this software"):
+        store.config(RUN)
+    store.client.hset(KEY, mapping={"min_version": 1, "config": '{"nonsense": 1}'})
+    with pytest.raises(UnreadableRun, match="run r: its stored configuration cannot be read here: "):
+        store.config(RUN)
+
+
+def test_a_draining_run_is_left_as_it_is_when_it_is_over(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    store.set_draining(RUN)
+    assert store.state(RUN) == "draining"
+    store.client.hset(KEY, "state", "done")
+    store.set_draining(RUN)
+    assert store.state(RUN) == "done"
+    assert not store.forget(RUN, "running")
+    assert store.forget(RUN, "done")
+    assert store.state(RUN) is None
+    store.wait_until_durable()
