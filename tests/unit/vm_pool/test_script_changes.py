@@ -579,6 +579,25 @@ def test_asking_again_keeps_the_place_and_the_life(leased: Recorder) -> None:
     assert "counters.last_ticket" not in changed
 
 
+def test_who_asks_again_after_its_lease_has_expired_waits_anew(leased: Recorder) -> None:
+    leased.client.hset("{pool:p}:vm:v", "deadline", 1)
+    leased.client.zadd("{pool:p}:timers", {"lease:v": 1})
+
+    changed = ask(leased, "t", again=True)
+
+    assert (changed["vm:v.state"], changed["event 3"]) == ("resetting", "expired v fence me")
+    assert changed["queue.t"] == "now"
+    assert leased.reply[0] == 0
+
+
+def test_a_grant_replaces_what_an_inbox_still_holds(leased: Recorder) -> None:
+    ask(leased, "w")
+    leased.client.rpush("{pool:p}:inbox:w", "from before a restart")
+    leased.run("release", "v", leased.fence("v"))
+
+    assert make_ready(leased)["inbox:w"] == f"now now+20 v {HERE}"
+
+
 def test_a_free_vm_goes_to_the_first_waiter_that_lives(leased: Recorder) -> None:
     for token in ("dead", "w", "later"):
         ask(leased, token)
