@@ -384,7 +384,7 @@ def test_a_full_redis_takes_no_part_of_a_run(valkey: ValkeyServer, tmp_path: Pat
         done = run_command("submit.py", shlex.split(f"{WITHOUT_MODEL} --no-pool"), tmp_path, {"REDIS_URL": valkey.url})
 
         assert done.returncode == 2
-        assert done.stderr.startswith("error: Redis did not take the run, so nothing was enqueued: command not allowed")
+        assert done.stderr.startswith("error: Redis did not take the run, so nothing was enqueued: Redis refuses: OOM")
         assert done.stderr.count("\n") == 1
         assert client.dbsize() == 0
     assert list((tmp_path / "results").iterdir()) == []

@@ -160,7 +160,7 @@ def test_a_resume_rolls_out_what_was_lost_and_touches_nothing_else(runs: Runs) -
     kept = {
         path: content
         for path, content in runs.faulty_tree.items()
-        if content is not None and path.endswith("result.json") and Path(path).parts[1] not in lost
+        if content is not None and path.endswith("/0/result.json") and Path(path).parts[1] not in lost
     }
 
     assert runs.resumed.returncode == 0, runs.resumed.stderr

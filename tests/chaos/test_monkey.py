@@ -16,7 +16,7 @@ from rollout_tasks.runs.states import Progress
 from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import LEASE_TTL, Cluster
 
-ROLLOUTS = 42
+ROLLOUTS = 48
 TIMES = 3
 SECONDS = 200.0
 
