@@ -351,8 +351,8 @@ def runner(_shared_valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def outcomes(runner: Runner, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Outcome]]]:
     """Every selected case's outcome, several being worked out at a time."""
-    chosen = {node.callspec.params["case"].name for node in request.session.items if hasattr(node, "callspec")
-              and "case" in node.callspec.params}  # fmt: skip
+    parameters = [node.callspec.params.get("case") for node in request.session.items if hasattr(node, "callspec")]
+    chosen = {case.name for case in parameters if isinstance(case, Case)}
     with ThreadPoolExecutor(PARALLEL) as threads:
         yield {case.name: threads.submit(runner.run, case) for case in CASES if case.name in chosen}
         threads.shutdown(cancel_futures=True)
