@@ -54,6 +54,8 @@ class BenchmarkInfo:
     """Whether the scripted model gave the answers; the Markdown report then begins with saying so."""
     left_out: tuple[str, ...] = ()
     """A sentence for each item of the data that the run went without: no score counts them."""
+    doubted: tuple[str, ...] = ()
+    """A sentence for each item whose score cannot be relied on, though every figure counts it."""
 
 
 class ReportFile:
@@ -67,8 +69,7 @@ class ReportFile:
         self._file = WholeFile(path)
         self._heading = {"name": info.name, "description": info.description}
         source: dict[str, Any] = {"data_path": info.data_path, "total_items": total_items, "scripted": info.scripted}
-        if info.left_out:
-            source["left_out"] = info.left_out
+        source |= {key: said for key in ("left_out", "doubted") if (said := getattr(info, key))}
         about = _json({**self._heading, **source}, depth=1)
         self._before_row = f'{{\n "benchmark_info": {about},\n "evaluation_results": [\n'
 
@@ -132,7 +133,8 @@ def as_markdown(overview: Overview, info: BenchmarkInfo) -> str:
         *_pass_at_k_section(overview.summary),
         *_groups_section(overview.groups),
         *_losses_section(overview.summary),
-        *_left_out_section(info.left_out),
+        *_named_section("Scores not to be relied on", info.doubted),
+        *_named_section("Left out", info.left_out),
         *_worst_section(overview.worst),
     ]
     return "\n\n".join(parts) + "\n"
@@ -155,6 +157,8 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
     ]
     if info.left_out:
         rows.insert(1, ("Left out", f"{len(info.left_out)} items of the data, which no figure here counts"))
+    if info.doubted:
+        rows.insert(1, ("Not to be relied on", f"the scores of {len(info.doubted)} items, which the figures count"))
     if info.description:
         rows.insert(0, ("Description", _cell(info.description, 1000)))
     return _table(("Figure", "Value"), rows)
@@ -190,13 +194,13 @@ def _pass_at_k_section(summary: Summary) -> Iterator[str]:
     yield _table(("Figure", "Value"), rows)
 
 
-def _left_out_section(left_out: Sequence[str]) -> Iterator[str]:
-    if not left_out:
+def _named_section(heading: str, sentences: Sequence[str]) -> Iterator[str]:
+    if not sentences:
         return
-    yield "## Left out"
-    yield "\n".join(f"- {_cell(sentence, _SENTENCE)}" for sentence in left_out[:_LISTED])
-    if len(left_out) > _LISTED:
-        yield f"And {len(left_out) - _LISTED} more: the JSON report has them all."
+    yield f"## {heading}"
+    yield "\n".join(f"- {_cell(sentence, _SENTENCE)}" for sentence in sentences[:_LISTED])
+    if len(sentences) > _LISTED:
+        yield f"And {len(sentences) - _LISTED} more: the JSON report has them all."
 
 
 def _groups_section(groups: Sequence[Group]) -> Iterator[str]:

@@ -188,6 +188,11 @@ class DesktopConfig(_Part):
         "--sleep-after-execution",
         ge=0,
     )
+    include_unfaithful: bool = _option(
+        False,
+        "Also roll out tasks that need what the VMs do not have, or that score otherwise there; the report names them.",
+        "--include-unfaithful",
+    )
     enable_recording: bool = _option(True, "Keep a video of each episode.", "--enable-recording/--no-recording")
 
 

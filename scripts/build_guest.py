@@ -18,9 +18,9 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmark.items import load_items
-from desktop_image.conformance.verdicts import counts
 from rollout_tasks import command_line
-from rollout_tasks.environments.osworld.conformance import Conformance, conformance
+from rollout_tasks.cli import conformance_table
+from rollout_tasks.environments.osworld.conformance import conformance, image_facts
 from rollout_tasks.errors import UserError
 from vm_pool.guest import (
     PROFILES,
@@ -81,9 +81,14 @@ def build(
     """
     if check is not None:
         options = {"profile": profile, **command_line.key_values("--provider-option", provider_option or [])}
+        items = load_items(str(check)).items
         with _progress() as progress:
-            found = conformance(load_items(str(check)).items, provider, options, progress)
-        _show_conformance(found, as_json)
+            facts = image_facts(provider, options, progress)
+        found = conformance(items, [facts])
+        if as_json:
+            command_line.print_json(conformance_table.as_json(found))
+        else:
+            conformance_table.show(found)
         return
     if show_built:
         _show(stock(), as_json)
@@ -170,29 +175,6 @@ def _show_pruned(removed: list[Stocked], kept: list[Stocked], as_json: bool) -> 
     typer.echo(f"Removed {len(removed)} outdated parts of guest images: {size}")
     for part in kept:
         typer.echo(f"In use, so still there: {part.folder}")
-
-
-def _show_conformance(found: list[Conformance], as_json: bool) -> None:
-    counted = counts(one.verdict for one in found)
-    if as_json:
-        tasks = [
-            {
-                "domain": one.item.domain,
-                "task": one.item.id,
-                "verdict": one.verdict.name,
-                "reasons": one.verdict.reasons,
-            }
-            for one in found
-        ]
-        command_line.print_json({"counts": counted, "tasks": tasks})
-        return
-    table = Table()
-    for heading in ("domain", "task", "verdict", "why"):
-        table.add_column(heading, overflow="fold")
-    for one in found:
-        table.add_row(one.item.domain or "", one.item.id[:8], one.verdict.name, escape("; ".join(one.verdict.reasons)))
-    Console().print(table)
-    typer.echo(f"{len(found)} tasks: {', '.join(f'{number} {name}' for name, number in counted.items())}")
 
 
 def _gigabytes(size: int) -> str:

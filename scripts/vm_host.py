@@ -19,7 +19,9 @@ from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
 from rollout_tasks.settings import settings
 from vm_pool import VMPool
+from vm_pool.guest import kept_facts
 from vm_pool.host import VMHost
+from vm_pool.images import image_name
 from vm_pool.providers import check_available, load_provider, provider_names
 
 PARENT_LOOK_SECONDS = 0.5
@@ -64,7 +66,8 @@ def serve(
         opened = VMPool(redis.Redis.from_url(redis_url or settings().redis_address), pool)
         made = load_provider(provider, command_line.key_values("--option", option or []))
         check_available(made)
-        host = VMHost(opened, made, num_vms=num_vms, host_id=host_id, gate_address=address)
+        facts = kept_facts(image_name(made))
+        host = VMHost(opened, made, num_vms=num_vms, host_id=host_id, gate_address=address, facts=facts)
     except ValueError as error:
         raise UserError(str(error)) from error
     stop = threading.Event()

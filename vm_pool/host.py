@@ -25,6 +25,7 @@ from vm_pool.errors import (
 )
 from vm_pool.gate import Gates
 from vm_pool.hosting import Beat, HostedVM, HostSide
+from vm_pool.images import image_name, tell_image
 from vm_pool.jobs import Jobs
 from vm_pool.machine import Machine
 from vm_pool.pool import VMPool
@@ -55,6 +56,7 @@ class VMHost:
         check_every: Seconds between checks of a free VM.
         retry_after: Seconds before a quarantined VM is tried again: the first time, and at most.
         gate_address: This machine's address for borrowers to connect to; the default serves this machine alone.
+        facts: What is known of the image that the VMs are made from, told to the pool.
     """
 
     def __init__(
@@ -68,12 +70,14 @@ class VMHost:
         check_every: float = 30.0,
         retry_after: tuple[float, float] = (1.0, 300.0),
         gate_address: str = "127.0.0.1",
+        facts: str = "",
     ) -> None:
         if num_vms < 1:
             raise ValueError(f"num_vms is {num_vms}: a host has at least one VM")
         self.host_id = host_id or socket.gethostname()
         self.pool = pool
         self._provider = provider
+        self._facts = facts
         self._side = HostSide(pool, self.host_id, silent_after=silent_after)
         self._gates = Gates(gate_address)
         clean = CleanState()
@@ -191,6 +195,7 @@ class VMHost:
             self._register(machine, VMState.INITIALIZING)
         self._side.trust(beat.server)
         self._joined = True
+        self._tell_image()
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         return True
 
@@ -225,10 +230,18 @@ class VMHost:
             behind = vm.fence < machine.fence or not self._provider.needs_reset
             if behind or vm.state not in (VMState.LEASED, VMState.ERROR, VMState.STOPPED):
                 self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
+        self._tell_image()  # which may be lost
         log.warning(
             "host %s: Redis is another process than before; its VMs were compared with what it says", self.host_id
         )
         self._side.trust(beat.server)
+
+    def _tell_image(self) -> None:
+        if name := image_name(self._provider):
+            try:
+                tell_image(self.pool, self.host_id, name, self._facts)
+            except PoolError as error:  # nobody's VM depends on it
+                log.warning("host %s: the pool does not know what its VMs are made from: %s", self.host_id, error)
 
     def _register_missing(self, known: set[str]) -> None:
         for vm_id, machine in self._machines.items():

@@ -83,6 +83,16 @@ class PoolKeys:
         return f"{self.prefix}:work:{host}"
 
     @property
+    def images(self) -> str:
+        """Which image each host's VMs are made from."""
+        return f"{self.prefix}:images"
+
+    @property
+    def facts(self) -> str:
+        """What is known of each image."""
+        return f"{self.prefix}:facts"
+
+    @property
     def events(self) -> str:
         """The event stream."""
         return f"{self.prefix}:events"

@@ -3,60 +3,44 @@
 from __future__ import annotations
 
 import base64
-import json
 import shlex
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
-from desktop_image.conformance.touches import Touch
+from desktop_image.conformance.facts import Facts, FactsUnreadable, by_kind, unpacked_json
 
-LOOKED_UP = frozenset({"bus name", "file", "file type", "module", "port", "program", "setting"})
-"""Kinds that a program inside the guest answers for."""
-WINDOW_SECONDS = 90.0
-"""So long a program may take until it has a window."""
+WINDOW_SECONDS = 120.0
+"""So long a program may take until its windows are there, and stay as they are."""
 SETTLE_SECONDS = 3.0
-"""After a program's first window, the next may follow."""
+"""After a program's first window, the next may follow; a title may still change."""
 ANSWER_SECONDS = 150.0
 _FACTS = Path(__file__).with_name("guest_facts.py")
-_STARTED_WITH: Mapping[str, str] = {
-    "google-chrome": "google-chrome",
-    "libreoffice --calc": "libreoffice",
-    "libreoffice --impress": "libreoffice",
-    "libreoffice --writer": "libreoffice",
-    "gimp": "gimp",
-    "gnome-terminal": "gnome-terminal",
-    "nautilus": "nautilus",
-    "thunderbird": "thunderbird",
-    "vlc": "vlc",
-    "gedit": "gedit",
-    "evince": "evince",
-    "eog": "eog",
-    "code": "code",
+_STARTED_WITH: Mapping[str, tuple[str, ...]] = {
+    "google-chrome": ("google-chrome",),
+    "libreoffice": ("libreoffice --calc", "libreoffice --writer", "libreoffice --impress"),
+    "gimp": ("gimp",),
+    "gnome-terminal": ("gnome-terminal",),
+    "nautilus": ("nautilus",),
+    "thunderbird": ("thunderbird",),
+    "vlc": ("vlc",),
+    "gedit": ("gedit",),
+    "evince": ("evince",),
+    "eog": ("eog",),
+    "code": ("code",),
 }
-"""Commands that open a window that tasks name, and the program that must be there for it."""
+"""Programs whose windows tasks name, and the commands that open some of them; Impress begins with a dialog that nothing passes."""
+_LATER: Mapping[str, tuple[str, ...]] = {
+    "thunderbird": ("Account Settings", "Address Book", "Filter Rules", "Message Filters"),
+}
+"""Titles of windows that a program opens when somebody asks for them."""
 
 
 class ProbeError(RuntimeError):
     """The guest does not answer; says to what."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a guest has."""
-
-    there: Mapping[str, frozenset[str]]
-    """Names by kind."""
-    titles: frozenset[str] = frozenset()
-    """Of the windows that its programs open."""
-    classes: frozenset[str] = frozenset()
-    """Instance and class of those windows: ``Mail.thunderbird``."""
-    applications: frozenset[str] = frozenset()
-    """How those programs call themselves in the accessibility tree."""
 
 
 @dataclass(slots=True)
@@ -102,43 +86,39 @@ class Guest:
         return answer if isinstance(answer, dict) else {}
 
 
-def look(guest: Guest, touches: Iterable[Touch], progress: Callable[[str], None]) -> Found:
-    """Asks a guest about everything that tasks touch; its programs are started and ended, so use one that is reset after.
+def look(guest: Guest, progress: Callable[[str], None]) -> Facts:
+    """Asks a guest what it has; its programs are started and ended, so use one that is reset after.
 
     Raises:
         ProbeError: It does not answer.
     """
-    names: dict[str, set[str]] = defaultdict(set)
-    for touch in touches:
-        names[touch.kind].add(touch.name)
     progress("Asking the guest what it has")
-    there = _facts(guest, {kind: sorted(found) for kind, found in names.items() if kind in LOOKED_UP})
+    there = _listed(guest)
     titles: set[str] = set()
     classes: set[str] = set()
     applications: set[str] = set()
-    if names.keys() & {"window title", "window class", "application"}:
-        present = _facts(guest, {"program": sorted(set(_STARTED_WITH.values()))})["program"]
-        for command, program in _STARTED_WITH.items():
-            if program in present:
-                progress(f"Looking at the windows of {command}")
-                seen = _windows_of(guest, command)
-                titles |= {title for _known_as, title in seen}
-                classes |= {known_as for known_as, _title in seen}
-                applications |= _applications(guest)
-                _end(guest, program)
-    return Found(there, frozenset(titles), frozenset(classes), frozenset(applications))
+    for program, commands in _STARTED_WITH.items():
+        if program not in there.get("program", ()):
+            continue
+        progress(f"Looking at the windows of {program}")
+        for command in commands:
+            for known_as, title in _windows_of(guest, command):
+                titles.add(title)
+                classes.add(known_as)
+        titles |= set(_LATER.get(program, ()))
+        applications |= _applications(guest)
+        _end(guest, program)
+    return Facts(there, frozenset(titles), frozenset(classes), frozenset(applications))
 
 
-def _facts(guest: Guest, asked: Mapping[str, list[str]]) -> dict[str, frozenset[str]]:
-    source, questions = (base64.b64encode(data).decode() for data in (_FACTS.read_bytes(), json.dumps(asked).encode()))
+def _listed(guest: Guest) -> dict[str, frozenset[str]]:
+    source = base64.b64encode(_FACTS.read_bytes()).decode()
     said = guest.shell(
-        f"echo {source} | base64 -d >/tmp/guest_facts.py; echo {questions} | base64 -d | python3 /tmp/guest_facts.py"
+        f"echo {source} | base64 -d >/tmp/guest_facts.py; python3 /tmp/guest_facts.py; rm -f /tmp/guest_facts.py"
     )
-    guest.shell("rm -f /tmp/guest_facts.py")
     try:
-        answers = json.loads(said)
-        return {kind: frozenset(answers[kind]) & frozenset(names) for kind, names in asked.items()}
-    except (ValueError, KeyError, TypeError) as error:
+        return by_kind(unpacked_json(said.strip()))
+    except FactsUnreadable as error:
         raise ProbeError(f"the guest at {guest.url} gave no facts: {said[:200]!r}") from error
 
 
@@ -149,13 +129,16 @@ def _windows(guest: Guest) -> set[tuple[str, str]]:
 
 
 def _windows_of(guest: Guest, command: str) -> set[tuple[str, str]]:
-    before = _windows(guest)
+    """The windows that a command opens, once they stay as they are."""
+    before = seen = _windows(guest)
     guest.launch(command)
     deadline = time.monotonic() + WINDOW_SECONDS
-    while not (new := _windows(guest) - before) and time.monotonic() < deadline:
-        guest.sleep(0.5)
-    guest.sleep(SETTLE_SECONDS)
-    return (_windows(guest) - before) | new
+    while time.monotonic() < deadline:
+        guest.sleep(SETTLE_SECONDS if seen - before else 0.5)
+        if (now := _windows(guest)) == seen and now - before:
+            break
+        seen = now
+    return seen - before
 
 
 def _applications(guest: Guest) -> set[str]:

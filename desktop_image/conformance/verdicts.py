@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
+import glob
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
-from desktop_image.conformance.probe import Found
+from desktop_image.conformance.facts import Facts
 from desktop_image.conformance.touches import Touch
 
 Name = Literal["faithful", "needs", "unfaithful"]
@@ -29,9 +33,9 @@ _LACKS = {
     "window class": "no window there has the class {name}",
     "window title": "no window there is titled {name}",
 }
-_NEVER_THERE = frozenset({"account", "internet", "proxy"})
+_MERGED = re.compile(r"^(/bin|/sbin|/lib)/")
+"""Folders that are links into /usr on every system of today."""
 _SHELL_SETTINGS = "org.gnome.shell"
-_GNOME_SHELL = "gnome-shell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,9 @@ class Verdict:
         return self.name if not self.reasons else f"{self.name}: {'; '.join(self.reasons)}"
 
 
-def verdict_of(touches: Sequence[Touch], found: Found) -> Verdict:
+def verdict_of(touches: Sequence[Touch], facts: Facts) -> Verdict:
     """Compares a task with a guest. What a task needs is said first: without it, differences hardly matter."""
-    missing = [touch for touch in touches if not _is_there(touch, found)]
+    missing = [touch for touch in touches if not _is_there(touch, facts)]
     needs = [_said(_NEEDS, touch) for touch in missing if touch.kind in _NEEDS]
     if needs:
         return Verdict("needs", tuple(needs))
@@ -56,38 +60,53 @@ def verdict_of(touches: Sequence[Touch], found: Found) -> Verdict:
     differs += [
         f"its dock is not GNOME Shell's and does not follow {touch.name} ({touch.place})"
         for touch in touches
-        if touch.kind == "setting" and touch.name.startswith(_SHELL_SETTINGS) and not _has_shell(found)
+        if touch.kind == "setting" and touch.name.startswith(_SHELL_SETTINGS) and not _has_shell(facts)
     ]
     return Verdict("unfaithful", tuple(differs)) if differs else Verdict("faithful")
 
 
-def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
+def counts(verdicts: Iterable[str]) -> dict[str, int]:
     """How many tasks got each verdict, the best one first."""
-    counted = Counter(verdict.name for verdict in verdicts)
+    counted = Counter(verdicts)
     return {name: counted[name] for name in ("faithful", "unfaithful", "needs")}
 
 
-def _has_shell(found: Found) -> bool:
-    return _GNOME_SHELL in found.there.get("program", frozenset())
+def _has_shell(facts: Facts) -> bool:
+    return facts.has("program", "gnome-shell")
 
 
-def _is_there(touch: Touch, found: Found) -> bool:
-    if touch.kind in _NEVER_THERE:
+def _is_there(touch: Touch, facts: Facts) -> bool:
+    if touch.kind == "account":
         return False
     if touch.kind == "window title":
-        return _has_title(touch.name, found)
+        return _has_title(touch.name, facts)
     if touch.kind == "window class":
-        return any(touch.name.lower() in known_as.lower() for known_as in found.classes)
+        return any(touch.name.lower() in known_as.lower() for known_as in facts.classes)
     if touch.kind == "application":
-        return touch.name in found.applications
-    return touch.name in found.there.get(touch.kind, frozenset())
+        return touch.name in facts.applications
+    if touch.kind in {"internet", "proxy"}:
+        return facts.has("network", "internet")
+    if touch.kind == "file":
+        return _has_file(touch.name, facts)
+    return facts.has(touch.kind, touch.name)
 
 
-def _has_title(wanted: str, found: Found) -> bool:
-    """Whether a program's windows are titled so: as a whole, or after the name of what is open in them."""
+def _has_file(name: str, facts: Facts) -> bool:
+    """Whether there is such a file, or any that fits where the name is a pattern."""
+    path = _MERGED.sub(r"/usr\1/", name).rstrip("/")
+    if glob.has_magic(path):
+        return any(fnmatch.filter(facts.there.get("file", ()), path))
+    return facts.has("file", path)
+
+
+def _has_title(wanted: str, facts: Facts) -> bool:
+    """Whether a program's windows are titled so: as a whole, or after, or before, the name of what is open in them."""
     program = wanted.rpartition(" - ")[2].lower()
-    titles = [title.lower() for title in found.titles]
-    return any(program in title for title in titles) or any(program in known_as.lower() for known_as in found.classes)
+    titles = [title.lower() for title in facts.titles]
+    if any(program in title for title in titles) or any(program in known_as.lower() for known_as in facts.classes):
+        return True
+    file, dash, _own_title = wanted.partition(" — ")
+    return bool(dash) and facts.has("file type", PurePosixPath(file).suffix.lower())
 
 
 def _said(sentences: Mapping[str, str], touch: Touch) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
+
+if TYPE_CHECKING:
+    from desktop_image.conformance.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,22 @@ class VMLost(Exception):
 
 class ItemUnsupported(ValueError):
     """Nothing installed here can set the item up or score it; it alone is left out, and named beside the score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """How far an item's score can be relied on in VMs of certain images."""
+
+    item: Item
+    verdict: Literal["faithful", "needs", "unfaithful"]
+    reasons: tuple[str, ...] = ()
+    """What it needs, or where the images differ from what it was made for; empty when it is faithful."""
+
+    @property
+    def sentence(self) -> str:
+        """The item with its reasons, for people."""
+        verb = "needs" if self.verdict == "needs" else "is unfaithful in these VMs:"
+        return f"item {self.item.id!r}: {verb} {'; '.join(self.reasons)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +179,17 @@ class Environment(World, Protocol):
     def unmet(cls, config: RunConfig, items: Sequence[Item]) -> list[str]:  # noqa: ARG003
         """What the items ask for and a run with this configuration does not give them: sentences, said at submission."""
         return []
+
+    @classmethod
+    def conformance(cls, config: RunConfig, items: Sequence[Item], images: Sequence[Facts]) -> Sequence[Conformance]:  # noqa: ARG003
+        """How far the items' scores can be relied on, where that depends on the VMs.
+
+        Args:
+            config: The run's.
+            items: Those that run in this environment.
+            images: What is known of each image that their VMs may be made from; at least one.
+        """
+        return ()
 
     @classmethod
     def snapshot(cls, item: Item) -> str | None:  # noqa: ARG003

@@ -7,15 +7,17 @@ What talks to services is imported where it is used: a refusal need not wait for
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmark.items import Item
 from rollout_tasks.command_line import INTERRUPTED, print_json, spellings_of
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import preflight
+from rollout_tasks.runs.conformance import Checked, check
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submit import Work, check_free, load_benchmark, new_work, resumed_work
 
@@ -30,14 +32,59 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
     benchmark = load_benchmark(config)
     environments = preflight.check_names(config, benchmark.items)
     items, wrong = preflight.check_items(config, benchmark.items)
-    left_out = (*benchmark.skipped, *wrong)
+    here = _is_here(embedded)
+    if here:
+        preflight.check_here(config, items, environments)
+    checked = _conformance(config, items, here=here)
+    if dry_run and checked.found and not as_json:
+        from rollout_tasks.cli import conformance_table
+
+        conformance_table.show(checked.found)
+    doubts = [one.sentence for one in checked.doubts]
+    left_out = [*benchmark.skipped, *wrong]
+    if doubts and not config.desktop.include_unfaithful:
+        doubted = {one.item.id for one in checked.doubts}
+        items = [item for item in items if item.id not in doubted]
+        left_out, doubts = [*left_out, *doubts], []
+    _say_of_items(left_out, doubts, checked.unknown)
+    if not items:
+        raise UserError(
+            "no item's score can be relied on in these VMs: --include-unfaithful rolls them out all the same"
+        )
+    benchmark = replace(benchmark, items=tuple(items), skipped=tuple(left_out))
+    environments = preflight.check_names(config, items)
+    work = new_work(config, benchmark, doubts)
+    return _go(work, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def _is_here(embedded: bool | None) -> bool:
+    from rollout_tasks.settings import settings
+
+    return not settings().broker_configured if embedded is None else embedded
+
+
+def _conformance(config: RunConfig, items: Sequence[Item], *, here: bool) -> Checked:
+    """Compares the items with the VMs that the run would use, where any of them needs a desktop."""
+    if not any(preflight.needs_desktop(config, item) for item in items):
+        return Checked()
+    if here:
+        return check(config, items, None)
+    from rollout_tasks.redis_client import checked_client
+
+    with checked_client() as client:
+        return check(config, items, client)
+
+
+def _say_of_items(left_out: Sequence[str], doubts: Sequence[str], unknown: str) -> None:
     for sentence in left_out:
         sys.stderr.write(f"left out: {sentence}\n")
-    benchmark = replace(benchmark, items=tuple(items), skipped=left_out)
-    if wrong:
-        environments = preflight.check_names(config, items)
-    work = new_work(config, benchmark)
-    return _go(work, environments, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
+    for sentence in doubts:
+        sys.stderr.write(f"not to be relied on: {sentence}\n")
+    if unknown:
+        sys.stderr.write(
+            f"note: what {unknown} have is not known, so nothing says which scores can be relied on;"
+            " scripts/build_guest.py --check finds it out\n"
+        )
 
 
 def resume(
@@ -53,27 +100,26 @@ def resume(
     output_dir = _only_output_dir(options, "--resume: the run's own configuration holds")
     work = resumed_work(find_run(run, output_dir))
     environments = preflight.check_names(work.config, work.items)
-    return _go(work, environments, embedded=embedded, follow=follow, as_json=as_json, dry_run=dry_run)
+    here = _is_here(embedded)
+    if here:
+        preflight.check_here(work.config, work.items, environments)
+    return _go(work, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def _go(
     work: Work,
     environments: set[str],
+    checked: Checked,
     *,
-    embedded: bool | None,
+    here: bool,
     follow: bool,
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    from rollout_tasks.settings import settings
-
-    here = not settings().broker_configured if embedded is None else embedded
-    if here:
-        preflight.check_here(work.config, work.items, environments)
     for sentence in preflight.unmet(work.config, work.items):
         sys.stderr.write(f"note: {sentence}\n")
     if dry_run:
-        return _dry_run(work, environments, here=here, as_json=as_json)
+        return _dry_run(work, environments, checked, here=here, as_json=as_json)
     from rich.console import Console
 
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
@@ -88,7 +134,7 @@ def _beginning(work: Work) -> str:
     return f"Run {work.run_id}: {len(work.todo)} rollouts{kept}, folder {work.folder.path}"
 
 
-def _dry_run(work: Work, environments: set[str], *, here: bool, as_json: bool) -> int:
+def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool, as_json: bool) -> int:
     config = work.config
     if not work.resumed:
         preflight.check_output_dir(work.folder.path)
@@ -112,7 +158,11 @@ def _dry_run(work: Work, environments: set[str], *, here: bool, as_json: bool) -
         "embedded": here,
     }
     if as_json:
-        print_json(found | ({"needs": needed} if needed else {}))
+        from rollout_tasks.cli import conformance_table
+
+        found |= {"needs": needed} if needed else {}
+        found |= {"conformance": conformance_table.as_json(checked.found)} if checked.found else {}
+        print_json(found)
     else:
         shown = ", ".join(f"{key}: {value}" for key, value in found.items())
         sys.stdout.write(f"Nothing was enqueued. {shown}\n")

@@ -161,6 +161,7 @@ def write_reports(
         data_path=str(about.get("path") or ""),
         scripted=config.model.scripted,
         left_out=tuple(map(str, about.get("left_out") or ())),
+        doubted=tuple(map(str, about.get("doubted") or ())),
     )
     json_path = folder.evaluation.with_stem(folder.evaluation.stem + suffix)
     markdown_path = folder.report.with_stem(folder.report.stem + suffix)

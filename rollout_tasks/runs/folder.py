@@ -168,9 +168,24 @@ class RunFolder:
         return self.rollout(rollout_id) / f"attempt-{attempt}"
 
     def create(
-        self, config: RunConfig, items: Iterable[Item], *, data_path: str, data_name: str, left_out: Sequence[str] = ()
+        self,
+        config: RunConfig,
+        items: Iterable[Item],
+        *,
+        data_path: str,
+        data_name: str,
+        left_out: Sequence[str] = (),
+        doubted: Sequence[str] = (),
     ) -> None:
-        """Writes run.json and items.jsonl; `left_out` has a sentence for each item of the data that the run goes without.
+        """Writes run.json and items.jsonl.
+
+        Args:
+            config: The run's.
+            items: Its items.
+            data_path: Where they came from.
+            data_name: What that is called.
+            left_out: A sentence for each item of the data that the run goes without.
+            doubted: A sentence for each item whose score cannot be relied on.
 
         Raises:
             UserError: The folder exists already, cannot be written, or its disk is full.
@@ -192,7 +207,12 @@ class RunFolder:
             write_atomically(self.path / "items.jsonl", "".join(lines))
             document = {
                 "run_id": self.path.name,
-                "benchmark": {"name": data_name, "path": data_path, "left_out": list(left_out)},
+                "benchmark": {
+                    "name": data_name,
+                    "path": data_path,
+                    "left_out": list(left_out),
+                    "doubted": list(doubted),
+                },
                 "config": config.model_dump(mode="json"),
             }
             write_atomically(self.path / "run.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -161,6 +161,11 @@ def needs_model(config: RunConfig, environments: Iterable[str]) -> bool:
     return config.metric == "llm_judgement" or any(registry.agent(agent).needs_model for agent in agents)
 
 
+def needs_desktop(config: RunConfig, item: Item) -> bool:
+    """Whether an item's environment connects to desktops."""
+    return registry.environment(registry.environment_name(item, config)).needs_desktop
+
+
 def needs_vm(config: RunConfig, items: Iterable[Item]) -> bool:
     """Whether any rollout of the run needs a VM."""
     from rollout_tasks.registry import environment_name

@@ -33,6 +33,8 @@ class Source:
     path: str = ""
     left_out: Sequence[str] = ()
     """A sentence for each item that the run goes without."""
+    doubted: Sequence[str] = ()
+    """A sentence for each item that is rolled out although its score cannot be relied on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,19 @@ def new_run_id(config: RunConfig) -> str:
     return f"{stamp}-{config.env_mode}-{secrets.token_hex(2)}"
 
 
-def new_work(config: RunConfig, benchmark: Benchmark) -> Work:
-    """The work of a new run; reserves nothing yet."""
+def new_work(config: RunConfig, benchmark: Benchmark, doubted: Sequence[str] = ()) -> Work:
+    """The work of a new run; reserves nothing yet.
+
+    Args:
+        config: The run's.
+        benchmark: Its items, and the sentences for those that it goes without.
+        doubted: A sentence for each item whose score cannot be relied on.
+    """
     run_id = config.run_id or new_run_id(config)
     config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
     folder = RunFolder(Path(config.output_dir) / run_id)
     todo = rollout_ids(benchmark.items, config.rollouts_per_item)
-    source = Source(benchmark.name, str(benchmark.path), benchmark.skipped)
+    source = Source(benchmark.name, str(benchmark.path), benchmark.skipped, doubted)
     return Work(run_id, config, folder, benchmark.items, (), todo, resumed=False, source=source)
 
 
@@ -123,7 +131,12 @@ def write_down(work: Work) -> None:
     if not work.resumed:
         source = work.source
         work.folder.create(
-            work.config, work.items, data_path=source.path, data_name=source.name, left_out=source.left_out
+            work.config,
+            work.items,
+            data_path=source.path,
+            data_name=source.name,
+            left_out=source.left_out,
+            doubted=source.doubted,
         )
 
 

@@ -7,9 +7,10 @@ Only this package's top level runs on the host; ``session`` and ``server`` run i
 from vm_pool.guest.cache import Progress
 from vm_pool.guest.disk import GuestDisk, guest_disk
 from vm_pool.guest.errors import GuestBuildError
+from vm_pool.guest.image_facts import facts_of_image, kept_facts
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from vm_pool.guest.profiles import PROFILES
-from vm_pool.guest.root import GuestRoot, guest_root, size_of
+from vm_pool.guest.root import GuestRoot, guest_image_name, guest_root, size_of
 from vm_pool.guest.stock import Stocked, prune, stock
 
 __all__ = [
@@ -21,8 +22,11 @@ __all__ = [
     "GuestRoot",
     "Progress",
     "Stocked",
+    "facts_of_image",
     "guest_disk",
+    "guest_image_name",
     "guest_root",
+    "kept_facts",
     "prune",
     "size_of",
     "stock",

@@ -70,6 +70,11 @@ def root_digest(profile: str) -> str:
     return f"{files[-16:]}{packages[-16:]}"
 
 
+def guest_image_name(profile: str) -> str:
+    """Names the image of a profile; changes whenever anything in the image does."""
+    return f"{profile}-{root_digest(profile)}" if profile in PROFILES else ""
+
+
 def size_of(layer: Path) -> int:
     """How many bytes a layer takes on disk."""
     counted: dict[tuple[int, int], int] = {}

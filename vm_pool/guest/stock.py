@@ -11,11 +11,16 @@ from pathlib import Path
 from vm_pool.guest import cache
 from vm_pool.guest.cache import Progress, cache_folder
 from vm_pool.guest.disk import disk_name
+from vm_pool.guest.image_facts import facts_folder_name
 from vm_pool.guest.kernel import kernel_name
 from vm_pool.guest.profiles import PROFILES
-from vm_pool.guest.root import layer_names, size_of
+from vm_pool.guest.root import guest_image_name, layer_names, size_of
 
-_NAME = re.compile(r"(?P<kind>packages|files|disk|kernel|saved)-(?:(?P<profile>[a-z]+)-)?[0-9a-f]{16,32}(?:-\d+)?")
+_NAME = re.compile(
+    r"(?P<kind>packages|files|disk|facts|kernel|saved)-(?:(?P<profile>[a-z]+)-)?[0-9a-f]{16,32}(?:-\d+)?"
+)
+OWN = "own"
+"""Stands for a profile where facts are of an image that was not built here."""
 _QCOW2 = struct.Struct(">4sIQI")
 
 
@@ -24,7 +29,7 @@ class Stocked:
     """A part of some image."""
 
     kind: str
-    """packages, files, disk, kernel, or saved: a virtual machine's state after its first boot."""
+    """packages, files, disk, kernel; facts: what is known of an image; saved: a virtual machine's state after its first boot."""
     profile: str
     """Empty where it belongs to every profile."""
     folder: Path
@@ -57,13 +62,14 @@ def prune(progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], l
 def _parts() -> Iterator[Stocked]:
     now = {kernel_name()}
     for profile in PROFILES:
-        now |= {*layer_names(profile), disk_name(profile)}
+        now |= {*layer_names(profile), disk_name(profile), facts_folder_name(guest_image_name(profile))}
     for folder in sorted(cache_folder().glob("*-*")):
         found = _NAME.fullmatch(folder.name)
         if found and folder.is_dir():
             disk = _backing_disk(folder) if found["kind"] == "saved" else None
             profile = disk.name.split("-")[1] if disk else found["profile"] or ""
-            yield Stocked(found["kind"], profile, folder, (disk or folder).name in now, size_of(folder))
+            current = (disk or folder).name in now or profile == OWN
+            yield Stocked(found["kind"], profile, folder, current, size_of(folder))
 
 
 def _backing_disk(saved: Path) -> Path | None:

@@ -18,6 +18,7 @@ if takes_over then
   local may_replace = ARGV[5] == instance or (ARGV[5] == '1' and alive_until <= now)
   if instance and not may_replace then return { 0, instance, alive_until } end
   call('HSET', P .. ':hosts', host, ARGV[3])
+  call('HDEL', P .. ':images', host) -- a predecessor's
   call('DEL', P .. ':work:' .. host)
 end
 local server = string.match(about_server(), 'run_id:(%x+)')

@@ -2,7 +2,8 @@
 --
 -- Returns how many keys that were.
 
-local keys = { ':vms', ':free', ':queue', ':waiters', ':timers', ':hosts', ':servers', ':counters', ':events' }
+local keys = { ':vms', ':free', ':queue', ':waiters', ':timers', ':hosts', ':servers', ':images', ':facts', ':counters',
+  ':events' }
 local function all(group, prefix, members)
   for _, member in ipairs(call(members, P .. group)) do keys[#keys + 1] = prefix .. member end
 end

@@ -16,6 +16,7 @@
 --                         that: it is looked at again then, so that short leases cost no timer (its time is in `timer`)
 --   :hosts        hash    host -> the instance that speaks for it: "<random> <process>"
 --   :servers      hash    host -> the server process (`run_id` of INFO) whose grants it stands behind
+--   :images       hash    host -> the name of the image that its VMs are made from     :facts  hash  what is known of an image
 --   :host:<h>     set     its VMs        :work:<h>  list  VMs it should look at
 --   :counters     hash    totals, but for grants of VMs still here (their `grants`) and releases (what remains)
 --   :events       stream  e = "<event> <vm or -> <fence> <holder or host>"

@@ -21,6 +21,7 @@ for i = 2, #ARGV do
     if call('SCARD', P .. ':host:' .. is[3]) == 0 and not heard(is[3]) then
       call('HDEL', P .. ':hosts', is[3]) -- the last VM of a host that is gone
       call('HDEL', P .. ':servers', is[3])
+      call('HDEL', P .. ':images', is[3])
       call('DEL', P .. ':work:' .. is[3])
     end
     removed = removed + 1

@@ -8,6 +8,7 @@ local host = ARGV[2]
 if call('HGET', P .. ':hosts', host) ~= ARGV[3] then return 0 end
 call('HDEL', P .. ':hosts', host)
 call('HDEL', P .. ':servers', host)
+call('HDEL', P .. ':images', host)
 call('ZREM', P .. ':timers', 'host:' .. host)
 call('DEL', P .. ':work:' .. host)
 return 1

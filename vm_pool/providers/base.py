@@ -21,7 +21,7 @@ class Provider(Protocol):
     time that suits the provider: nothing above it can end a call that hangs. Whatever a call starts is tagged with the
     VM's id before it starts, so that `reap_leftovers` finds it even if this process is killed on the way.
 
-    A provider may also be one of `ReachesVMs`, `TakesFingerprints` and `ChecksMachine`, each by having its method.
+    A provider may also be one of `ReachesVMs`, `TakesFingerprints`, `ChecksMachine` and `NamesImage`, each by having its method.
     """
 
     needs_reset: bool
@@ -71,6 +71,14 @@ class ChecksMachine(Protocol):
 
     def check_available(self) -> None:
         """Raises `ProviderError`, one sentence saying what is missing and what to do."""
+
+
+@runtime_checkable
+class NamesImage(Protocol):
+    """A provider that knows what its VMs are made from."""
+
+    def image_name(self) -> str:
+        """Letters, digits and ``-``; another one whenever anything in the image changes. Empty where that cannot be told."""
 
 
 def check_available(provider: Provider) -> None:

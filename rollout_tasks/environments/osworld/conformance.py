@@ -1,52 +1,64 @@
-"""How far the scores of tasks can be relied on in an image: a VM of it is booted and asked, and stopped again."""
+"""How far the scores of OSWorld's tasks can be relied on in VMs of an image."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmark.items import Item
+from desktop_image.conformance.facts import Facts, FactsUnreadable, packed, unpacked
 from desktop_image.conformance.probe import Guest, ProbeError, look
 from desktop_image.conformance.touches import touches_of
-from desktop_image.conformance.verdicts import Verdict, verdict_of
+from desktop_image.conformance.verdicts import verdict_of
+from rollout_tasks.environments.base import Conformance
 from rollout_tasks.errors import UserError
 from vm_pool.errors import ProviderError
+from vm_pool.guest import GuestBuildError, facts_of_image
+from vm_pool.images import image_name
 from vm_pool.own import own_vm
-from vm_pool.providers import check_available, load_provider
+from vm_pool.providers import Provider, check_available, load_provider
 
 
-@dataclass(frozen=True, slots=True)
-class Conformance:
-    """What came of one task."""
-
-    item: Item
-    verdict: Verdict
-
-
-def conformance(
-    items: Sequence[Item], provider_name: str, options: Mapping[str, Any], progress: Callable[[str], None]
-) -> list[Conformance]:
-    """Compares each task with the image that a provider's VMs are made of.
+def conformance(items: Iterable[Item], images: Sequence[Facts]) -> list[Conformance]:
+    """Compares tasks with images: what is not faithful in one of them, is not.
 
     Args:
         items: Tasks of OSWorld.
-        provider_name: Where the VM comes from.
+        images: What is known of each image that a task's VM may be made from.
+    """
+    return [_compared(item, images) for item in items]
+
+
+def _compared(item: Item, images: Sequence[Facts]) -> Conformance:
+    touches = touches_of({**item.metadata, **item.env_config})
+    for facts in images:
+        verdict = verdict_of(touches, facts)
+        if verdict.reasons:
+            return Conformance(item, verdict.name, verdict.reasons)
+    return Conformance(item, "faithful")
+
+
+def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callable[[str], None]) -> Facts:
+    """What is known of the image that a provider's VMs are made from; the first time, one is booted, asked and stopped again.
+
+    Args:
+        provider_name: Where VMs come from.
         options: The provider's.
         progress: Called with a sentence now and then.
 
     Raises:
         UserError: There is no such VM here, or it does not answer.
     """
-    touched = [touches_of({**item.metadata, **item.env_config}) for item in items]
     try:
         provider = load_provider(provider_name, dict(options))
         check_available(provider)
-        progress("Booting a VM of the image")
-        with own_vm(provider, f"conformance-{os.getpid()}-0") as vm:
-            guest = Guest(f"http://{vm.address}:{vm.ports['control']}")
-            found = look(guest, [touch for touches in touched for touch in touches], progress)
-    except (ProviderError, ProbeError) as error:
+        return unpacked(facts_of_image(image_name(provider), lambda: _looked_up(provider, progress), progress))
+    except (ProviderError, ProbeError, FactsUnreadable, GuestBuildError) as error:
         raise UserError(str(error)) from error
-    return [Conformance(item, verdict_of(touches, found)) for item, touches in zip(items, touched, strict=True)]
+
+
+def _looked_up(provider: Provider, progress: Callable[[str], None]) -> str:
+    progress("Booting a VM of the image")
+    with own_vm(provider, f"conformance-{os.getpid()}-0") as vm:
+        return packed(look(Guest(f"http://{vm.address}:{vm.ports['control']}"), progress))

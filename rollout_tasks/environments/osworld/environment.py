@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import (
+    Conformance,
     Environment,
     EnvironmentContext,
     Observation,
@@ -29,6 +30,7 @@ from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import time_limit
 
 if TYPE_CHECKING:
+    from desktop_image.conformance.facts import Facts
     from rollout_tasks.environments.osworld.session import Session
 
 logger = logging.getLogger(__name__)
@@ -82,6 +84,13 @@ class OSWorldEnvironment(Environment):
     def unmet(cls, config: RunConfig, items: Sequence[Item]) -> list[str]:
         """Snapshots, proxies and fixed addresses."""
         return unmet(config, items, map(task_config, items))
+
+    @classmethod
+    def conformance(cls, config: RunConfig, items: Sequence[Item], images: Sequence[Facts]) -> Sequence[Conformance]:  # noqa: ARG003
+        """What tasks touch, compared with what the images have."""
+        from rollout_tasks.environments.osworld.conformance import conformance
+
+        return conformance(items, images)
 
     @classmethod
     def snapshot(cls, item: Item) -> str | None:

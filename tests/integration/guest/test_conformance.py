@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from desktop_image.conformance.facts import packed
 from desktop_image.conformance.probe import Guest, look
-from desktop_image.conformance.touches import Touch
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
 from tests.integration.guest.conftest import Desktop
@@ -40,15 +40,30 @@ MISSING = [
 
 
 def test_a_guest_says_what_it_has(desktop: Desktop) -> None:
-    touches = [Touch(kind, name, "config") for kind, name in (*THERE, *MISSING, ("window title", "a - gedit"))]
+    facts = look(Guest(desktop.url("")), lambda _sentence: None)
 
-    found = look(Guest(desktop.url("")), touches, lambda _sentence: None)
-
-    assert {(kind, name) for kind, names in found.there.items() for name in names} == set(THERE)
-    assert {"gnome-terminal-server.Gnome-terminal", "gedit.Gedit"} <= found.classes
-    assert any(title.endswith(" - gedit") for title in found.titles)
-    assert {"gedit", "gnome-terminal-server"} <= found.applications
+    assert [(kind, name) for kind, name in THERE if not facts.has(kind, name)] == []
+    assert [(kind, name) for kind, name in MISSING if facts.has(kind, name)] == []
+    assert not facts.has("network", "internet")
+    assert {"gnome-terminal-server.Gnome-terminal", "gedit.Gedit"} <= facts.classes
+    assert any(title.endswith(" - gedit") for title in facts.titles)
+    assert {"gedit", "gnome-terminal-server"} <= facts.applications
     assert desktop.windows() == []
+    assert len(packed(facts)) < 1_000_000
+
+
+def test_what_a_double_click_opens_is_what_gnome_says(desktop: Desktop) -> None:
+    facts = look(Guest(desktop.url("")), lambda _sentence: None)
+
+    for suffix in (".txt", ".json", ".html", ".png", ".blend", ".csv", ".py", ".xlsx", ".zip"):
+        kind = desktop.shell(
+            f"touch /tmp/a{suffix}; gio info -a standard::content-type /tmp/a{suffix} | tail -1"
+        ).split()[-1]
+        by_name = desktop.shell(
+            f"python3 -c \"from gi.repository import Gio; print(Gio.content_type_guess('a{suffix}')[0])\""
+        )
+        opens = "No default" not in desktop.shell(f"gio mime {by_name.strip() or kind}")
+        assert facts.has("file type", suffix) == opens, (suffix, kind, by_name)
 
 
 def test_the_command_says_it_of_every_task(tmp_path: Path) -> None:
@@ -68,10 +83,13 @@ def test_the_command_says_it_of_every_task(tmp_path: Path) -> None:
     ]
     tasks.write_text("".join(json.dumps(one) + "\n" for one in listed))
     command = [sys.executable, "scripts/build_guest.py", "--check", str(tasks)]
-
-    done = subprocess.run([*command, "--json"], cwd=REPOSITORY, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said: dict[str, Any] = {}
+    for _again in range(2):  # the second time from what was kept of the first
+        done = subprocess.run([*command, "--json"], cwd=REPOSITORY, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        assert not said or json.loads(done.stdout) == said
+        said = json.loads(done.stdout)
+    assert "Booting" not in done.stderr
     assert said["counts"] == {"faithful": 1, "unfaithful": 1, "needs": 1}
     assert [(one["task"], one["verdict"], one["reasons"]) for one in said["tasks"]] == [
         ("here", "faithful", []),

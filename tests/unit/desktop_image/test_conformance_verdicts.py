@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from desktop_image.conformance.probe import Found
+from desktop_image.conformance.facts import Facts
 from desktop_image.conformance.touches import Touch, touches_of
 from desktop_image.conformance.verdicts import Verdict, counts, verdict_of
 
@@ -31,7 +31,7 @@ TASK: dict[str, Any] = {
         "expected": {"type": "cloud_file", "path": "https://a/c.xlsx", "dest": "c.xlsx"},
     },
 }
-FOUND = Found(
+FACTS = Facts(
     there={
         "program": frozenset({"libreoffice", "python"}),
         "file type": frozenset({".xlsx"}),
@@ -61,7 +61,7 @@ def test_each_thing_is_named_once_with_its_first_place() -> None:
 
 
 def test_a_guest_that_has_it_all_is_faithful() -> None:
-    assert verdict_of(touches_of(TASK), FOUND) == Verdict("faithful")
+    assert verdict_of(touches_of(TASK), FACTS) == Verdict("faithful")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,31 @@ def test_a_guest_that_has_it_all_is_faithful() -> None:
     ],
 )
 def test_what_is_missing_decides(task: dict[str, Any], verdict: str) -> None:
-    assert str(verdict_of(touches_of(task), FOUND)) == verdict
+    assert str(verdict_of(touches_of(task), FACTS)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict"),
+    [
+        ("/usr/lib/there", "faithful"),
+        ("/lib/there", "faithful"),
+        ("/usr/lib/there/", "faithful"),
+        ("/usr/lib/th*", "faithful"),
+        ("/usr/lib/gone", "unfaithful: it has no /usr/lib/gone (config, step 1)"),
+        ("/usr/lib/g*", "unfaithful: it has no /usr/lib/g* (config, step 1)"),
+    ],
+)
+def test_files_are_there_under_any_of_their_names(path: str, verdict: str) -> None:
+    facts = Facts({"file": frozenset({"/usr/lib/there"})})
+
+    assert str(verdict_of([Touch("file", path, "config, step 1")], facts)) == verdict
+
+
+def test_a_guest_with_a_way_out_has_the_internet_and_needs_no_proxy() -> None:
+    touches = [Touch("internet", "e.org", "config, step 1"), Touch("proxy", "a proxy", "proxy")]
+
+    assert verdict_of(touches, Facts({"network": frozenset({"internet"})})).name == "faithful"
+    assert verdict_of(touches, Facts()).name == "needs"
 
 
 def test_the_settings_of_gnomes_shell_need_it() -> None:
@@ -112,9 +136,9 @@ def test_the_settings_of_gnomes_shell_need_it() -> None:
         "unfaithful: its dock is not GNOME Shell's and does not follow org.gnome.shell favorite-apps (evaluator.result)"
     )
 
-    assert str(verdict_of(touches, replace(FOUND, there=there))) == said
+    assert str(verdict_of(touches, replace(FACTS, there=there))) == said
     with_shell = {**there, "program": frozenset({"gnome-shell"})}
-    assert str(verdict_of(touches, replace(FOUND, there=with_shell))) == "faithful"
+    assert str(verdict_of(touches, replace(FACTS, there=with_shell))) == "faithful"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +160,4 @@ def test_what_is_no_task_touches_nothing(task: dict[str, Any]) -> None:
 
 
 def test_verdicts_are_counted() -> None:
-    verdicts = [Verdict("needs", ("x",)), Verdict("faithful"), Verdict("faithful")]
-
-    assert counts(verdicts) == {"faithful": 2, "unfaithful": 0, "needs": 1}
+    assert counts(["needs", "faithful", "faithful"]) == {"faithful": 2, "unfaithful": 0, "needs": 1}

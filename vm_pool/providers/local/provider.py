@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vm_pool.guest import GuestRoot, guest_root
+from vm_pool.guest import GuestRoot, guest_image_name, guest_root
 from vm_pool.providers import desktop
 from vm_pool.providers.local.container import Container, DesktopStopped, end_leftover, leftovers
 from vm_pool.providers.local.options import LocalOptions
@@ -58,6 +58,10 @@ class LocalProvider:
             ProviderError: It cannot; one sentence says what is missing and what to do.
         """
         self._runtime = check_machine(self.options)
+
+    def image_name(self) -> str:
+        """The guest image of its profile."""
+        return guest_image_name(self.options.profile)
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a desktop and waits until its server answers; builds the guest image first where it is missing."""

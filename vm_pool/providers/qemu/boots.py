@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,16 @@ class OwnBoot:
     image: Path
     format: str
     firmware: Firmware
+
+
+def own_image_name(path: Path) -> str:
+    """Names an image of the user's own by its file's place, size and time; empty when there is none."""
+    image = path.expanduser().absolute()
+    try:
+        seen = image.stat()
+    except OSError:
+        return ""
+    return f"own-{hashlib.sha256(f'{image} {seen.st_size} {seen.st_mtime_ns}'.encode()).hexdigest()[:32]}"
 
 
 def own_boot(path: Path, options: QemuOptions) -> OwnBoot:

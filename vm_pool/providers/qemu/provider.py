@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vm_pool.errors import ProviderError
+from vm_pool.guest import guest_image_name
 from vm_pool.guest.disk import guest_disk
 from vm_pool.providers.qemu import acceleration
-from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot
+from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot, own_image_name
 from vm_pool.providers.qemu.folders import end_leftover, leftovers
 from vm_pool.providers.qemu.kind import Kind
 from vm_pool.providers.qemu.machine import Machine, MachineStopped
@@ -48,6 +49,11 @@ class QemuProvider:
         _command("qemu-img", "qemu-utils")
         if self.options.path_to_vm is not None:
             own_boot(self.options.path_to_vm, self.options)
+
+    def image_name(self) -> str:
+        """The guest image of its profile, or the file of the user's own."""
+        own = self.options.path_to_vm
+        return guest_image_name(self.options.profile) if own is None else own_image_name(own)
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a VM and waits until its server answers; builds the guest image first where it is missing."""

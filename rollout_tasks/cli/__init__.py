@@ -1,0 +1,1 @@
+"""What commands show and read, apart from what they do."""

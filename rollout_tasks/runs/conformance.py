@@ -1,0 +1,97 @@
+"""How far the scores of a run could be relied on in the VMs at hand, asked before anything is enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmark.items import Item
+from desktop_image.conformance.facts import Facts, FactsUnreadable, unpacked
+from rollout_tasks import registry
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import Conformance
+from rollout_tasks.errors import UserError
+
+if TYPE_CHECKING:
+    import redis
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of comparing items with the images of the VMs that they would run in."""
+
+    found: Sequence[Conformance] = ()
+    """One for each item that was compared."""
+    unknown: str = ""
+    """Says of which VMs nothing is known."""
+
+    @property
+    def doubts(self) -> list[Conformance]:
+        """Those whose score could not be relied on."""
+        return [one for one in self.found if one.verdict != "faithful"]
+
+
+def check(config: RunConfig, items: Sequence[Item], client: redis.Redis | None) -> Checked:
+    """Compares items with what is known of the VMs that the run would use.
+
+    Args:
+        config: The run's.
+        items: Its items.
+        client: Where the pool is; None when the run makes its VMs here.
+
+    Raises:
+        UserError: The provider does not accept its options.
+        PoolError: Redis did not answer.
+    """
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(registry.environment_name(item, config), []).append(item)
+    facts, unknown = _at_hand(config, client)
+    if not facts:
+        return Checked(unknown=unknown)
+    found = [
+        one for name, group in groups.items() for one in registry.environment(name).conformance(config, group, facts)
+    ]
+    return Checked(found, unknown)
+
+
+def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts], str]:
+    """What is known of the images, and which VMs nothing is known of."""
+    from vm_pool.images import images
+    from vm_pool.pool import VMPool
+
+    if client is None or not config.vm.use_pool:
+        facts = _read(_image_here(config), "")
+        return ([facts], "") if facts else ([], f"VMs of the provider {config.vm.provider_name}")
+    known: list[Facts] = []
+    unknown: list[str] = []
+    for image in images(VMPool(client, config.vm.pool)):
+        if facts := _read(image.name, image.facts):
+            known.append(facts)
+        else:
+            unknown += image.hosts
+    return known, f"the VMs of {', '.join(unknown[:3])}" if unknown else ""
+
+
+def _read(image: str, told: str) -> Facts | None:
+    """The facts of an image that somebody told, else those that are kept on this machine."""
+    from vm_pool.guest import kept_facts
+
+    for text in (told, kept_facts(image)):
+        with suppress(FactsUnreadable):  # there is none, or it is another version's
+            return unpacked(text)
+    return None
+
+
+def _image_here(config: RunConfig) -> str:
+    from rollout_tasks.vm_options import provider_options
+    from vm_pool.errors import ProviderError
+    from vm_pool.images import image_name
+    from vm_pool.providers import load_provider
+
+    try:
+        return image_name(load_provider(config.vm.provider_name, provider_options(config)))
+    except ProviderError as error:
+        raise UserError(f"--provider-name: {error}") from error
