@@ -74,7 +74,7 @@ def build(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences and tables.")] = False,
 ) -> None:
-    """Build a guest image into the cache, and say where it is and how large.
+    """Build a guest image into the cache, find out what it has, and say where it is and how large.
 
     For example:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full[/bold]
     or, then:     [bold]sudo .venv/bin/python scripts/build_guest.py --profile full --check osworld/test_all.json[/bold]
@@ -100,6 +100,8 @@ def build(
                 _show_pruned(*prune(progress), as_json)
                 return
             built = _built(profile, disk, progress)
+            if not disk:
+                _look_at(profile, progress)
     except GuestBuildError as error:
         raise UserError(str(error)) from error
     built["seconds"] = round(time.monotonic() - began, 1)
@@ -119,6 +121,14 @@ def _built(profile: str, disk: bool, progress: Progress) -> dict[str, Any]:
     root = guest_root(profile, progress)
     layers = [str(layer) for layer in root.layers]
     return {"profile": profile, "digest": root.digest, "layers": layers, "bytes": sum(map(size_of, root.layers))}
+
+
+def _look_at(profile: str, progress: Progress) -> None:
+    """Finds out what the image has, so that whoever submits tasks hears which of them it cannot serve."""
+    try:
+        image_facts("local", {"profile": profile}, progress)
+    except UserError as error:
+        typer.echo(f"note: what the image has could not be found out here: {error}", err=True)
 
 
 @contextmanager
