@@ -54,6 +54,13 @@ _LIVE_GETTERS = re.compile(
 )
 """Those that ask the running browser."""
 _VISITING = frozenset({"gotoRecreationPage_and_get_html_content", "info_from_website", "page_info", "pdf_from_url"})
+_PAGES = re.compile(r"https?://[^\s\"'<>)]+")
+_FETCHING = re.compile(
+    r"\b(?:(?P<verb>install|download|clone|search the (?:internet|web))"
+    r"|(?:home|web) ?pages?|web ?sites?|arxiv(?:\.org| daily)?|github(?:\.com)?)\b",
+    re.IGNORECASE,
+)
+"""Words by which an instruction speaks of the internet; "installed" and "downloaded" speak of what is there."""
 _APPLICATION_NAME = re.compile(r"application\[\s*@?name\s*=\s*[\"']?([^\"'\]]+)")
 _PROGRAMS_OF_APPLICATIONS = {
     "chrome": "google-chrome",
@@ -111,10 +118,13 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             if isinstance(getter, Mapping):
                 for kind, name in _of_getter(getter):
                     yield kind, name, f"evaluator.{side}"
-    if any(_LIVE_GETTERS.fullmatch(str(getter.get("type"))) for getter in _getters(evaluator.get("result"))):
-        for text in _texts(evaluator.get("expected")):
-            if host := host_of(text):
-                yield "internet", host, "evaluator.expected"
+    for getter in _getters(evaluator.get("expected")):
+        if getter.get("type") == "rule":
+            for text in _texts(getter.get("rules")):
+                if host := host_of(text):
+                    yield "internet", host, "evaluator.expected"
+    if "infeasible" not in _listed(evaluator.get("func")):
+        yield from ((*use, "instruction") for use in _of_instruction(str(task.get("instruction", ""))))
 
 
 def _of_step(kind: str, parameters: Mapping[str, Any]) -> Iterator[Use]:
@@ -161,6 +171,15 @@ def _of_command(command: Any, shell: bool) -> Iterator[Use]:
         yield from uses_of_shell(text) if shell else uses_of_words(split(text))
     elif isinstance(command, list):
         yield from uses_of_words([_PLACEHOLDERS.sub("1", str(word)) for word in command])
+
+
+def _of_instruction(text: str) -> Iterator[Use]:
+    """What an instruction sends its reader to: a page, or something that has to be fetched."""
+    for found in _PAGES.findall(text):
+        if host := host_of(found):
+            yield "internet", host
+    if fetching := _FETCHING.search(text):
+        yield "internet", f"to {fetching[0].lower()}" if fetching["verb"] else fetching[0]
 
 
 def _getters(side: Any) -> list[Mapping[str, Any]]:

@@ -31,7 +31,7 @@ def conformance(items: Iterable[Item], images: Sequence[Facts]) -> list[Conforma
 
 
 def _compared(item: Item, images: Sequence[Facts]) -> Conformance:
-    touches = touches_of({**item.metadata, **item.env_config})
+    touches = touches_of({**item.metadata, **item.env_config, "instruction": item.question})
     for facts in images:
         verdict = verdict_of(touches, facts)
         if verdict.reasons:

@@ -106,6 +106,35 @@ def test_what_is_missing_decides(task: dict[str, Any], verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("instruction", "needs"),
+    [
+        ("Make Bing the main search engine.", ""),
+        ("I have installed it and downloaded the files already.", ""),
+        ("Name the slide's title 'Online Shopping'.", ""),
+        ("Please clone the repo.", "the internet: to clone (instruction)"),
+        ("Help me Install Spotify.", "the internet: to install (instruction)"),
+        ("Search the Internet for a tutorial.", "the internet: to search the internet (instruction)"),
+        ("Their homepage links are listed.", "the internet: homepage (instruction)"),
+        ("All papers of today via arxiv daily.", "the internet: arxiv daily (instruction)"),
+        ("Play https://e.org/x.m3u8 for me", "the internet: e.org (instruction)"),
+        ("Open http://localhost:8000/ for me", ""),
+    ],
+)
+def test_what_an_instruction_asks_to_fetch_is_needed(instruction: str, needs: str) -> None:
+    said = str(verdict_of(touches_of({**TASK, "instruction": instruction}), FACTS))
+
+    assert said == (f"needs: {needs}" if needs else "faithful")
+    evaluator = {**TASK["evaluator"], "func": "infeasible"}
+    assert verdict_of(touches_of({**TASK, "instruction": instruction, "evaluator": evaluator}), FACTS).name == "faithful"
+
+
+def test_a_page_in_the_rules_is_needed_whatever_looks_at_it() -> None:
+    task = with_result("vm_file", expected={"type": "rule", "rules": {"type": "url", "url": "https://e.org/x"}})
+
+    assert str(verdict_of(touches_of(task), FACTS)) == "needs: the internet: e.org (evaluator.expected)"
+
+
+@pytest.mark.parametrize(
     ("path", "verdict"),
     [
         ("/usr/lib/there", "faithful"),
