@@ -180,6 +180,11 @@ class DesktopConfig(_Part):
         "--client-password",
     )
     os_type: Literal["Ubuntu", "Windows"] = _option("Ubuntu", "The guest's system.", "--os-type")
+    a11y: Literal["outline", "osworld"] = _option(
+        "outline",
+        "How the accessibility tree is written: as an outline of what can be acted on, or as the table of OSWorld's own agents.",
+        "--a11y",
+    )
     require_a11y_tree: bool = _option(True, "Ask for the accessibility tree.", "--require-a11y-tree/--no-a11y-tree")
     require_terminal: bool = _option(False, "Ask for the terminal's text.", "--require-terminal")
     sleep_after_execution: float = _option(

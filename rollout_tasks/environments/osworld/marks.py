@@ -19,8 +19,11 @@ _LABEL_SIZE = 13
 
 
 def choose(found: Sequence[Element], screen: tuple[int, int]) -> dict[int, Element]:
-    """The elements that get a mark, by number from 1: interactive, and with their centre on the screen."""
-    chosen: list[Element] = []
+    """The elements that get a mark, by number from 1: interactive, and with their centre on the screen.
+
+    Where there are too many, a spreadsheet's empty cells go first, then its others.
+    """
+    candidates: list[Element] = []
     places: set[tuple[int, int, int, int]] = set()
     for element in found:
         if element.role not in INTERACTIVE or element.box is None or element.centre is None or element.box in places:
@@ -29,8 +32,16 @@ def choose(found: Sequence[Element], screen: tuple[int, int]) -> dict[int, Eleme
         if min(element.box[2:]) < _SMALLEST or not (0 <= x < screen[0] and 0 <= y < screen[1]):
             continue
         places.add(element.box)
-        chosen.append(element)
-    return dict(enumerate(chosen[:MAX_MARKS], 1))
+        candidates.append(element)
+    ranked = sorted(range(len(candidates)), key=lambda number: _rank(candidates[number]))
+    return dict(enumerate((candidates[number] for number in sorted(ranked[:MAX_MARKS])), 1))
+
+
+def _rank(element: Element) -> int:
+    """0 for what gets a mark first."""
+    if not element.is_sheet_cell:
+        return 0
+    return 1 if element.description else 2
 
 
 def listed(marks: Mapping[int, Element]) -> str:

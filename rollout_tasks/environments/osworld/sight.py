@@ -8,7 +8,7 @@ from typing import Any
 
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import Observation
-from rollout_tasks.environments.osworld import a11y, marks
+from rollout_tasks.environments.osworld import a11y, marks, osworld_table
 from rollout_tasks.environments.osworld.screenshot import as_png, size_of
 
 NO_TREE = "(The programs gave no accessibility tree.)"
@@ -48,10 +48,16 @@ def sight(seen: Mapping[str, Any], config: DesktopConfig) -> Sight:
         places = {number: element.centre for number, element in chosen.items() if element.centre is not None}
         picture, text = marks.draw(picture, chosen), marks.listed(chosen) or NO_TREE
     elif kind != "screenshot" and config.require_a11y_tree:
-        text = NO_TREE if found is None else a11y.lines(found, with_places=kind == "a11y_tree")
+        text = NO_TREE if found is None else _written(seen, found, config)
     if config.require_terminal and seen.get("terminal"):
         text = f"{text}\n\n{TERMINAL_HEADING}\n{seen['terminal']}".lstrip()
     return Sight(Observation(text, () if kind == "a11y_tree" else (picture,)), screen, places)
+
+
+def _written(seen: Mapping[str, Any], found: list[a11y.Element], config: DesktopConfig) -> str:
+    if config.a11y == "osworld":
+        return osworld_table.written(seen["accessibility_tree"], system=config.os_type.lower())
+    return a11y.lines(found, with_places=config.observation_type == "a11y_tree")
 
 
 def _elements(seen: Mapping[str, Any], config: DesktopConfig) -> list[a11y.Element] | None:

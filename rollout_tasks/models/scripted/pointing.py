@@ -1,8 +1,8 @@
 """Where a script clicks is found in what is seen: a call may say ``at`` instead of ``x`` and ``y``.
 
 ``"at": "[push-button] OK"`` is the middle of the first element whose line has that text; ``"at": ["Microsoft Bing",
-"[push-button] More actions"]`` that of the first such element after one with the text before it. The observation must tell
-places: its type is ``a11y_tree``.
+"[push-button] More actions"]`` that of the first such element after one with the text before it; ``"at": "[table-cell] B5"`` a
+cell of a spreadsheet, empty or not. The observation must tell places: its type is ``a11y_tree``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rollout_tasks.models.scripted.scripts import ScriptedCall, Turn
 from rollout_tasks.models.scripted.waiting import state_of
 
 KEY = "at"
+_CELL = re.compile(r"\[table-cell\] ([A-Z]{1,3})([0-9]{1,7})")
 _PLACE = re.compile(r" @ \((-?\d+), (-?\d+)\)$")
 
 
@@ -35,6 +36,8 @@ def with_places(turn: Turn, messages: Sequence[Mapping[str, Any]]) -> Turn:
 
 def place(path: Sequence[str], state: str) -> tuple[int, int] | None:
     """Where the element is that a path ends at; None when it is not seen, or has no place."""
+    if len(path) == 1 and (cell := _CELL.fullmatch(path[0])):
+        return _cell(cell[1], cell[2], state)
     lines = iter(state.splitlines())
     line = ""
     for number, text in enumerate(path, 1):
@@ -43,6 +46,13 @@ def place(path: Sequence[str], state: str) -> tuple[int, int] | None:
             return None
     found = _PLACE.search(line)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def _cell(column: str, row: str, state: str) -> tuple[int, int] | None:
+    """Where a spreadsheet's column and row meet, by the lines that say where these are."""
+    columns = re.search(rf"^ *\[columns\] (?:.*, )?{column} @ (-?\d+)", state, re.MULTILINE)
+    rows = re.search(rf"^ *\[rows?\] (?:.*, )?{row} @ (-?\d+)", state, re.MULTILINE)
+    return (int(columns[1]), int(rows[1])) if columns and rows else None
 
 
 def _placed(call: ScriptedCall, state: str) -> ScriptedCall:

@@ -125,7 +125,9 @@ def test_what_an_instruction_asks_to_fetch_is_needed(instruction: str, needs: st
 
     assert said == (f"needs: {needs}" if needs else "faithful")
     evaluator = {**TASK["evaluator"], "func": "infeasible"}
-    assert verdict_of(touches_of({**TASK, "instruction": instruction, "evaluator": evaluator}), FACTS).name == "faithful"
+    assert (
+        verdict_of(touches_of({**TASK, "instruction": instruction, "evaluator": evaluator}), FACTS).name == "faithful"
+    )
 
 
 def test_a_page_in_the_rules_is_needed_whatever_looks_at_it() -> None:

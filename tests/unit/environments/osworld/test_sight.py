@@ -17,7 +17,7 @@ NAMESPACES = " ".join(
     f'xmlns:{short}="https://accessibility.ubuntu.example.org/ns/{part}"'
     for short, part in (("st", "state"), ("cp", "component"))
 )
-SHOWN = 'st:showing="true" st:visible="true"'
+SHOWN = 'st:showing="true" st:visible="true" st:sensitive="true"'
 TREE = f"""<desktop-frame {NAMESPACES}>
  <application name="gedit">
   <frame name="a.txt" {SHOWN} cp:screencoord="(100, 50)" cp:size="(400, 300)">
@@ -74,6 +74,121 @@ def test_a_long_tree_is_cut_with_a_note() -> None:
     *kept, note = text.split("\n")
     assert len("\n".join(kept)) <= a11y.MAX_CHARACTERS
     assert note == f"[... cut after 40000 characters: {5_000 - len(kept)} more elements]"
+
+
+def node(role: str, name: str, box: tuple[int, int, int, int] | None, *inside: str, **states: bool) -> str:
+    """An element that is shown, enabled unless it says otherwise."""
+    states = {"enabled": True, **states}
+    shown = SHOWN if states["enabled"] else SHOWN.replace('st:sensitive="true"', "")
+    place = f'cp:screencoord="({box[0]}, {box[1]})" cp:size="({box[2]}, {box[3]})"' if box else ""
+    said = " ".join(f'st:{state}="true"' for state, is_so in states.items() if is_so)
+    return f'<{role} name="{name}" {shown} {said} {place}>{"".join(inside)}</{role}>'
+
+
+def desktop(*programs: str) -> str:
+    return f"<desktop-frame {NAMESPACES} xmlns:attr='https://accessibility.ubuntu.example.org/ns/attributes'>{''.join(programs)}</desktop-frame>"
+
+
+def sheet(columns: int, rows: int, filled: int) -> str:
+    """A spreadsheet's window; the first cells of each row have something."""
+    cells = "".join(
+        node(
+            "table-cell", f"{chr(65 + column)}{row + 1}", (40 + 80 * column, 200 + 17 * row, 80, 17), f"r{row}c{column}"
+        )
+        if column < filled
+        else node("table-cell", f"{chr(65 + column)}{row + 1}", (40 + 80 * column, 200 + 17 * row, 80, 17))
+        for row in range(rows)
+        for column in range(columns)
+    )
+    buttons = "".join(node("push-button", f"Button {number}", (10 * number, 60, 10, 20)) for number in range(150))
+    return desktop(node("frame", "a.xlsx", (0, 0, 1920, 1000), cells, buttons, active=True))
+
+
+def test_what_is_on_or_selected_or_cannot_be_used_is_said() -> None:
+    xml = desktop(
+        node("check-box", "Wrap", None, checked=True),
+        node("toggle-button", "Bold", None, pressed=True, focused=True),
+        node("page-tab", "Sheet 2", None, selected=True),
+        node("push-button", "Undo", None, enabled=False),
+        node("combo-box", "Size", None, expanded=True),
+        node("label", "Text", None, selected=True),
+    )
+
+    assert a11y.lines(a11y.elements(xml)).splitlines() == [
+        "[check-box] Wrap (on)",
+        "[toggle-button] Bold (on, focused)",
+        "[page-tab] Sheet 2 (selected)",
+        "[push-button] Undo (disabled)",
+        "[combo-box] Size (open)",
+        "[label] Text",
+    ]
+
+
+def test_what_the_active_window_covers_is_neither_listed_nor_marked() -> None:
+    buttons = [node("push-button", "Covered", (300, 300, 40, 20)), node("push-button", "Beside", (0, 0, 40, 20))]
+    below = node("frame", "Below", (0, 0, 800, 600), *buttons)
+    above = node("frame", "Above", (200, 200, 400, 300), node("push-button", "OK", (300, 300, 40, 20)), active=True)
+
+    found = a11y.elements(desktop(below, above))
+
+    assert [one.name for one in found] == ["Below", "Beside", "Above", "OK"]
+    assert [one.name for one in marks.choose(found, (800, 600)).values()] == ["Beside", "OK"]
+
+
+def test_the_desktop_covers_nothing_and_menus_are_above_all() -> None:
+    active = node("frame", "Desktop", (0, 0, 800, 600), active=True).replace(
+        "<frame ", "<frame attr:window-type='desktop' ", 1
+    )
+    window = node("frame", "Files", (100, 100, 300, 300), node("push-button", "OK", (200, 200, 40, 20)))
+    assert [one.name for one in a11y.elements(desktop(active, window))] == ["Desktop", "Files", "OK"]
+
+    above = node("frame", "Editor", (0, 0, 800, 600), active=True)
+    popup = node("window", "", (100, 100, 100, 100), node("menu-item", "Open", (110, 110, 50, 20)))
+    covered = desktop(above, popup)
+    assert [one.name for one in a11y.elements(covered)] == ["Editor"]
+    shown = covered.replace("<window ", "<window attr:window-type='popup-menu' ", 1)
+    assert [one.name for one in a11y.elements(shown)] == ["Editor", "Open"]
+
+
+def test_what_has_neither_name_nor_place_is_left_out() -> None:
+    xml = desktop(
+        node("push-button", "", None), node("push-button", "", (1, 1, 9, 9)), node("menu-item", "Closed", None)
+    )
+
+    assert a11y.lines(a11y.elements(xml)) == "[push-button]"
+
+
+def test_a_full_sheet_leaves_room_for_every_button() -> None:
+    found = a11y.elements(sheet(columns=20, rows=40, filled=10))
+
+    text = a11y.lines(found, with_places=True)
+
+    assert len(text) < 8_000
+    assert all(f"[push-button] Button {number} @ " in text for number in range(150))
+    assert "[row] 1 @ 208: A1 r0c0 | B1 r0c1" in text
+    assert "more cells with content have no room here]" in text
+    assert "40 @ 871" in text
+    assert "[columns] A @ 80, B @ 160, " in text
+
+
+def test_a_small_sheet_is_all_there() -> None:
+    text = a11y.lines(a11y.elements(sheet(columns=6, rows=10, filled=3)))
+
+    assert "[row] 10: A10 r9c0 | B10 r9c1 | C10 r9c2" in text
+    assert "no room" not in text
+    assert "@" not in text
+
+
+def test_cells_are_marked_after_buttons_and_empty_ones_last() -> None:
+    found = a11y.elements(sheet(columns=20, rows=40, filled=5))
+
+    labels = [one.label for one in marks.choose(found, (1920, 1080)).values()]
+
+    assert len(labels) == marks.MAX_MARKS
+    assert sum("Button" in label for label in labels) == 150
+    assert sum(" - r" in label for label in labels) == 200
+    assert labels[0] == "[table-cell] A1 - r0c0"
+    assert labels[-1] == "[push-button] Button 149"
 
 
 def test_a_long_document_does_not_drown_the_rest() -> None:

@@ -37,6 +37,22 @@ def test_the_first_element_after_those_before_it(path: list[str], found: tuple[i
     assert place(path, STATE) == found
 
 
+SHEET = """\
+  [table] Sheet1 @ (900, 500)
+    [columns] A @ 62, B @ 105, AA @ 900
+    [row] 1 @ 200: A1 Name | B1 Price
+    [row] 12 @ 217: A12 3 (focused)
+    [rows] 2 @ 230, 21 @ 247"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [("A1", (62, 200)), ("AA12", (900, 217)), ("B2", (105, 230)), ("A21", (62, 247)), ("C1", None), ("A3", None)],
+)
+def test_a_cell_is_where_its_column_and_row_meet(cell: str, found: tuple[int, int] | None) -> None:
+    assert place([f"[table-cell] {cell}"], SHEET) == found
+
+
 def turn(*arguments: dict[str, Any]) -> Turn:
     calls = [{"name": "desktop_mouse_click", "arguments": one} for one in arguments]
     return Turn.model_validate({"tool_calls": calls})

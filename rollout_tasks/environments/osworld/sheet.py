@@ -1,0 +1,84 @@
+"""A spreadsheet in few words: where columns and rows are, and what is in the cells that have something.
+
+``[columns] A @ 62, B @ 105`` and ``[row] 1 @ 200: A1 Name | B1 Price`` say where every cell is, the empty ones, too: at its
+column's x and its row's y. Rows that have nothing, or for which there is no room, are listed with their places alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
+LONGEST_CONTENT = 60
+"""Characters of one cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One of those on the screen."""
+
+    name: str
+    """``B5``."""
+    content: str
+    centre: tuple[int, int]
+    focused: bool = False
+    """Whether typing goes there."""
+
+    @property
+    def column(self) -> str:
+        """``B``."""
+        return self.name.rstrip("0123456789")
+
+    @property
+    def row(self) -> int:
+        """5."""
+        return int(self.name[len(self.column) :])
+
+    @property
+    def text(self) -> str:
+        """``B5 content``, shortened."""
+        content = self.content if len(self.content) <= LONGEST_CONTENT else self.content[:LONGEST_CONTENT] + "..."
+        return " ".join(word for word in (self.name, content, "(focused)" if self.focused else "") if word)
+
+
+def is_cell_name(name: str) -> bool:
+    """Whether spreadsheets call a cell so."""
+    return _NAME.fullmatch(name) is not None
+
+
+def lines(cells: Sequence[Cell], room: int, indent: int, *, with_places: bool) -> list[str]:
+    """The lines of the cells on the screen.
+
+    Args:
+        cells: In any order.
+        room: Characters that there are for contents; places come on top, as they are what is acted on.
+        indent: Characters before each line, which count.
+        with_places: Says where columns and rows are.
+    """
+    columns = {cell.column: cell.centre[0] for cell in cells}
+    rows: dict[int, list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault(cell.row, []).append(cell)
+    written: list[str] = []
+    if with_places:
+        written.append(f"[columns] {', '.join(f'{column} @ {x}' for column, x in columns.items())}")
+        room -= len(written[0]) + indent + 1 + 11 * len(rows)
+    rest: list[str] = []
+    unsaid = 0
+    for number, some in sorted(rows.items()):
+        said = [cell.text for cell in some if cell.content or cell.focused]
+        place = f"{number} @ {some[0].centre[1]}" if with_places else str(number)
+        line = f"[row] {place}: {' | '.join(said)}"
+        if said and (room := room - len(line) - indent - 1) >= 0:
+            written.append(line)
+            continue
+        unsaid += len(said)
+        if with_places:
+            rest.append(place)
+    if unsaid:
+        written.append(f"[... {unsaid} more cells with content have no room here]")
+    if rest:
+        written.append(f"[rows] {', '.join(rest)}")
+    return written
