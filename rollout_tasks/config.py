@@ -154,12 +154,24 @@ class VMConfig(_Part):
     )
     provider_name: str = _option("simulated", "Where VMs come from.", "--provider-name", "--provider")
     provider_options: dict[str, Any] = Field(default_factory=dict, description="What the provider itself understands.")
+    guest_network: str = _option(
+        "none",
+        "Where guests of local and qemu may go: none, internet, or hosts as in pypi.org,*.pythonhosted.org; elsewhere hosts say.",
+        "--guest-network",
+    )
     wait_seconds: float = _option(
         1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0
     )
     path_to_vm: str | None = _option(None, "A VM image, for providers that need one.", "--path-to-vm")
     region: str | None = _option(None, "Region, for cloud providers.", "--region")
     snapshot_name: str = _option("init_state", "The snapshot VMs are reset to.", "--snapshot-name")
+
+    @field_validator("guest_network")
+    @classmethod
+    def _policy(cls, text: str) -> str:
+        from vm_pool.egress.policy import parse_policy
+
+        return str(parse_policy(text))
 
 
 class DesktopConfig(_Part):

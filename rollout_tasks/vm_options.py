@@ -23,6 +23,7 @@ def provider_options(config: RunConfig, *, snapshot: str | None = None) -> dict[
         "path_to_vm": vm.path_to_vm,
         "region": vm.region,
         "snapshot_name": vm.snapshot_name,
+        "guest_network": vm.guest_network,
         "screen_width": desktop.screen_width,
         "screen_height": desktop.screen_height,
         "headless": desktop.headless,

@@ -23,6 +23,7 @@ makes_disks() { # a boot loader's first sector is in a package that syslinux onl
 [ -z "$all" ] || makes_disks >/dev/null || packages+=(dosfstools fdisk mtools ovmf syslinux syslinux-common)
 [ -z "$all" ] || command -v strace >/dev/null || packages+=(strace)
 command -v runc >/dev/null || packages+=(runc)
+{ command -v nft && command -v ip; } >/dev/null || packages+=(nftables iproute2)
 command -v newuidmap >/dev/null || packages+=(uidmap)
 installing=
 if [ ${#packages[@]} -gt 0 ]; then

@@ -1,6 +1,7 @@
 """What a pool's VMs are made from: hosts say it, and what is known of the image, for whoever is about to submit a run.
 
-An image goes by a name that changes whenever anything in it does. What is known of it is text that this package does not read.
+An image goes by a name that changes whenever anything in it does; after it may come, with a "+" between, where its guests may go.
+What is known of an image is text that this package does not read.
 """
 
 from __future__ import annotations

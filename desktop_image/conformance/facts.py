@@ -6,8 +6,8 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 VERSION = 1
@@ -36,6 +36,10 @@ class Facts:
     def has(self, kind: str, name: str) -> bool:
         """Whether something of a kind is there."""
         return name in self.there.get(kind, ())
+
+    def with_networks(self, networks: Iterable[str]) -> Facts:
+        """The same guests where they may go elsewhere: ``internet``, or hosts."""
+        return replace(self, there={**self.there, "network": frozenset(networks)})
 
 
 def packed(facts: Facts) -> str:

@@ -85,10 +85,19 @@ def _is_there(touch: Touch, facts: Facts) -> bool:
     if touch.kind == "application":
         return touch.name in facts.applications
     if touch.kind in {"internet", "proxy"}:
-        return facts.has("network", "internet")
+        return _reaches(touch, facts)
     if touch.kind == "file":
         return _has_file(touch.name, facts)
     return facts.has(touch.kind, touch.name)
+
+
+def _reaches(touch: Touch, facts: Facts) -> bool:
+    """Whether guests may go where a task wants: anywhere, or there."""
+    reached = facts.there.get("network", frozenset())
+    return any(
+        host in {"internet", touch.name} or (host.startswith("*.") and touch.name.endswith(host[1:]))
+        for host in reached
+    )
 
 
 def _has_file(name: str, facts: Facts) -> bool:

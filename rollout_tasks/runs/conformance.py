@@ -78,10 +78,13 @@ def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts]
 def _read(image: str, told: str) -> Facts | None:
     """The facts of an image that somebody told, else those that are kept on this machine."""
     from vm_pool.guest import kept_facts
+    from vm_pool.providers.base import without_network
 
+    _image, network = without_network(image)
     for text in (told, kept_facts(image)):
         with suppress(FactsUnreadable):  # there is none, or it is another version's
-            return unpacked(text)
+            facts = unpacked(text)
+            return facts.with_networks(network.split(",")) if network else facts
     return None
 
 

@@ -145,8 +145,15 @@ def check_provider(config: RunConfig, environments: Iterable[str]) -> None:
     """Checks that the run's provider has what the environments connect to.
 
     Raises:
-        UserError: They need desktops, and it has none.
+        UserError: They need desktops, and it has none; or it cannot give its VMs the network that was asked for.
     """
+    from vm_pool.providers.base import option_names
+
+    if config.vm.guest_network != "none" and "guest_network" not in option_names(config.vm.provider_name):
+        raise UserError(
+            f"--guest-network: VMs of the provider {config.vm.provider_name} have whatever network it gives them;"
+            " local ones have the network that is asked for"
+        )
     for name in sorted(environments):
         if registry.environment(name).needs_desktop and config.vm.provider_name == SIMULATED_PROVIDER:
             raise UserError(
@@ -311,13 +318,18 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
     """Checks that somebody has VMs to lend.
 
     Raises:
-        UserError: The pool has none.
+        UserError: The pool has none, or the run asks for a network, which is the hosts' to give.
     """
     from vm_pool.pool import VMPool
     from vm_pool.states import VMState
 
     if not config.vm.use_pool:
         return
+    if config.vm.guest_network != "none":
+        raise UserError(
+            "--guest-network: a pool's hosts say where its VMs may go (scripts/vm_host.py -o guest_network=internet);"
+            " leave it out, or take --no-pool"
+        )
     if not any(vm.state != VMState.STOPPED for vm in VMPool(client, config.vm.pool).status().vms):
         raise UserError(
             f"--pool: the pool {config.vm.pool!r} has no VMs; start some with"

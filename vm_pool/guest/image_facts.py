@@ -12,8 +12,8 @@ _FILE = "facts"
 
 
 def facts_folder_name(image: str) -> str:
-    """What the folder of an image's facts is called now."""
-    return f"facts-{image}-{VERSION}"
+    """What the folder of an image's facts is called now; its guests' network is none of the image's."""
+    return f"facts-{image.partition('+')[0]}-{VERSION}"
 
 
 def kept_facts(image: str) -> str:

@@ -78,7 +78,21 @@ class NamesImage(Protocol):
     """A provider that knows what its VMs are made from."""
 
     def image_name(self) -> str:
-        """Letters, digits and ``-``; another one whenever anything in the image changes. Empty where that cannot be told."""
+        """Letters, digits and ``-``; another one whenever anything in the image changes. Empty where that cannot be told.
+
+        Where guests have a network, ``+`` and the policy come after it.
+        """
+
+
+def with_network(image: str, policy: str) -> str:
+    """An image's name with where its guests may go."""
+    return image if policy == "none" or not image else f"{image}+{policy}"
+
+
+def without_network(name: str) -> tuple[str, str]:
+    """The image's own name, and where its guests may go; empty for nowhere."""
+    image, _plus, policy = name.partition("+")
+    return image, policy
 
 
 def check_available(provider: Provider) -> None:

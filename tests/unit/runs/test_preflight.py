@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from benchmark.items import Item
-from rollout_tasks.config import RunConfig
+from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.environments import py
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import preflight
@@ -112,6 +112,20 @@ def test_whether_vms_are_needed_is_for_the_items_to_say(
     options: dict[str, Any], items: list[Item], needed: bool
 ) -> None:
     assert preflight.needs_vm(config(**options), items) is needed
+
+
+def test_a_network_is_asked_for_where_it_can_be_given(redis_url: str) -> None:
+    asking = {"guest_network": "internet", "provider_name": "docker"}
+
+    with pytest.raises(UserError, match=r"^--guest-network: VMs of the provider docker have whatever network it gives"):
+        preflight.check_provider(config(vm=asking), ["simulated"])
+    preflight.check_provider(config(vm={**asking, "provider_name": "local"}), ["simulated"])
+    client = redis.Redis.from_url(redis_url)
+    with pytest.raises(UserError, match=r"^--guest-network: a pool's hosts say where its VMs may go"):
+        preflight.check_pool(config(vm=asking), client)
+    client.close()
+    with pytest.raises(UserError, match=r"^--guest-network: .*'a b' is no host"):
+        parse_config({"vm": {"guest_network": "a b"}})
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from vm_pool.egress import parse_policy
+from vm_pool.egress.exits import NAME_SERVER, make_exit
+from vm_pool.egress.relay import Outlet, Relay
 from vm_pool.guest import GUEST_ID_SHIFT, GuestRoot
+from vm_pool.namespaces import connect_inside
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.bundle import runtime_config
 from vm_pool.providers.local.keepers import END_SECONDS, end_keeper, first_line, keepers_of, launch_keeper, only_child
-from vm_pool.providers.local.namespaces import connect_inside
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.scripts import checked_vm_id
 
@@ -44,13 +47,17 @@ class Container:
         vm_id: Names all of them.
         options: Screen and limits.
         runtime: The OCI runtime's command.
+        relay: Makes its connections to the internet, where it may go there.
     """
 
-    def __init__(self, vm_id: str, options: LocalOptions, runtime: str) -> None:
+    def __init__(self, vm_id: str, options: LocalOptions, runtime: str, relay: Relay) -> None:
         self.vm_id = vm_id
         self.folder = folder_of(vm_id)
         self._options = options
         self._runtime = runtime
+        self._relay = relay
+        self._policy = parse_policy(options.guest_network)
+        self._outlet: Outlet | None = None
         self._guard = threading.Lock()
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -74,6 +81,7 @@ class Container:
                     f"{self.vm_id} cannot be started: {said or f'nothing within {LAUNCH_SECONDS:.0f} s'}"
                 )
             self._open_insides(Path(f"/proc/{only_child(keeper.pid)}/root"))
+            self._let_out()
         except BaseException as error:
             stopped = self._stopped
             self.end()
@@ -142,10 +150,13 @@ class Container:
         with self._guard:
             self._stopped = True
             keeper, self._keeper = self._keeper, None
+            outlet, self._outlet = self._outlet, None
             for descriptor in (self._network, self._written):
                 if descriptor is not None:
                     os.close(descriptor)
             self._network = self._written = None
+        if outlet is not None:
+            outlet.close()
         if keeper is not None:
             end_keeper(keeper.pid)
             keeper.wait(END_SECONDS)
@@ -162,6 +173,24 @@ class Container:
         with self._guard:
             self._network, self._written = network, written
 
+    def _let_out(self) -> None:
+        """Gives the desktop its way out, if it may have one."""
+        if not self._policy.reaches_anything:
+            return
+        with self._guard:
+            if self._network is None:
+                raise DesktopStopped(f"{self.vm_id} was stopped while it started")
+            network = os.dup(self._network)
+        try:
+            outlet = self._relay.open(make_exit(network), self._policy)
+        finally:
+            os.close(network)
+        with self._guard:
+            if not self._stopped:
+                self._outlet = outlet
+                return
+        outlet.close()
+
     def _make_folder(self, root: GuestRoot) -> None:
         config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroups.cgroup_of(self.vm_id))
         _make_folders(self.folder)
@@ -174,6 +203,7 @@ class Container:
     def _launch(self, root: GuestRoot) -> subprocess.Popen[bytes]:
         arguments = [self.vm_id, cgroups.cgroup_of(self.vm_id), str(self._options.disk_mib), str(GUEST_ID_SHIFT)]
         arguments += [self._runtime, ":".join(f"layers/{number}" for number in range(len(root.layers)))]
+        arguments += [NAME_SERVER if self._policy.reaches_anything else ""]
         with self._guard:
             if self._stopped:
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")

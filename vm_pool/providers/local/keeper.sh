@@ -4,10 +4,10 @@
 # ends every process of the desktop and lets go of its mounts. It ends when its input does: when the VM host is gone.
 #
 # Arguments: the desktop's folder (which holds config.json), its id, its cgroup, megabytes it may write, the owner of its root,
-#            the runtime's command, the overlay's lowerdir
+#            the runtime's command, the overlay's lowerdir, whom the desktop asks for names (empty: nobody)
 set -eu
 
-folder=$1 id=$2 cgroup=$3 megabytes=$4 owner=$5 runtime=$6 layers=$7
+folder=$1 id=$2 cgroup=$3 megabytes=$4 owner=$5 runtime=$6 layers=$7 nameserver=$8
 cd "$folder"
 
 leave_nothing() {
@@ -32,6 +32,13 @@ mount -t tmpfs -o "size=${megabytes}m,mode=700" desktop disk
 mkdir disk/upper disk/work
 chmod 755 disk/upper
 chown "$owner:$owner" disk/upper
+if [ -n "$nameserver" ]; then
+    mkdir disk/upper/etc
+    echo "nameserver $nameserver" >disk/upper/etc/resolv.conf
+    chmod 755 disk/upper/etc
+    chmod 644 disk/upper/etc/resolv.conf
+    chown "$owner:$owner" disk/upper/etc disk/upper/etc/resolv.conf
+fi
 # The layers are links beside it: the guest can read the overlay's options, and the host's paths are none of its business.
 # With xino, all of the guest's files are on one device as they are on a machine: programs move within it instead of copying.
 mount -t overlay -o "lowerdir=$layers,upperdir=disk/upper,workdir=disk/work,xino=on" desktop root

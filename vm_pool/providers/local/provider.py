@@ -11,8 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vm_pool.egress.relay import Relay
 from vm_pool.guest import GuestRoot, guest_image_name, guest_root
 from vm_pool.providers import desktop
+from vm_pool.providers.base import with_network
 from vm_pool.providers.local.container import Container, DesktopStopped, end_leftover, leftovers
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.providers.local.requirements import check_machine
@@ -49,6 +51,7 @@ class LocalProvider:
         self._lock = threading.Lock()
         self._building = threading.Lock()
         self._runtime = ""
+        self._relay = Relay()
         self._root: GuestRoot | None = None
 
     def check_available(self) -> None:
@@ -60,8 +63,8 @@ class LocalProvider:
         self._runtime = check_machine(self.options)
 
     def image_name(self) -> str:
-        """The guest image of its profile."""
-        return guest_image_name(self.options.profile)
+        """The guest image of its profile, and where its desktops may go."""
+        return with_network(guest_image_name(self.options.profile), self.options.guest_network)
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a desktop and waits until its server answers; builds the guest image first where it is missing."""
@@ -122,7 +125,7 @@ class LocalProvider:
     def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
         if not self._runtime:
             self.check_available()
-        container = Container(vm_id, self.options, self._runtime)
+        container = Container(vm_id, self.options, self._runtime, self._relay)
         with self._lock:
             if self._containers.get(vm_id) is not instead_of:
                 raise DesktopStopped(f"{vm_id} was stopped during its reset")

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from vm_pool.egress import parse_policy
+from vm_pool.egress.exits import check_commands
 from vm_pool.errors import ProviderError
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.options import LocalOptions
@@ -40,6 +42,8 @@ def check_machine(options: LocalOptions) -> str:
         if "overlay" not in _text("/proc/filesystems", ""):
             raise ProviderError("local desktops need overlayfs, which this kernel does not have: use --provider qemu")
     _check_limits(options)
+    if parse_policy(options.guest_network).reaches_anything:
+        check_commands()
     return runtime
 
 

@@ -1,0 +1,120 @@
+"""A desktop that may go to the internet reaches what it was allowed to, and nothing of the host's side, however it asks.
+
+It asks from inside, in a network namespace where every address answers, private ones and the host's own among them: so whatever
+gets through is written down. The servers' own record is what is compared.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.desktops import needs_local_desktops, traces
+from tests.hostile.small_internet import OWN_PUBLIC, PUBLIC, PUBLIC_V6
+
+pytestmark = needs_local_desktops
+
+ALLOWED = {
+    "http://public.example/": [PUBLIC],
+    f"http://{PUBLIC}/": [PUBLIC],
+    "http://93.184.216.99/": ["93.184.216.99"],
+    "http://1572395042/": [PUBLIC],
+    "http://mixed.example/": ["93.184.216.35"],
+    "http://six.example/": [PUBLIC_V6],
+    "http://PUBLIC.example./": [PUBLIC],
+    "http://public.example/?to=http://allowed.example/": [PUBLIC, "93.184.216.40"],
+}
+REFUSED = [
+    *(f"http://{name}.example/" for name in ("private", "loopback", "link", "carrier", "mapped", "nat64", "sixtofour")),
+    *(f"http://{name}.example/" for name in ("unique", "own", "azure", "zero", "benchmark", "rebind", "nobody")),
+    *(f"http://{address}/" for address in ("10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.1.1")),
+    *(f"http://{address}/" for address in ("0.1.2.3", "198.18.77.77", "192.0.0.192", "224.0.0.1", "240.0.0.1")),
+    *(f"http://{address}/" for address in (OWN_PUBLIC, "168.63.129.16", "10.0.2.2", "10.0.2.3", "255.255.255.255")),
+    *(f"http://{address}/" for address in ("0x0a010203", "167838211", "012.1.2.3", "10.1.515")),
+    *(
+        f"http://[{address}]/"
+        for address in ("::ffff:10.1.2.3", "::ffff:a01:203", "64:ff9b::a01:203", "2002:a01:203::1")
+    ),
+    *(f"http://[{address}]/" for address in ("fd00::1", "fe80::1", "fec0::1", "ff02::1", "::10.1.2.3", "::", "::1")),
+]
+REDIRECTED = ["10.1.2.3", "private.example", "169.254.169.254", "[fd00::1]", "rebind.example"]
+"""Where a page of the internet sends its reader."""
+
+
+def ask(policy: str, urls: list[str]) -> dict[str, Any]:
+    """What came of each URL."""
+    command = [
+        "unshare",
+        "--net",
+        "--mount",
+        sys.executable,
+        str(Path(__file__).with_name("small_internet.py")),
+        policy,
+    ]
+    done = subprocess.run(
+        command,
+        input=json.dumps(urls),
+        capture_output=True,
+        text=True,
+        timeout=220,
+        cwd=REPOSITORY,
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(Path.home())},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert traces("small-internet") == []
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def came() -> dict[str, Any]:
+    """What a guest with the whole internet gets."""
+    return ask(
+        "internet", [*ALLOWED, *REFUSED, *(f"http://public.example/?to=http://{place}/" for place in REDIRECTED)]
+    )
+
+
+def test_the_internet_is_reached(came: dict[str, Any]) -> None:
+    assert {url: came[url]["reached"] for url in ALLOWED} == ALLOWED
+    assert [url for url in ALLOWED if "error" in came[url]["answer"]] == []
+
+
+def test_nothing_else_is(came: dict[str, Any]) -> None:
+    assert len(REFUSED) >= 25
+    assert {url: came[url]["reached"] for url in REFUSED} == {url: [] for url in REFUSED}
+    assert [url for url in REFUSED if not came[url]["answer"].startswith("error")] == []
+
+
+def test_a_page_cannot_send_a_guest_elsewhere(came: dict[str, Any]) -> None:
+    sent = [f"http://public.example/?to=http://{place}/" for place in REDIRECTED]
+
+    assert {url: came[url]["reached"] for url in sent} == {url: [PUBLIC] for url in sent}
+
+
+def test_of_listed_hosts_those_are_reached() -> None:
+    listed = {
+        "http://allowed.example/": ["93.184.216.40"],
+        "http://below.wide.example/": ["93.184.216.41"],
+        f"http://{PUBLIC}/": [PUBLIC],
+        "http://public.example/": [],
+        "http://wide.example/": [],
+        "http://93.184.216.40/": [],
+        "http://private.example/": [],
+        "http://allowed.example/?to=http://public.example/": ["93.184.216.40"],
+    }
+
+    found = ask(f"allowed.example,*.wide.example,private.example,{PUBLIC}", list(listed))
+
+    assert {url: found[url]["reached"] for url in listed} == listed
+
+
+def test_without_a_network_nothing_is_reached() -> None:
+    urls = ["http://public.example/", f"http://{PUBLIC}/", "http://10.0.2.2/"]
+
+    assert {url: one["reached"] for url, one in ask("none", urls).items()} == {url: [] for url in urls}

@@ -1,0 +1,10 @@
+"""The way out of a guest, where it has one: only to public addresses, and only to the hosts that it may reach.
+
+`policy` says which hosts; `addresses` which of their addresses; `names` answers the guest's DNS with addresses that stand for
+names, so that what a name means is decided here, when a connection is made; `relay` makes the connections; `exits` puts a guest's
+network namespace in front of it. Nothing but TCP and DNS gets through.
+"""
+
+from vm_pool.egress.policy import NetworkPolicy, parse_policy
+
+__all__ = ["NetworkPolicy", "parse_policy"]

@@ -1,0 +1,118 @@
+"""Putting a network namespace in front of a relay: whatever is sent in it arrives at sockets that the relay listens on.
+
+The namespace gets an interface with the addresses that QEMU's user network has, which leads nowhere; the kernel sends each
+connection, and each question to DNS, to the sockets, and refuses everything else. Whoever takes the rules away, as root in the
+namespace could if he were given the right, is left without a network.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+
+from vm_pool.egress.relay import Listeners
+from vm_pool.errors import ProviderError
+from vm_pool.namespaces import inside
+
+GUEST_ADDRESS, GATEWAY, NAME_SERVER = "10.0.2.15", "10.0.2.2", "10.0.2.3"
+COMMANDS = {"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
+SETUP_SECONDS = 20.0
+_LINKS = f"""\
+link set lo up
+link add eth0 type veth peer name eth0-end
+address add {GUEST_ADDRESS}/24 dev eth0
+link set eth0 up
+link set eth0-end up
+route add default via {GATEWAY}
+"""
+_RULES = """\
+table inet way-out {{
+    chain led {{
+        type nat hook output priority -100;
+        ip daddr 127.0.0.0/8 return
+        ip6 daddr ::1 return
+        udp dport 53 redirect to :{names}
+        meta l4proto tcp redirect to :{streams}
+    }}
+    chain refused {{
+        type filter hook output priority filter;
+        ip daddr 127.0.0.0/8 accept
+        ip6 daddr ::1 accept
+        ip saddr 127.0.0.0/8 accept
+        reject
+    }}
+}}
+"""
+
+
+def check_commands() -> None:
+    """Makes sure that exits can be made.
+
+    Raises:
+        ProviderError: A command is missing; says which package has it.
+    """
+    for command, package in COMMANDS.items():
+        if shutil.which(command) is None:
+            raise ProviderError(f"a network for guests needs the command {command}: apt-get install {package}")
+
+
+def make_exit(namespace: int) -> Listeners:
+    """Leads everything that a network namespace sends to new sockets.
+
+    Args:
+        namespace: A descriptor of it.
+
+    Raises:
+        OSError: It may not be entered, or the sockets cannot be made.
+        RuntimeError: The kernel refuses the interface or the rules; says why.
+    """
+    _run(namespace, ["ip", "-batch", "-"], _LINKS)
+    listeners = inside(namespace, _listeners)
+    try:
+        streams, names = (some[0].getsockname()[1] for some in (listeners.streams, listeners.datagrams))
+        _run(namespace, ["nft", "-f", "-"], _RULES.format(streams=streams, names=names))
+    except BaseException:
+        listeners.close()
+        raise
+    return listeners
+
+
+def _listeners() -> Listeners:
+    """Both families on the same ports, as the rules name one."""
+    made: list[socket.socket] = []
+
+    def bound(kind: socket.SocketKind) -> tuple[socket.socket, ...]:
+        port = 0
+        some = []
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            one = socket.socket(family, kind)
+            made.append(one)
+            one.setblocking(False)
+            one.bind((address, port))
+            port = one.getsockname()[1]
+            if kind is socket.SOCK_STREAM:
+                one.listen(128)
+            some.append(one)
+        return tuple(some)
+
+    try:
+        return Listeners(bound(socket.SOCK_STREAM), bound(socket.SOCK_DGRAM))
+    except BaseException:
+        for one in made:
+            one.close()
+        raise
+
+
+def _run(namespace: int, command: list[str], given: str) -> None:
+    done = subprocess.run(  # noqa: S603
+        ["nsenter", f"--net=/proc/self/fd/{namespace}", *command],  # noqa: S607
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SETUP_SECONDS,
+        pass_fds=(namespace,),
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"a guest's network cannot be made: {command[0]}: {' '.join(done.stderr.split())[:300]}")

@@ -1,0 +1,81 @@
+"""A guest's DNS: every name that it may reach gets an address of its own, which means that name and nothing else.
+
+So the guest never learns a real address, cannot be sent elsewhere by one that changes between two questions, and may only
+connect to what it asked for by name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Callable
+
+import dns.exception
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rdataclass
+import dns.rdatatype
+import dns.rrset
+
+NETWORK = ipaddress.ip_network("198.18.0.0/15")
+"""For benchmarks of networks: never on the internet."""
+NAMES_KEPT = 4096
+"""Of one guest; the one that was asked for longest ago goes first."""
+SECONDS = 60
+"""How long an answer may be kept."""
+
+
+class StandIns:
+    """Addresses that stand for names."""
+
+    def __init__(self, kept: int = NAMES_KEPT) -> None:
+        self._kept = kept
+        self._names: OrderedDict[str, str] = OrderedDict()
+        self._addresses: dict[str, str] = {}
+        self._next = 0
+
+    def address_of(self, name: str) -> str:
+        """The address that stands for a name from now on."""
+        known = self._addresses.get(name)
+        if known is None:
+            if len(self._names) >= self._kept:
+                _oldest, forgotten = self._names.popitem(last=False)
+                del self._addresses[forgotten]
+            known = self._free_address()
+            self._names[known], self._addresses[name] = name, known
+        self._names.move_to_end(known)
+        return known
+
+    def name_of(self, address: str) -> str | None:
+        """What an address stands for; None when for nothing."""
+        return self._names.get(address)
+
+    def _free_address(self) -> str:
+        while True:
+            self._next = self._next % (NETWORK.num_addresses - 2) + 1
+            if (found := str(NETWORK[self._next])) not in self._names:
+                return found
+
+
+def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
+    """The answer to a question; None when it is no question.
+
+    Args:
+        query: As it came.
+        find: The address for a name; None when there is no such name for this guest.
+    """
+    try:
+        asked = dns.message.from_wire(query, ignore_trailing=True)
+        if asked.flags & dns.flags.QR or len(asked.question) != 1:
+            return None
+        reply = dns.message.make_response(asked, recursion_available=True)
+        question = asked.question[0]
+        found = find(question.name.to_text(omit_final_dot=True).lower())
+        if found is None:
+            reply.set_rcode(dns.rcode.NXDOMAIN)
+        elif question.rdtype == dns.rdatatype.A and question.rdclass == dns.rdataclass.IN:
+            reply.answer.append(dns.rrset.from_text(question.name, SECONDS, "IN", "A", found))
+        return reply.to_wire()
+    except (dns.exception.DNSException, ValueError):
+        return None

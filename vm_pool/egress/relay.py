@@ -1,0 +1,267 @@
+"""The connections that go out: each is looked at when it is made, and made to an address that was found public.
+
+All guests of a process share one event loop in one thread; a guest has an `Outlet`, with limits of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from vm_pool.egress.addresses import NotPublic, Resolve, public_addresses
+from vm_pool.egress.names import StandIns, answer
+from vm_pool.egress.policy import NetworkPolicy
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS = 256
+"""Of one guest at a time; the next ones are refused."""
+GUEST_BYTES = 16 << 30
+"""That one guest may send and receive until it is reset."""
+CONNECT_SECONDS = 15.0
+IDLE_SECONDS = 900.0
+"""A connection on which nothing happens for so long is ended."""
+LOOKUPS = 8
+"""Names of one guest that are looked up at a time."""
+_CHUNK = 1 << 16
+_CLOSE_SECONDS = 10.0
+_ORIGINAL_DESTINATION = 80
+"""Linux's name for where a connection was going before it was sent here; the same number for both families."""
+_SOL_IPV6 = 41
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Sockets in a guest's network namespace that everything it sends is led to."""
+
+    streams: tuple[socket.socket, ...]
+    datagrams: tuple[socket.socket, ...]
+    """For DNS."""
+
+    def close(self) -> None:
+        """Closes them all."""
+        for one in (*self.streams, *self.datagrams):
+            one.close()
+
+
+class Relay:
+    """Runs the outlets, in a thread of its own.
+
+    Args:
+        resolve: Asks DNS; default: as this machine does.
+    """
+
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve
+        self._guard = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
+        """Lets a guest out."""
+        with self._guard:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="egress", daemon=True)
+                self._thread.start()
+            return Outlet(self._loop, listeners, policy, self._resolve)
+
+    def close(self) -> None:
+        """Ends the thread; the outlets should be closed before."""
+        with self._guard:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_CLOSE_SECONDS)
+            if not thread.is_alive():
+                loop.close()
+
+
+class Outlet:
+    """One guest's way out. Made by `Relay.open`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, listeners: Listeners, policy: NetworkPolicy, resolve: Resolve | None
+    ) -> None:
+        self._loop = loop
+        self._listeners = listeners
+        self._policy = policy
+        self._resolve = resolve
+        self._names = StandIns()
+        self._names_guard = threading.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="egress looks up")
+        self._connections = 0
+        self._bytes_left = GUEST_BYTES
+        self._closed = False
+        for listener in listeners.streams:
+            asyncio.run_coroutine_threadsafe(self._begin(self._accept(listener)), loop)
+        for listener in listeners.datagrams:
+            asyncio.run_coroutine_threadsafe(self._begin(self._answer_names(listener)), loop)
+
+    def close(self) -> None:
+        """Ends everything at once. Harmless when repeated.
+
+        Raises:
+            TimeoutError: The thread of all outlets is stuck.
+        """
+        if not self._closed:
+            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(_CLOSE_SECONDS)
+
+    async def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shut(self) -> None:
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listeners.close()
+        self._lookups.shutdown(wait=False, cancel_futures=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = await self._loop.sock_accept(listener)
+            except OSError as error:  # no descriptors left, or the other side changed its mind
+                log.warning("a guest's connection could not be taken: %s", error)
+                await asyncio.sleep(0.1)
+                continue
+            near.setblocking(False)
+            if self._connections >= CONNECTIONS or self._bytes_left <= 0:
+                _reset(near)
+                continue
+            self._connections += 1
+            await self._begin(self._serve(near))
+
+    async def _serve(self, near: socket.socket) -> None:
+        """Connects a guest to where it wanted, if it may, and passes bytes both ways."""
+        far: socket.socket | None = None
+        in_order = False
+        try:
+            host, port = self._destination(near)
+            far = await self._connect(host, port)
+            async with asyncio.TaskGroup() as ways:
+                ways.create_task(self._pass_on(near, far))
+                ways.create_task(self._pass_on(far, near))
+            in_order = True
+        except* (OSError, TimeoutError) as group:
+            log.debug("a guest's connection ended: %s", group.exceptions[0])
+        finally:
+            self._connections -= 1
+            for end in (near, far):
+                if end is not None:
+                    (socket.socket.close if in_order else _reset)(end)
+
+    def _destination(self, near: socket.socket) -> tuple[str, int]:
+        """Where a connection was going: a name that the guest had looked up, or an address.
+
+        Raises:
+            NotPublic: The guest may not go there.
+        """
+        address, port = original_destination(near)
+        if (address, port) == near.getsockname()[:2]:
+            raise NotPublic("a guest connected to its own way out")
+        with self._names_guard:
+            host = self._names.name_of(address) or address
+        if not self._policy.allows(host):
+            raise NotPublic(f"a guest may not reach {host}")
+        return host, port
+
+    async def _connect(self, host: str, port: int) -> socket.socket:
+        addresses = await self._loop.run_in_executor(self._lookups, public_addresses, host, self._resolve)
+        failure: OSError = NotPublic(f"{host} has no address on the internet")
+        for address in addresses:
+            far = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            far.setblocking(False)
+            try:
+                await asyncio.wait_for(self._loop.sock_connect(far, (address, port)), CONNECT_SECONDS)
+                return far
+            except (OSError, TimeoutError) as error:
+                far.close()
+                failure = OSError(f"{host} port {port}: {error}")
+            except BaseException:
+                far.close()
+                raise
+        raise failure
+
+    async def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        while data := await asyncio.wait_for(self._loop.sock_recv(source, _CHUNK), IDLE_SECONDS):
+            self._bytes_left -= len(data)
+            if self._bytes_left <= 0:
+                raise ConnectionAbortedError("the guest has sent and received all that it may")
+            await asyncio.wait_for(self._loop.sock_sendall(target, data), IDLE_SECONDS)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    async def _answer_names(self, listener: socket.socket) -> None:
+        asked = 0
+        while True:
+            try:
+                query, sender = await self._loop.sock_recvfrom(listener, 4096)
+            except OSError:
+                await asyncio.sleep(0.1)
+                continue
+            if asked >= CONNECTIONS:
+                continue  # it will ask again
+
+            async def look_up(query: bytes = query, sender: Any = sender) -> None:
+                nonlocal asked
+                try:
+                    reply = await self._loop.run_in_executor(self._lookups, answer, query, self._find)
+                    if reply is not None:
+                        await self._loop.sock_sendto(listener, reply, sender)
+                except OSError as error:
+                    log.debug("a guest's question could not be answered: %s", error)
+                finally:
+                    asked -= 1
+
+            asked += 1
+            await self._begin(look_up())
+
+    def _find(self, name: str) -> str | None:
+        """The address that stands for a name, if the guest may reach it and there is such a host on the internet."""
+        if not self._policy.allows(name):
+            return None
+        try:
+            public_addresses(name, self._resolve)
+        except NotPublic:
+            return None
+        with self._names_guard:
+            return self._names.address_of(name)
+
+
+def original_destination(near: socket.socket) -> tuple[str, int]:
+    """Where a connection was going before the kernel sent it here: address and port.
+
+    Raises:
+        OSError: The kernel does not know: it was meant for here.
+    """
+    if near.family == socket.AF_INET6:
+        raw = near.getsockopt(_SOL_IPV6, _ORIGINAL_DESTINATION, 28)
+        port, address = struct.unpack_from("!2xH4x16s", raw)
+        return socket.inet_ntop(socket.AF_INET6, address), port
+    raw = near.getsockopt(socket.SOL_IP, _ORIGINAL_DESTINATION, 16)
+    port, address = struct.unpack_from("!2xH4s", raw)
+    return socket.inet_ntop(socket.AF_INET, address), port
+
+
+def _reset(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()

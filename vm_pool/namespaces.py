@@ -1,0 +1,58 @@
+"""Acting inside a network namespace, such as a desktop's, from outside: a socket stays in the namespace it was made in."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+_Made = TypeVar("_Made")
+
+
+def inside(namespace: int, make: Callable[[], _Made]) -> _Made:
+    """Does something inside a network namespace, in a thread of its own, since that never comes back to the host's.
+
+    Args:
+        namespace: A descriptor of it.
+        make: What to do; gives up by itself.
+
+    Raises:
+        OSError: The namespace may not be entered, or whatever `make` raises.
+    """
+    outcome: list[_Made] = []
+    failure: list[BaseException] = []
+
+    def step_in() -> None:
+        try:
+            if _libc.setns(namespace, _CLONE_NEWNET) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, f"cannot enter the desktop's network: {os.strerror(number)}")
+            outcome.append(make())
+        except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
+            failure.append(error)
+
+    thread = threading.Thread(target=step_in, name="inside a desktop's network", daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def connect_inside(namespace: int, port: int, seconds: float) -> socket.socket:
+    """Connects to a port of a network namespace's loopback.
+
+    Args:
+        namespace: A descriptor of it.
+        port: TCP port.
+        seconds: How long connecting may take.
+
+    Raises:
+        OSError: The namespace may not be entered, or nothing listens there.
+    """
+    return inside(namespace, lambda: socket.create_connection(("127.0.0.1", port), timeout=seconds))
