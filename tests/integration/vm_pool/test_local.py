@@ -45,7 +45,10 @@ def test_a_desktop_answers_with_a_screenshot_of_the_right_size(provider: LocalPr
 
 def test_a_reset_leaves_nothing_of_what_was_done(provider: LocalProvider) -> None:
     in_guest(
-        provider, VM, "echo secret > /home/user/secret; echo secret > /tmp/secret; setsid sleep 1000 >/dev/null 2>&1 &"
+        provider,
+        VM,
+        "echo secret > /home/user/secret; echo secret > /tmp/secret; setsid sleep 1000 >/dev/null 2>&1 &"
+        " timeout 30 sh -c 'until pgrep -x sleep; do :; done'",
     )
     assert in_guest(provider, VM, "cat /home/user/secret /tmp/secret; pgrep -c sleep").split() == [
         "secret",
