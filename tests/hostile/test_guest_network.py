@@ -114,6 +114,14 @@ def test_of_listed_hosts_those_are_reached() -> None:
     assert {url: found[url]["reached"] for url in listed} == listed
 
 
+def test_a_guest_reaches_its_own_services() -> None:
+    found = ask("internet", ["http://127.0.0.1:5000/platform", "http://10.0.2.15:5000/platform", "http://10.0.2.15/"])
+
+    assert [one["answer"] for one in found.values()][:2] == ["Linux", "Linux"]
+    assert "refused" in found["http://10.0.2.15/"]["answer"]
+    assert [one["reached"] for one in found.values()] == [[], [], []]
+
+
 def test_without_a_network_nothing_is_reached() -> None:
     urls = ["http://public.example/", f"http://{PUBLIC}/", "http://10.0.2.2/"]
 

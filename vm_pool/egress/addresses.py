@@ -93,7 +93,9 @@ def _is_public(address: IPAddress) -> bool:
 
 
 def _resolve(host: str) -> list[str]:
-    return [str(row[4][0]) for row in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    # The dot at the end keeps this machine's own domains, in which it looks names up, out of it.
+    name = host if _is_address(host) else f"{host.rstrip('.')}."
+    return [str(row[4][0]) for row in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
 
 
 def _is_address(text: str) -> bool:

@@ -30,14 +30,14 @@ _RULES = """\
 table inet way-out {{
     chain led {{
         type nat hook output priority -100;
-        ip daddr 127.0.0.0/8 return
+        ip daddr {{ 127.0.0.0/8, {own} }} return
         ip6 daddr ::1 return
         udp dport 53 redirect to :{names}
         meta l4proto tcp redirect to :{streams}
     }}
     chain refused {{
         type filter hook output priority filter;
-        ip daddr 127.0.0.0/8 accept
+        ip daddr {{ 127.0.0.0/8, {own} }} accept
         ip6 daddr ::1 accept
         ip saddr 127.0.0.0/8 accept
         reject
@@ -71,7 +71,7 @@ def make_exit(namespace: int) -> Listeners:
     listeners = inside(namespace, _listeners)
     try:
         streams, names = (some[0].getsockname()[1] for some in (listeners.streams, listeners.datagrams))
-        _run(namespace, ["nft", "-f", "-"], _RULES.format(streams=streams, names=names))
+        _run(namespace, ["nft", "-f", "-"], _RULES.format(streams=streams, names=names, own=GUEST_ADDRESS))
     except BaseException:
         listeners.close()
         raise
