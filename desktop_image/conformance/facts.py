@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 """Of what facts hold: another one, and they are found anew."""
 LARGEST_BYTES = 64 << 20
 """Of facts when they are unpacked; those of a full image have a tenth of it."""

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 import zlib
@@ -99,6 +100,15 @@ def networks() -> set[str]:
     return {"internet"} if any(line.split()[1] == "00000000" for line in routes if line.split()) else set()
 
 
+def versions() -> set[str]:
+    """``PROGRAM MAJOR.MINOR``, of those whose version may decide."""
+    found = set()
+    for program in ("gimp", "google-chrome", "libreoffice", "thunderbird", "vlc"):
+        if number := re.search(r"\d+\.\d+", said(program, "--version")):
+            found.add(f"{program} {number[0]}")
+    return found
+
+
 FACTS = {
     "bus name": bus_names,
     "file": files,
@@ -108,6 +118,7 @@ FACTS = {
     "port": ports,
     "program": programs,
     "setting": settings,
+    "version": versions,
 }
 
 if __name__ == "__main__":

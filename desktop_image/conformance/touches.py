@@ -18,6 +18,7 @@ Kind = Literal[
     "file type",
     "internet",
     "module",
+    "older program",
     "port",
     "program",
     "proxy",
@@ -61,6 +62,11 @@ _FETCHING = re.compile(
     re.IGNORECASE,
 )
 """Words by which an instruction speaks of the internet; "installed" and "downloaded" speak of what is there."""
+_FEASIBLE_SINCE = (
+    (re.compile(r"\bsparklines?\b", re.IGNORECASE), "libreoffice 7.4"),
+    (re.compile(r"\bC(MY|YM)K\b"), "gimp 3.0"),
+)
+"""What infeasible tasks ask for, and the version of the program that can do it: with that one, giving up is wrong."""
 _APPLICATION_NAME = re.compile(r"application\[\s*@?name\s*=\s*[\"']?([^\"'\]]+)")
 _PROGRAMS_OF_APPLICATIONS = {
     "chrome": "google-chrome",
@@ -123,8 +129,13 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             for text in _texts(getter.get("rules")):
                 if host := host_of(text):
                     yield "internet", host, "evaluator.expected"
+    instruction = str(task.get("instruction", ""))
     if "infeasible" not in _listed(evaluator.get("func")):
-        yield from ((*use, "instruction") for use in _of_instruction(str(task.get("instruction", ""))))
+        yield from ((*use, "instruction") for use in _of_instruction(instruction))
+    else:
+        for speaks_of, program in _FEASIBLE_SINCE:
+            if speaks_of.search(instruction):
+                yield "older program", program, "instruction"
 
 
 def _of_step(kind: str, parameters: Mapping[str, Any]) -> Iterator[Use]:

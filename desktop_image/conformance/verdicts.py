@@ -28,6 +28,7 @@ _LACKS = {
     "bus name": "nothing on its buses is called {name}",
     "file": "it has no {name}",
     "file type": "no program there opens {name}",
+    "older program": "what was infeasible can be done there, since {name}",
     "port": "Chrome started from its dock cannot be asked on port {name}",
     "setting": "it has no setting {name}",
     "window class": "no window there has the class {name}",
@@ -88,6 +89,8 @@ def _is_there(touch: Touch, facts: Facts) -> bool:
         return _reaches(touch, facts)
     if touch.kind == "file":
         return _has_file(touch.name, facts)
+    if touch.kind == "older program":
+        return _is_older(touch.name, facts)
     return facts.has(touch.kind, touch.name)
 
 
@@ -98,6 +101,17 @@ def _reaches(touch: Touch, facts: Facts) -> bool:
         host in {"internet", touch.name} or (host.startswith("*.") and touch.name.endswith(host[1:]))
         for host in reached
     )
+
+
+def _is_older(program_and_version: str, facts: Facts) -> bool:
+    """Whether a program there is older than a version, or not there."""
+    program, _, version = program_and_version.partition(" ")
+    found = [one.partition(" ")[2] for one in facts.there.get("version", ()) if one.partition(" ")[0] == program]
+    return all(_number(one) < _number(version) for one in found)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _has_file(name: str, facts: Facts) -> bool:

@@ -130,6 +130,23 @@ def test_what_an_instruction_asks_to_fetch_is_needed(instruction: str, needs: st
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [
+        ("libreoffice 7.3", "faithful"),
+        ("libreoffice 7.4", "unfaithful: what was infeasible can be done there, since libreoffice 7.4 (instruction)"),
+        ("libreoffice 24.2", "unfaithful: what was infeasible can be done there, since libreoffice 7.4 (instruction)"),
+        ("gimp 9.0", "faithful"),
+    ],
+)
+def test_a_newer_program_can_make_an_infeasible_task_feasible(version: str, verdict: str) -> None:
+    facts = Facts({**FACTS.there, "version": frozenset({version})}, FACTS.titles)
+    task = {**TASK, "instruction": "Make sparkline charts.", "evaluator": {"func": "infeasible"}}
+
+    assert str(verdict_of(touches_of(task), facts)) == verdict
+    assert verdict_of(touches_of({**task, "evaluator": TASK["evaluator"]}), facts).name == "faithful"
+
+
 def test_a_page_in_the_rules_is_needed_whatever_looks_at_it() -> None:
     task = with_result("vm_file", expected={"type": "rule", "rules": {"type": "url", "url": "https://e.org/x"}})
 
