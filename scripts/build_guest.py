@@ -72,6 +72,7 @@ def build(
             "--provider-option", "-o", metavar="KEY=VALUE", help="With --check: one of its options; repeatable."
         ),
     ] = None,
+    as_page: Annotated[bool, typer.Option("--page", help="With --check: print a page in Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences and tables.")] = False,
 ) -> None:
     """Build a guest image into the cache, find out what it has, and say where it is and how large.
@@ -87,6 +88,11 @@ def build(
         found = conformance(items, [facts])
         if as_json:
             command_line.print_json(conformance_table.as_json(found))
+        elif as_page:
+            print(
+                conformance_table.as_page(found, check.name, f"the image `{profile}` of the provider `{provider}`"),
+                end="",
+            )
         else:
             conformance_table.show(found)
         return

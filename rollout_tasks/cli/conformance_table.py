@@ -24,6 +24,45 @@ def as_json(found: Sequence[Conformance]) -> dict[str, Any]:
     }
 
 
+def as_page(found: Sequence[Conformance], tasks: str, image: str) -> str:
+    """The counts of each domain, and every task that is not faithful, in Markdown.
+
+    Args:
+        found: What came of each task.
+        tasks: Their list's name.
+        image: What they were compared with.
+    """
+    domains: dict[str, list[Conformance]] = {}
+    for one in found:
+        domains.setdefault(one.item.domain or "", []).append(one)
+    lines = [
+        "# How far scores can be relied on",
+        "",
+        f"`{tasks}`, compared with {image}: what setup, evaluators and instructions touch, and what the image has of it.",
+        "Made by:",
+        "",
+        "```bash",
+        f"python scripts/build_guest.py --profile full --check osworld/{tasks} --page > docs/osworld-conformance.md",
+        "```",
+        "",
+        "`faithful`: nothing is seen that differs. `unfaithful`: the image differs where the task looks. `needs`: it asks for what",
+        "image and network have not. `scripts/submit.py` leaves the last two out unless `--include-unfaithful` is given.",
+        "",
+        "| domain | tasks | faithful | unfaithful | needs |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for domain, some in [*sorted(domains.items()), ("all", list(found))]:
+        counted = counts(one.verdict for one in some)
+        lines.append(f"| {domain} | {len(some)} | {' | '.join(map(str, counted.values()))} |")
+    lines += ["", "| domain | task | verdict | why |", "|---|---|---|---|"]
+    for one in sorted(found, key=lambda one: (one.item.domain or "", one.verdict, one.item.id)):
+        if one.reasons:
+            more = f"; and {len(one.reasons) - 3} more" if len(one.reasons) > 3 else ""
+            why = "; ".join(one.reasons[:3]).replace("|", "\\|") + more
+            lines.append(f"| {one.item.domain} | `{one.item.id[:8]}` | {one.verdict} | {why} |")
+    return "\n".join(lines) + "\n"
+
+
 def show(found: Sequence[Conformance]) -> None:
     """Prints a row for each task, and the counts."""
     table = Table()
