@@ -22,6 +22,7 @@ Kind = Literal[
     "port",
     "program",
     "proxy",
+    "rendering",
     "setting",
     "window class",
     "window title",
@@ -62,6 +63,8 @@ _FETCHING = re.compile(
     re.IGNORECASE,
 )
 """Words by which an instruction speaks of the internet; "installed" and "downloaded" speak of what is there."""
+_OFFICE = frozenset({"libreoffice_calc", "libreoffice_impress", "libreoffice_writer"})
+"""A picture that comes from these alone was rendered by them."""
 _FEASIBLE_SINCE = (
     (re.compile(r"\bsparklines?\b", re.IGNORECASE), "libreoffice 7.4"),
     (re.compile(r"\bC(MY|YM)K\b"), "gimp 3.0"),
@@ -129,6 +132,9 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             for text in _texts(getter.get("rules")):
                 if host := host_of(text):
                     yield "internet", host, "evaluator.expected"
+    functions, applications = set(_listed(evaluator.get("func"))), set(_listed(task.get("related_apps")))
+    if "compare_images" in functions and applications and applications <= _OFFICE:
+        yield "rendering", "libreoffice 7.3", "evaluator.func"
     instruction = str(task.get("instruction", ""))
     if "infeasible" not in _listed(evaluator.get("func")):
         yield from ((*use, "instruction") for use in _of_instruction(instruction))

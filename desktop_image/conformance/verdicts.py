@@ -30,6 +30,7 @@ _LACKS = {
     "file type": "no program there opens {name}",
     "older program": "what was infeasible can be done there, since {name}",
     "port": "Chrome started from its dock cannot be asked on port {name}",
+    "rendering": "a picture is compared pixel by pixel with one that {name} has rendered",
     "setting": "it has no setting {name}",
     "window class": "no window there has the class {name}",
     "window title": "no window there is titled {name}",
@@ -89,6 +90,8 @@ def _is_there(touch: Touch, facts: Facts) -> bool:
         return _reaches(touch, facts)
     if touch.kind == "file":
         return _has_file(touch.name, facts)
+    if touch.kind == "rendering":
+        return facts.has("version", touch.name)
     if touch.kind == "older program":
         return _is_older(touch.name, facts)
     return facts.has(touch.kind, touch.name)

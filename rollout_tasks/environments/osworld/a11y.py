@@ -204,7 +204,7 @@ def _walk(node: Any, depth: int, words: _Words, inside: Any, active: Window | No
         above = node.get(f"{words.attributes}window-type") in _ABOVE_ALL
         active = None if active is not None and (above or node is active.node) else active
     name = _one_line(node.get("name"))
-    description = _one_line(node.get("description") or node.text)
+    description = _one_line(node.get("description") or node.get("note") or node.text)
     below = depth
     if shown and (name or description or role in INTERACTIVE):
         box = _box(node, words.component)

@@ -23,6 +23,7 @@ import requests
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import library
 from rollout_tasks.environments.osworld.commands import Action, command_for
+from rollout_tasks.environments.osworld.saving import awaiting_saves
 from rollout_tasks.environments.osworld.wire import REQUESTS, Refusal, Wire, lay
 
 _library = library.desktop_env()
@@ -159,7 +160,8 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         self.wire.must_accept = SETUP_PATHS
         try:
             with self._quietly():
-                observation: Mapping[str, Any] = self.reset(task_config=dict(task))
+                known = dict(task) if self.os_type == "Windows" else awaiting_saves(task)
+                observation: Mapping[str, Any] = self.reset(task_config=known)
         finally:
             self.wire.must_accept = frozenset()
             self._check_setup()

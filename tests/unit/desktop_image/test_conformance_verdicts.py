@@ -147,6 +147,22 @@ def test_a_newer_program_can_make_an_infeasible_task_feasible(version: str, verd
     assert verdict_of(touches_of({**task, "evaluator": TASK["evaluator"]}), facts).name == "faithful"
 
 
+def test_a_picture_of_another_office_is_another_picture() -> None:
+    task = {
+        **TASK,
+        "related_apps": ["libreoffice_impress"],
+        "evaluator": {**TASK["evaluator"], "func": "compare_images"},
+    }
+    same = Facts({**FACTS.there, "version": frozenset({"libreoffice 7.3"})}, FACTS.titles)
+
+    said = (
+        "unfaithful: a picture is compared pixel by pixel with one that libreoffice 7.3 has rendered (evaluator.func)"
+    )
+    assert str(verdict_of(touches_of(task), FACTS)) == said
+    assert verdict_of(touches_of(task), same).name == "faithful"
+    assert verdict_of(touches_of({**task, "related_apps": ["libreoffice_calc", "gimp"]}), FACTS).name == "needs"
+
+
 def test_a_page_in_the_rules_is_needed_whatever_looks_at_it() -> None:
     task = with_result("vm_file", expected={"type": "rule", "rules": {"type": "url", "url": "https://e.org/x"}})
 

@@ -13,8 +13,9 @@ from urllib.parse import unquote
 from . import wire
 from .wire import Call, Reply
 
-SILENCE_SECONDS = 1.0
-"""A program that has answered nothing for so long, while questions wait for it, is not asked any more."""
+SILENCE_SECONDS, SILENT_BEFORE_SECONDS = 5.0, 1.0
+"""A program that has answered nothing for so long, while questions wait for it, is not asked any more: one that is opening a window
+on a busy machine takes its time; one that did not answer before is likely to be stuck."""
 AT_ONCE = 64
 """So many questions wait for one program at a time."""
 _CHUNK = 1 << 20
@@ -37,6 +38,7 @@ class Bus:
         self._received = bytearray()
         self.silent: set[str] = set()
         """The programs that gave no answer in time, since this was emptied last."""
+        self._silent_before: set[str] = set()
         try:
             _authenticate(self._socket)
             hello = Call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello")
@@ -73,9 +75,10 @@ class Bus:
         out = bytearray()
         while True:
             now = time.monotonic()
-            for name in [name for name, since in heard.items() if now - since > SILENCE_SECONDS or now > deadline]:
+            for name in [name for name, since in heard.items() if now - since > self._patience(name) or now > deadline]:
                 if waiting[name] or open_questions[name]:
                     self.silent.add(name)
+                    self._silent_before.add(name)
                 waiting[name].clear()
                 open_questions[name] = 0
                 del heard[name]
@@ -93,6 +96,7 @@ class Bus:
                 if (place := asked.pop(reply_to, -1)) < 0:
                     continue
                 name = calls[place].destination
+                self._silent_before.discard(name)
                 if name in heard:
                     open_questions[name] -= 1
                     heard[name] = time.monotonic()
@@ -100,6 +104,9 @@ class Bus:
                     answers[place] = reply
                 if not waiting[name] and not open_questions[name]:
                     heard.pop(name, None)
+
+    def _patience(self, name: str) -> float:
+        return SILENT_BEFORE_SECONDS if name in self._silent_before else SILENCE_SECONDS
 
     def _exchange(self, out: bytearray, seconds: float) -> list[tuple[int, Reply | None]]:
         """Sends what can be sent, and returns what has come."""

@@ -1,0 +1,51 @@
+"""Waiting until programs have done what an evaluator's steps asked for by keys: "save" is pressed, the file fetched soon after.
+
+Task files wait for half a second or so, which is too short on a busy machine. The wait is one more step in the guest: it ends
+once no program is at work any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+AT_MOST_SECONDS = 15.0
+"""What never rests, as a video does, is not waited for any longer."""
+_KEYS = "pyautogui"
+_UNTIL_IDLE = f"""
+import glob, os, time
+
+def work():
+    found = {{}}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            line = open(path).read()
+        except OSError:
+            continue
+        name, rest = line.rpartition(")")[0].partition("(")[2], line.rpartition(")")[2].split()
+        if name.lower().startswith(("soffice", "gimp", "thunderbird", "vlc", "gedit", "code", "oosplash")):
+            found[path] = (int(rest[11]) + int(rest[12]), rest[0] in "RD")
+    return found
+
+end = time.time() + {AT_MOST_SECONDS}
+before, idle = work(), 0
+while idle < 2 and time.time() < end:
+    time.sleep(0.3)
+    now = work()
+    busy = any(running or ticks - before.get(path, (0,))[0] > 3 for path, (ticks, running) in now.items())
+    before, idle = now, 0 if busy else idle + 1
+"""
+
+
+def awaiting_saves(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The task, with a wait after the evaluator's steps where these press keys.
+
+    Args:
+        task: As `task_config` makes it; is not changed.
+    """
+    evaluator = task["evaluator"]
+    steps = evaluator.get("postconfig") or []
+    if not any(_KEYS in str(step.get("parameters", {}).get("command", "")) for step in steps):
+        return dict(task)
+    wait = {"type": "execute", "parameters": {"command": ["python3", "-c", _UNTIL_IDLE]}}
+    return {**task, "evaluator": {**evaluator, "postconfig": [*steps, wait]}}

@@ -1,0 +1,31 @@
+"""In a real desktop: the wait after an evaluator's keys ends when the program has done its work, and not before."""
+
+from __future__ import annotations
+
+from rollout_tasks.environments.osworld.saving import awaiting_saves
+from tests.desktops import needs_local_desktops
+from tests.integration.guest.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
+
+pytestmark = needs_local_desktops
+
+KEYS = {"type": "execute", "parameters": {"command": ["python", "-c", "import pyautogui"]}}
+WORK = """
+import time
+end = time.time() + 4
+while time.time() < end:
+    pass
+open("/home/user/saved", "w").close()
+"""
+
+
+def test_a_program_at_work_is_waited_for(desktop: Desktop) -> None:  # noqa: F811
+    desktop.shell(f"cp /usr/bin/python3 /home/user/soffice.bin; cat >/home/user/work.py <<'END'\n{WORK}\nEND")
+    desktop.launch("/home/user/soffice.bin /home/user/work.py")
+    desktop.shell("timeout 20 sh -c 'until pgrep -x soffice.bin; do :; done'")
+    step = awaiting_saves({"evaluator": {"postconfig": [KEYS]}})["evaluator"]["postconfig"][1]
+    code = step["parameters"]["command"][2]
+
+    assert "yes" not in desktop.shell("test -e /home/user/saved && echo yes")
+    desktop.shell(f"cat >/home/user/wait.py <<'END'\n{code}\nEND\npython3 /home/user/wait.py")
+
+    assert desktop.shell("ls /home/user/saved").strip() == "/home/user/saved"
