@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -122,6 +123,75 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
     assert "scripted" not in shown
 
 
+def test_each_sentence_is_one_line_however_narrow_the_terminal_and_as_it_is(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score_run(folder, "exact_match")
+    values = json.loads(folder.evaluation.read_text("utf-8"))
+    values["benchmark_info"]["scripted"] = True
+    folder.evaluation.write_text(json.dumps(values), "utf-8")
+    shown_folder = RunFolder(folder.path.with_name("night [b]1"))
+    folder.path.rename(shown_folder.path)
+
+    show_run(shown_folder, Console(width=40, force_terminal=True, color_system="standard"))
+
+    shown = capsys.readouterr().out.splitlines()
+    table_ends = next(number for number, line in enumerate(shown) if line.startswith("└"))
+    assert [shown[0], *shown[table_ends + 1 :]] == [
+        "\x1b[1mThe answers came from the scripted model: these scores say nothing about any agent.\x1b[0m",
+        _sentence(values),
+        _tries(values),
+        "env_step: 1, such as writer#1: no",
+        "max_turns: 1, such as chrome#0: no",
+        f"Report: {shown_folder.report}",
+    ]
+    assert "Run night [b]1" in re.sub(r"\x1b\[[\d;]*m", "", shown[1])
+    assert sum(line.startswith("├") for line in shown) == 2, "domains, groups and the sum are told apart"
+
+
+def _sentence(report: dict[str, Any]) -> str:
+    summary = report["summary"]
+    low, high = summary["confidence_interval"]
+    assert low < high
+    return (
+        "exact_match: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875"
+        f"; over valid ones {summary['valid_mean']:.4g} (95 %: {low:.4g} to {high:.4g})"
+    )
+
+
+def _tries(report: dict[str, Any]) -> str:
+    tries = report["summary"]["pass_at_k"]
+    assert sorted(tries) == ["1", "2"]
+    return f"max@2: 0.5, pass@1 {tries['1']:.4g}, pass@2 {tries['2']:.4g}"
+
+
+@pytest.mark.parametrize("left_out", ["valid_mean", "confidence_interval"])
+def test_where_no_mean_is_valid_none_is_shown(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], left_out: str
+) -> None:
+    score_run(folder, "exact_match")
+    values = json.loads(folder.evaluation.read_text("utf-8"))
+    values["summary"][left_out] = None
+    folder.evaluation.write_text(json.dumps(values), "utf-8")
+
+    show_run(folder, Console(width=200))
+
+    assert "bounds 0.4375 to 0.6875\n" in capsys.readouterr().out
+
+
+def test_a_domain_is_shown_as_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(tmp_path / "odd")
+    names = ["[red]", "[/b]", "1.5"]
+    items = [Item(name, "?", metadata={"domain": name}) for name in names]
+    folder.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
+    score_run(folder, "exact_match")
+
+    show_run(folder, Console(width=100))
+
+    shown = capsys.readouterr().out
+    assert all(f"│ {name} " in shown for name in names)
+
+
 def test_scores_of_the_scripted_model_are_said_to_be_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(tmp_path / "tried")
     config = RunConfig()
@@ -172,10 +242,20 @@ def test_the_judge_is_the_one_that_the_run_names_else_its_model(
     settings.cache_clear()
 
 
-def test_a_file_that_is_no_report_is_named(folder: RunFolder) -> None:
-    folder.evaluation.write_text('{"benchmark_info": {}, "evaluation_results": [{"item": 1}], "summary": {}}')
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"item": 1}, "KeyError"),
+        (7, "TypeError"),
+        ({"rollouts": [{"score": []}]}, "KeyError"),
+        ({"rollouts": [{"score": [1]}], "domain": "os", "item_id": "a"}, "TypeError"),
+    ],
+)
+def test_a_file_that_is_no_report_is_named(folder: RunFolder, row: Any, error: str) -> None:
+    report = {"benchmark_info": {}, "evaluation_results": [row], "summary": {}}
+    folder.evaluation.write_text(json.dumps(report))
 
-    with pytest.raises(BenchmarkError, match=r"evaluation\.json: is not an evaluation report: "):
+    with pytest.raises(BenchmarkError, match=rf"evaluation\.json: is not an evaluation report: {error}"):
         tables(folder)
 
 
