@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from rollout_tasks import heartbeat, rollout
-from rollout_tasks.errors import FailureClass
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass
 from rollout_tasks.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.rollout import Delivery, Execution
@@ -26,6 +26,7 @@ from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched
 from tests.unit.execution.conftest import DELIVERY, ROLLOUT, RUN, Bench
+from vm_pool.errors import LeaseLost, PoolRefused, PoolUnreachable
 from vm_pool.processes import this_process
 
 Calls = list[tuple[str, int]]
@@ -90,6 +91,52 @@ def test_a_redelivered_message_is_left_to_a_holder_that_beats(submit: Any, calls
     assert calls == []
 
 
+def test_a_holder_that_neither_beats_nor_falls_silent_is_waited_for_no_longer_than_it_takes_to_tell(
+    submit: Any, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = submit({})
+    claim(bench)
+    monkeypatch.setattr(rollout, "_LOOK_AGAIN_SECONDS", 0.05)
+    start, looked = bench.store.start, []
+
+    def patient(*arguments: Any, **options: Any) -> Any:
+        """The holder is silent, but never for long enough."""
+        looked.append(1)
+        bench.store.silent_seconds = 600
+        try:
+            return start(*arguments, **options)
+        finally:
+            bench.store.silent_seconds = 0.2
+
+    bench.store.start = patient
+    bench.store.silent_seconds = 0.2
+
+    assert bench.execute() == "busy"
+
+    assert len(looked) > 1
+    assert calls == []
+
+
+def test_a_holder_that_died_between_two_looks_is_taken_over(submit: Any, calls: Calls) -> None:
+    """As when the process that a message was given to is killed while another copy of the message waits."""
+    bench = submit({})
+    claim(bench)
+    start, looked = bench.store.start, []
+
+    def dies(*arguments: Any, **options: Any) -> Any:
+        looked.append(options.get("dead_holder"))
+        if len(looked) == 2:
+            holder = json.loads(bench.client.hget(f"{KEY}:holders", ROLLOUT))
+            bench.client.hset(f"{KEY}:holders", ROLLOUT, json.dumps({**holder, "process": ended_process()}))
+        return start(*arguments, **options)
+
+    bench.store.start = dies
+
+    assert bench.execute() == "completed"
+    assert looked == ["", "", "other"]
+    assert bench.verdict().attempt == 2
+
+
 def test_a_holder_whose_process_has_ended_is_taken_over_at_once(submit: Any, calls: Calls) -> None:
     bench = submit({})
     claim(bench, process=ended_process())
@@ -129,6 +176,22 @@ def test_what_a_dead_execution_finished_is_committed_and_not_made_again(submit: 
 
     assert (bench.verdict().answer, bench.verdict().attempt) == ("42", 1)
     assert calls == []
+    results = sorted(bench.folder.rollout(ROLLOUT).rglob("result.json"))
+    assert len(results) == 2
+    assert results[0].samefile(results[1]), "the attempt's result became the rollout's, and was not written anew"
+
+
+def test_what_a_killed_execution_left_half_written_is_removed(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, process=ended_process())
+    bench.folder.begin_attempt(ROLLOUT, 1)
+    left = bench.folder.attempt(ROLLOUT, 1) / ".result.json.7.tmp"
+    left.write_text("{")
+
+    assert bench.execute() == "completed"
+
+    assert not left.exists()
+    assert bench.verdict().attempt == 2
 
 
 def test_a_cancelled_run_is_not_begun(submit: Any, calls: Calls) -> None:
@@ -488,6 +551,69 @@ class BrokenLease:
 
     def renew(self) -> None:
         raise TypeError("a defect")
+
+
+class UnreachableLease:
+    """One whose renewal Redis does not answer, or refuses."""
+
+    doubtful = False
+
+    def __init__(self, problem: Exception) -> None:
+        self.problem = problem
+
+    def renew(self) -> None:
+        raise self.problem
+
+
+@pytest.mark.parametrize("problem", [PoolUnreachable("Redis does not answer"), PoolRefused("Redis does not answer")])
+def test_a_lease_that_cannot_be_renewed_now_keeps_no_claim_from_its_beat(
+    submit: Any, caplog: pytest.LogCaptureFixture, problem: Exception
+) -> None:
+    bench = submit({})
+    claim(bench, token="mine")
+    bench.client.zadd(f"{KEY}:alive", {ROLLOUT: 1.0})
+    beats = Heartbeat(60.0)
+    pulse = Pulse(RUN, ROLLOUT, "mine", Interruption(), None, lease=UnreachableLease(problem))
+
+    beats.beat(pulse)
+
+    assert bench.client.zscore(f"{KEY}:alive", ROLLOUT) > 1.0
+    assert not pulse.interruption.requested
+    assert caplog.messages == [f"heartbeat of {ROLLOUT}: lease not renewed: Redis does not answer"]
+
+
+def test_a_lease_that_was_lost_for_an_earlier_attempt_disturbs_no_later_one(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, token="mine")
+    pulse = Pulse(RUN, ROLLOUT, "mine", Interruption(), None)
+
+    class Lost:
+        doubtful = False
+
+        def renew(self) -> None:
+            pulse.lease = None  # given back while the beat was at work
+            raise LeaseLost("it is gone")
+
+    pulse.lease = Lost()
+
+    Heartbeat(60.0).beat(pulse)
+
+    assert not pulse.interruption.requested
+
+
+def test_a_claim_taken_over_is_known_from_the_beat_on(submit: Any) -> None:
+    bench = submit({})
+    claim(bench)
+    beats = Heartbeat(60.0)
+    beats.pulse = pulse = Pulse(RUN, ROLLOUT, "earlier", Interruption(), delivery_tag=None)
+
+    beats.beat(pulse)
+
+    beats.pulse = None
+    assert pulse.superseded
+    with pytest.raises(EpisodeInterrupted, match="another worker has taken this rollout over") as told:
+        pulse.interruption.raise_if_requested()
+    assert told.value.failure_class is FailureClass.WORKER_LOST
 
 
 def test_a_heartbeat_outlives_a_defect(submit: Any, caplog: pytest.LogCaptureFixture) -> None:

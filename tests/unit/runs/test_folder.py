@@ -590,7 +590,8 @@ def test_two_who_begin_a_rollout_at_once_get_an_attempt_each(
             mkdir(path, *mode)
         except FileNotFoundError:
             if path.name == "attempt-1":
-                path.mkdir(parents=True)
+                path.parent.mkdir(parents=True)
+                mkdir(path)
             raise
 
     monkeypatch.setattr(os, "mkdir", other_first)
