@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -635,6 +636,76 @@ def test_a_heartbeat_outlives_a_defect(submit: Any, caplog: pytest.LogCaptureFix
     beats.pulse = None
 
 
+def test_a_claim_that_fell_silent_and_was_taken_over_settles_nothing(submit: Any) -> None:
+    bench = submit({})
+
+    def fall_silent(_world: watched.WatchedEnvironment) -> None:
+        take_over(bench)
+        beats = heartbeat.heartbeat(rollout.beat_interval())
+        assert beats.pulse is not None
+        beats.pulse.last_beat -= 1e6
+
+    watched.HOOKS["close"] = fall_silent
+
+    assert bench.execute() == "superseded"
+
+    assert not (bench.folder.rollout(ROLLOUT) / "result.json").exists()
+    assert bench.folder.finished(ROLLOUT) is not None
+
+
+def test_a_failure_of_a_run_that_is_gone_meanwhile_settles_nothing(submit: Any) -> None:
+    bench = submit({"at": "evaluate"}, max_attempts=1)
+    watched.HOOKS["evaluate"] = lambda _world: bench.client.delete(KEY)
+
+    assert bench.execute() == "superseded"
+
+    assert not (bench.folder.rollout(ROLLOUT) / "result.json").exists()
+
+
+def test_a_folder_that_cannot_be_looked_at_is_an_internal_failure(
+    submit: Any, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = submit({})
+    listdir = os.listdir
+
+    def broken(path: Any = ".") -> list[str]:
+        if path == bench.folder.rollout(ROLLOUT):
+            raise OSError(errno.EIO, "Input/output error")
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", broken)
+
+    assert bench.execute() == "failed"
+
+    assert bench.verdict().failure_class is FailureClass.INTERNAL
+    assert bench.verdict().error == f"{bench.folder.rollout(ROLLOUT)} cannot be used: Input/output error"
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("failed", "said"),
+    [
+        ([], "the worker process died in each of 2 attempts"),
+        ([1], "the worker process died in 1 of 2 attempts; the others failed (vm_lost)"),
+        ([1, 2], "each of 2 attempts failed (vm_lost), and then the worker process died"),
+    ],
+)
+def test_how_attempts_were_used_up_is_said(submit: Any, failed: list[int], said: str) -> None:
+    bench = submit({})
+    ended = ended_process()
+    claim(bench, process=ended, token="first")
+    second = {"token": "second", "message": DELIVERY.task_id, "process": ended}
+    bench.store.start(RUN, ROLLOUT, second, dead_holder="first")
+    for number in (1, 2):
+        bench.folder.begin_attempt(ROLLOUT, number)
+    for number in failed:
+        bench.folder.write_attempt(Verdict(ROLLOUT, number, "failed", failure_class=FailureClass.VM_LOST))
+
+    assert bench.execute() == "failed"
+
+    assert (bench.verdict().failure_class, bench.verdict().error) == ("worker_lost", said)
+
+
 def test_the_heartbeat_is_one_per_process_and_knows_its_rollout_only_while_it_runs(submit: Any) -> None:
     bench = submit({})
     seen: list[Any] = []
@@ -657,6 +728,7 @@ def test_the_heartbeat_is_one_per_process_and_knows_its_rollout_only_while_it_ru
     assert pulse.lease is None
     assert heartbeat.heartbeat(rollout.beat_interval()) is beats
     assert beats.interval == rollout.beat_interval() == 5.0
+    assert beats._thread.daemon, "it would keep its process from ending"
 
 
 def test_the_holder_says_where_it_runs(submit: Any) -> None:
@@ -721,13 +793,15 @@ def test_a_lease_in_doubt_is_renewed_before_its_turn(submit: Any) -> None:
 
 
 def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls: Calls) -> None:
-    bench = submit({})
+    bench = submit({}, priority=7)
     bench.pool.acquire("somebody", heartbeat=False)
     beats = heartbeat.heartbeat(rollout.beat_interval())
+    waiting: list[Any] = []
 
     def cancel() -> None:
-        while not bench.pool.status().waiters:
+        while not (waiters := bench.pool.status().waiters):
             time.sleep(0.02)
+        waiting.extend(waiters)
         bench.store.cancel(RUN)
         assert beats.pulse is not None
         beats.beat(beats.pulse)
@@ -741,6 +815,7 @@ def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls
     assert (verdict.status, verdict.failure_class, verdict.error) == ("cancelled", "cancelled", "the run was cancelled")
     assert verdict.lending is None
     assert calls == [("prepare", 0)]
+    assert [one.priority for one in waiting] == [7]
     assert bench.pool.status().waiters == ()
 
 

@@ -308,6 +308,18 @@ def test_a_run_needs_room_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_keeps_a_run_from_beginning_is_said_and_not_what_comes_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+
+    with pytest.raises(UserError, match=r"^--output-dir: .* cannot be written: No space left on device$"):
+        RunFolder(tmp_path / "run").create(RunConfig(), [Item("a", "?")], data_path="x", data_name="x")
+
+
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
 def test_each_way_of_refusing_a_hard_link_is_said_to_be_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

@@ -21,7 +21,7 @@ from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.finalize import _judge, score_run
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.following import DONE, LOST, report
-from rollout_tasks.runs.show import show_run, tables
+from rollout_tasks.runs.show import Line, show_run, tables
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
@@ -100,6 +100,24 @@ def test_tables_add_up_domains_and_osworlds_groups(folder: RunFolder) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
+def test_every_domain_is_in_the_group_of_the_published_tables(tmp_path: Path) -> None:
+    domains = [
+        *("libreoffice_calc", "libreoffice_impress", "libreoffice_writer", "vlc", "thunderbird", "chrome"),
+        *("gimp", "vs_code", "os", "multi_apps"),
+    ]
+    folder = RunFolder(tmp_path / "all")
+    items = [Item(name, "?", metadata={"domain": name}) for name in domains]
+    folder.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
+    score_run(folder, "exact_match")
+
+    found = tables(folder)
+
+    assert [(line.name, line.asked) for line in found.groups] == [("Office", 3), ("Daily", 3), ("Professional", 2)]
+    assert [line.name for line in found.domains] == sorted(domains)
+    assert (found.infeasible, found.overall.asked, found.overall.run) == (None, 10, 0)
+    assert Line("nothing asked", 0, 0, 0.0).rate == 0.0
+
+
 def test_what_is_shown_are_the_tables_and_where_to_look_further(
     folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +134,9 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
         *("Office", "Daily", "infeasible", "overall"),
     ]
     assert [cell.strip() for cell in rows["overall"].split("│")[2:6]] == ["8", "7", "3.5", "43.8%"]
+    name, *figures = rows["overall"].split("│")[1:6]
+    assert name.startswith(" overall ")
+    assert all(figure == f" {figure.strip()} ".rjust(len(figure)) for figure in figures), "figures stand on the right"
     assert "exact_match: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875" in shown
     assert "max@2: 0.5, pass@1 " in shown
     assert "env_step: 1, such as writer#1" in shown

@@ -17,6 +17,7 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
+from rollout_tasks.command_line import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.runs import commands, enqueue
 from rollout_tasks.runs.store import RunStore
@@ -299,6 +300,66 @@ def test_a_run_that_nobody_named_gets_a_name_that_sorts_by_time(shell: Shell) ->
         day, second, mode, own = name.split("-")
         assert (len(day), len(second), mode, len(own)) == (8, 6, "simulated", 4)
         assert (day + second).isdigit()
+
+
+def test_a_run_is_where_it_was_begun_wherever_workers_are(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shell.folder)
+
+    assert submit(shell, "a", output_dir="results") == 0
+
+    assert shell.run.config().output_dir == shell.folder / "results"
+    assert shell.client.hget(KEY, "folder") == str(shell.run.path)
+    assert str(shell.run.path).startswith("/")
+
+
+def test_what_is_stored_is_on_the_servers_disk_before_messages_are_sent(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[bool] = []
+    after(monkeypatch, RunStore, "everything_stored", lambda: waited.append("cmdstat_waitaof" in commandstats(shell)))
+    shell.client.config_resetstat()
+
+    assert submit(shell, "a") == 0
+
+    assert waited == [True]
+
+
+def commandstats(shell: Shell) -> Any:
+    return shell.client.info("commandstats")
+
+
+def test_a_run_is_said_to_be_where_it_is(shell: Shell) -> None:
+    where = shell.folder / "[b]out[/x]"
+
+    assert submit(shell, "a", output_dir=str(where)) == 0
+
+    assert shell.out.splitlines()[0] == f"Run {RUN}: 1 rollouts, folder {where / RUN}"
+
+
+def test_who_stops_looking_is_told_how_to_come_back(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    assert submit(shell, "a") == 0
+    after(monkeypatch, RunStore, "config", lambda: after(monkeypatch, RunStore, "progress", stopped))
+
+    assert shell.call(commands.status, RUN, {}, follow=True) == INTERRUPTED
+
+    assert shell.out == f"The run goes on. Come back with: python scripts/submit.py --status {RUN} --watch\n"
+    assert shell.store.client.hget(KEY, "state") == "running"
+
+
+def test_a_run_whose_folder_was_moved_is_looked_for_in_the_output_folder(shell: Shell) -> None:
+    submit(shell, "a")
+    lose(shell)
+    moved = shell.folder / "elsewhere" / RUN
+    moved.parent.mkdir()
+    shell.run.path.rename(moved)
+
+    assert shell.call(commands.status, RUN, {"output_dir": str(moved.parent)}) == 1
+
+    assert shell.err.endswith(f"try them again with: python scripts/submit.py --resume {moved}\n")
 
 
 REFUSAL = """
