@@ -69,7 +69,9 @@ def show(found: Sequence[Conformance]) -> None:
     for heading in ("domain", "task", "verdict", "why"):
         table.add_column(heading, overflow="fold")
     for one in found:
-        table.add_row(one.item.domain or "", escape(one.item.id[:8]), one.verdict, escape("; ".join(one.reasons)))
+        table.add_row(
+            escape(one.item.domain or ""), escape(one.item.id[:8]), one.verdict, escape("; ".join(one.reasons))
+        )
     console = Console()
     console.print(table)
     counted = counts(one.verdict for one in found)

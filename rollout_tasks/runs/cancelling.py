@@ -26,8 +26,7 @@ def cancel_run(store: RunStore, run_id: str) -> Cancellation:
     if not done.begun or not Path(store.config(run_id)[1]).is_dir():
         return done
     delivery = Delivery(uuid.uuid4().hex, None, f"cancelling on {socket.gethostname()}")
-    for rollout_id in done.begun:
-        Execution(store, run_id, rollout_id, delivery).run()
+    ended = [Execution(store, run_id, rollout_id, delivery).run() for rollout_id in done.begun]
     progress = store.progress(run_id)
     left = progress.pending if progress is not None else 0
-    return Cancellation(done.found, done.cancelled + done.left - left, left)
+    return Cancellation(done.found, done.cancelled + ended.count("cancelled"), left)

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
@@ -280,7 +279,7 @@ class RunFolder:
                 for number, line in enumerate(file, start=1):
                     try:
                         yield Item.from_dict(_object(line))
-                    except (ValueError, BenchmarkError) as error:
+                    except ValueError as error:  # as which a BenchmarkError counts
                         raise UserError(f"{path}, line {number}: {error}") from error
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
@@ -438,7 +437,7 @@ class RunFolder:
             return Verdict.from_dict(_object(path.read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileNotFoundError(str(path)) from error
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{path} cannot be read: {error}") from error
 
     def verdicts(self, rollout_ids: Iterable[str]) -> Iterator[Verdict]:
@@ -458,7 +457,10 @@ class RunFolder:
         moved = [entry for entry in entries if entry.name == _RESULT]
         moved += [entry for entry in entries if re.fullmatch(r"attempt-\d+", entry.name)]
         if moved:
-            earlier = sum(1 for entry in entries if entry.name.startswith("earlier-"))
+            found = [re.fullmatch(r"earlier-(\d+)", entry.name) for entry in entries]
+            earlier = max(
+                (int(match[1]) for match in found if match), default=0
+            )  # of which somebody may have removed some
             target = parent / f"earlier-{earlier + 1}"
             target.mkdir()
             for entry in moved:

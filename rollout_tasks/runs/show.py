@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
@@ -133,7 +134,7 @@ def show_run(folder: RunFolder, console: Console) -> None:
     if found.scripted:
         notice = "The answers came from the scripted model: these scores say nothing about any agent."
         console.print(notice, style="bold", soft_wrap=True)
-    table = Table(title=f"Run {folder.path.name}")
+    table = Table(title=Text(f"Run {folder.path.name}", style="table.title"))
     for heading in ("", "asked", "run", "succeeded", "rate"):
         table.add_column(heading, justify="left" if not heading else "right")
     for line in found.domains:
@@ -153,7 +154,8 @@ def show_run(folder: RunFolder, console: Console) -> None:
     )
     if summary["rollouts_per_item"] > 1:
         tries = ", ".join(f"pass@{k} {value:.4g}" for k, value in summary["pass_at_k"].items())
-        console.print(f"max@{summary['rollouts_per_item']}: {summary['max_at_n']:.4g}, {tries}", highlight=False)
+        sentence = f"max@{summary['rollouts_per_item']}: {summary['max_at_n']:.4g}, {tries}"
+        console.print(sentence, highlight=False, soft_wrap=True)
     for name, losses in summary["failures"].items():
         console.print(
             f"{name}: {losses['count']}, such as {losses['example']}", markup=False, highlight=False, soft_wrap=True
@@ -169,7 +171,7 @@ def _interval(summary: Mapping[str, Any]) -> str:
 
 
 def _add(table: Table, line: Line) -> None:
-    table.add_row(line.name, str(line.asked), str(line.run), f"{line.succeeded:g}", f"{line.rate:.1%}")
+    table.add_row(Text(line.name), str(line.asked), str(line.run), f"{line.succeeded:g}", f"{line.rate:.1%}")
 
 
 def _line(line: Line) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Cancellation:
     found: str
     """The state it was in; ``unknown`` when Redis does not know the run."""
     cancelled: int
-    """Rollouts that nobody had begun, and that are committed as cancelled."""
+    """Rollouts that were committed as cancelled just now: nobody had begun them, or whoever had is gone."""
     left: int
     """Rollouts without a verdict."""
     begun: Sequence[str] = ()

@@ -63,8 +63,7 @@ class Rate:
 
 def describe(progress: Progress, rate: Rate | None = None, vms: dict[str, int] | None = None) -> dict[str, Any]:
     """A run's progress as JSON types."""
-    values = asdict(progress) | {"committed": progress.committed}
-    values["failures"] = dict(progress.failures)
+    values = asdict(progress)
     if rate is not None:
         values["rollouts_per_second"] = round(rate.per_second, 3)
         values["eta_seconds"] = round(progress.pending / rate.per_second, 1) if rate.per_second else None

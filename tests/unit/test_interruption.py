@@ -6,9 +6,11 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
+from rollout_tasks import interruption
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
 from rollout_tasks.interruption import Interruption, time_limit
 from tests.conftest import REPOSITORY
@@ -195,6 +197,87 @@ def test_what_swallows_the_interruption_and_ends_is_late_all_the_same(limit: str
             limited = time_limit(0.05, FailureClass.TIMEOUT, "it took too long")
         with limited, contextlib.suppress(BaseException):
             time.sleep(5)
+
+
+@pytest.mark.parametrize("limit", ["guard", "time_limit"])
+def test_the_alarm_is_off_before_its_handler_goes(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """One that rang in between would break into the cleaning up, or end the process."""
+    left: list[float] = []
+    set_handler = signal.signal
+
+    def watched(number: int, handler: Any) -> Any:
+        left.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        return set_handler(number, handler)
+
+    monkeypatch.setattr(signal, "signal", watched)
+    limited = (
+        guarded(Interruption(), LONG) if limit == "guard" else time_limit(LONG, FailureClass.ENV_SETUP, "too slow")
+    )
+    with limited:
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+
+    assert len(left) == 2
+    assert left[-1] == 0.0
+
+
+class Clock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(interruption, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("early", [0.005, 0.0, -5.0])
+def test_an_alarm_counts_from_just_before_its_time(clock: Clock, early: float) -> None:
+    with pytest.raises(EpisodeInterrupted, match="too slow"), guarded(Interruption(), LONG):
+        clock.now += LONG - 0.02
+        signal.raise_signal(signal.SIGALRM)  # of an attempt that has ended
+        clock.now = 100.0 + LONG - early
+        signal.raise_signal(signal.SIGALRM)
+        raise AssertionError("it went on")
+
+
+def test_a_parts_own_time_is_over_when_it_has_passed(clock: Clock) -> None:
+    with (
+        pytest.raises(EpisodeInterrupted, match="setting up took long"),
+        guarded(Interruption(), LONG),
+        time_limit(5.0, FailureClass.ENV_SETUP, "setting up took long"),
+    ):
+        clock.now += 4.9
+        signal.raise_signal(signal.SIGALRM)
+        clock.now = 105.0
+        signal.raise_signal(signal.SIGALRM)
+        raise AssertionError("it went on")
+
+
+@pytest.mark.parametrize(("took", "left"), [(10.0, LONG - 10), (LONG - 0.5, 0.5), (LONG + 5, 0.001)])
+def test_the_time_that_a_part_took_is_gone(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, took: float, left: float
+) -> None:
+    asked: list[tuple[float, ...]] = []
+    set_timer = signal.setitimer
+
+    def watched(which: int, *seconds: float) -> Any:
+        asked.append(seconds)
+        return set_timer(which, *(LONG if one else 0 for one in seconds))  # and none that rings meanwhile
+
+    with guarded(Interruption(), LONG), monkeypatch.context() as patched:
+        patched.setattr(signal, "setitimer", watched)
+        with time_limit(2 * LONG, FailureClass.ENV_SETUP, "too slow"):
+            clock.now += took
+
+    assert [asked[0][1], asked[1], asked[2][1]] == [2.0, (0,), 2.0]
+    assert max(0.001, left - 5) <= asked[2][0] <= left
 
 
 LATE_REQUEST = """

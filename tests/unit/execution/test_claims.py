@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import pytest
 import redis
 
 from rollout_tasks import heartbeat, rollout
-from rollout_tasks.errors import FailureClass
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass
 from rollout_tasks.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.rollout import Delivery, Execution
@@ -26,6 +27,7 @@ from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched
 from tests.unit.execution.conftest import DELIVERY, ROLLOUT, RUN, Bench
+from vm_pool.errors import LeaseLost, PoolRefused, PoolUnreachable
 from vm_pool.processes import this_process
 
 Calls = list[tuple[str, int]]
@@ -90,6 +92,52 @@ def test_a_redelivered_message_is_left_to_a_holder_that_beats(submit: Any, calls
     assert calls == []
 
 
+def test_a_holder_that_neither_beats_nor_falls_silent_is_waited_for_no_longer_than_it_takes_to_tell(
+    submit: Any, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = submit({})
+    claim(bench)
+    monkeypatch.setattr(rollout, "_LOOK_AGAIN_SECONDS", 0.05)
+    start, looked = bench.store.start, []
+
+    def patient(*arguments: Any, **options: Any) -> Any:
+        """The holder is silent, but never for long enough."""
+        looked.append(1)
+        bench.store.silent_seconds = 600
+        try:
+            return start(*arguments, **options)
+        finally:
+            bench.store.silent_seconds = 0.2
+
+    bench.store.start = patient
+    bench.store.silent_seconds = 0.2
+
+    assert bench.execute() == "busy"
+
+    assert len(looked) > 1
+    assert calls == []
+
+
+def test_a_holder_that_died_between_two_looks_is_taken_over(submit: Any, calls: Calls) -> None:
+    """As when the process that a message was given to is killed while another copy of the message waits."""
+    bench = submit({})
+    claim(bench)
+    start, looked = bench.store.start, []
+
+    def dies(*arguments: Any, **options: Any) -> Any:
+        looked.append(options.get("dead_holder"))
+        if len(looked) == 2:
+            holder = json.loads(bench.client.hget(f"{KEY}:holders", ROLLOUT))
+            bench.client.hset(f"{KEY}:holders", ROLLOUT, json.dumps({**holder, "process": ended_process()}))
+        return start(*arguments, **options)
+
+    bench.store.start = dies
+
+    assert bench.execute() == "completed"
+    assert looked == ["", "", "other"]
+    assert bench.verdict().attempt == 2
+
+
 def test_a_holder_whose_process_has_ended_is_taken_over_at_once(submit: Any, calls: Calls) -> None:
     bench = submit({})
     claim(bench, process=ended_process())
@@ -129,6 +177,22 @@ def test_what_a_dead_execution_finished_is_committed_and_not_made_again(submit: 
 
     assert (bench.verdict().answer, bench.verdict().attempt) == ("42", 1)
     assert calls == []
+    results = sorted(bench.folder.rollout(ROLLOUT).rglob("result.json"))
+    assert len(results) == 2
+    assert results[0].samefile(results[1]), "the attempt's result became the rollout's, and was not written anew"
+
+
+def test_what_a_killed_execution_left_half_written_is_removed(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, process=ended_process())
+    bench.folder.begin_attempt(ROLLOUT, 1)
+    left = bench.folder.attempt(ROLLOUT, 1) / ".result.json.7.tmp"
+    left.write_text("{")
+
+    assert bench.execute() == "completed"
+
+    assert not left.exists()
+    assert bench.verdict().attempt == 2
 
 
 def test_a_cancelled_run_is_not_begun(submit: Any, calls: Calls) -> None:
@@ -490,6 +554,69 @@ class BrokenLease:
         raise TypeError("a defect")
 
 
+class UnreachableLease:
+    """One whose renewal Redis does not answer, or refuses."""
+
+    doubtful = False
+
+    def __init__(self, problem: Exception) -> None:
+        self.problem = problem
+
+    def renew(self) -> None:
+        raise self.problem
+
+
+@pytest.mark.parametrize("problem", [PoolUnreachable("Redis does not answer"), PoolRefused("Redis does not answer")])
+def test_a_lease_that_cannot_be_renewed_now_keeps_no_claim_from_its_beat(
+    submit: Any, caplog: pytest.LogCaptureFixture, problem: Exception
+) -> None:
+    bench = submit({})
+    claim(bench, token="mine")
+    bench.client.zadd(f"{KEY}:alive", {ROLLOUT: 1.0})
+    beats = Heartbeat(60.0)
+    pulse = Pulse(RUN, ROLLOUT, "mine", Interruption(), None, lease=UnreachableLease(problem))
+
+    beats.beat(pulse)
+
+    assert bench.client.zscore(f"{KEY}:alive", ROLLOUT) > 1.0
+    assert not pulse.interruption.requested
+    assert caplog.messages == [f"heartbeat of {ROLLOUT}: lease not renewed: Redis does not answer"]
+
+
+def test_a_lease_that_was_lost_for_an_earlier_attempt_disturbs_no_later_one(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, token="mine")
+    pulse = Pulse(RUN, ROLLOUT, "mine", Interruption(), None)
+
+    class Lost:
+        doubtful = False
+
+        def renew(self) -> None:
+            pulse.lease = None  # given back while the beat was at work
+            raise LeaseLost("it is gone")
+
+    pulse.lease = Lost()
+
+    Heartbeat(60.0).beat(pulse)
+
+    assert not pulse.interruption.requested
+
+
+def test_a_claim_taken_over_is_known_from_the_beat_on(submit: Any) -> None:
+    bench = submit({})
+    claim(bench)
+    beats = Heartbeat(60.0)
+    beats.pulse = pulse = Pulse(RUN, ROLLOUT, "earlier", Interruption(), delivery_tag=None)
+
+    beats.beat(pulse)
+
+    beats.pulse = None
+    assert pulse.superseded
+    with pytest.raises(EpisodeInterrupted, match="another worker has taken this rollout over") as told:
+        pulse.interruption.raise_if_requested()
+    assert told.value.failure_class is FailureClass.WORKER_LOST
+
+
 def test_a_heartbeat_outlives_a_defect(submit: Any, caplog: pytest.LogCaptureFixture) -> None:
     bench = submit({})
     claim(bench, token="mine")
@@ -507,6 +634,76 @@ def test_a_heartbeat_outlives_a_defect(submit: Any, caplog: pytest.LogCaptureFix
         assert time.monotonic() < deadline
         time.sleep(0.05)
     beats.pulse = None
+
+
+def test_a_claim_that_fell_silent_and_was_taken_over_settles_nothing(submit: Any) -> None:
+    bench = submit({})
+
+    def fall_silent(_world: watched.WatchedEnvironment) -> None:
+        take_over(bench)
+        beats = heartbeat.heartbeat(rollout.beat_interval())
+        assert beats.pulse is not None
+        beats.pulse.last_beat -= 1e6
+
+    watched.HOOKS["close"] = fall_silent
+
+    assert bench.execute() == "superseded"
+
+    assert not (bench.folder.rollout(ROLLOUT) / "result.json").exists()
+    assert bench.folder.finished(ROLLOUT) is not None
+
+
+def test_a_failure_of_a_run_that_is_gone_meanwhile_settles_nothing(submit: Any) -> None:
+    bench = submit({"at": "evaluate"}, max_attempts=1)
+    watched.HOOKS["evaluate"] = lambda _world: bench.client.delete(KEY)
+
+    assert bench.execute() == "superseded"
+
+    assert not (bench.folder.rollout(ROLLOUT) / "result.json").exists()
+
+
+def test_a_folder_that_cannot_be_looked_at_is_an_internal_failure(
+    submit: Any, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = submit({})
+    listdir = os.listdir
+
+    def broken(path: Any = ".") -> list[str]:
+        if path == bench.folder.rollout(ROLLOUT):
+            raise OSError(errno.EIO, "Input/output error")
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", broken)
+
+    assert bench.execute() == "failed"
+
+    assert bench.verdict().failure_class is FailureClass.INTERNAL
+    assert bench.verdict().error == f"{bench.folder.rollout(ROLLOUT)} cannot be used: Input/output error"
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("failed", "said"),
+    [
+        ([], "the worker process died in each of 2 attempts"),
+        ([1], "the worker process died in 1 of 2 attempts; the others failed (vm_lost)"),
+        ([1, 2], "each of 2 attempts failed (vm_lost), and then the worker process died"),
+    ],
+)
+def test_how_attempts_were_used_up_is_said(submit: Any, failed: list[int], said: str) -> None:
+    bench = submit({})
+    ended = ended_process()
+    claim(bench, process=ended, token="first")
+    second = {"token": "second", "message": DELIVERY.task_id, "process": ended}
+    bench.store.start(RUN, ROLLOUT, second, dead_holder="first")
+    for number in (1, 2):
+        bench.folder.begin_attempt(ROLLOUT, number)
+    for number in failed:
+        bench.folder.write_attempt(Verdict(ROLLOUT, number, "failed", failure_class=FailureClass.VM_LOST))
+
+    assert bench.execute() == "failed"
+
+    assert (bench.verdict().failure_class, bench.verdict().error) == ("worker_lost", said)
 
 
 def test_the_heartbeat_is_one_per_process_and_knows_its_rollout_only_while_it_runs(submit: Any) -> None:
@@ -531,6 +728,7 @@ def test_the_heartbeat_is_one_per_process_and_knows_its_rollout_only_while_it_ru
     assert pulse.lease is None
     assert heartbeat.heartbeat(rollout.beat_interval()) is beats
     assert beats.interval == rollout.beat_interval() == 5.0
+    assert beats._thread.daemon, "it would keep its process from ending"
 
 
 def test_the_holder_says_where_it_runs(submit: Any) -> None:
@@ -595,13 +793,15 @@ def test_a_lease_in_doubt_is_renewed_before_its_turn(submit: Any) -> None:
 
 
 def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls: Calls) -> None:
-    bench = submit({})
+    bench = submit({}, priority=7)
     bench.pool.acquire("somebody", heartbeat=False)
     beats = heartbeat.heartbeat(rollout.beat_interval())
+    waiting: list[Any] = []
 
     def cancel() -> None:
-        while not bench.pool.status().waiters:
+        while not (waiters := bench.pool.status().waiters):
             time.sleep(0.02)
+        waiting.extend(waiters)
         bench.store.cancel(RUN)
         assert beats.pulse is not None
         beats.beat(beats.pulse)
@@ -615,6 +815,7 @@ def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls
     assert (verdict.status, verdict.failure_class, verdict.error) == ("cancelled", "cancelled", "the run was cancelled")
     assert verdict.lending is None
     assert calls == [("prepare", 0)]
+    assert [one.priority for one in waiting] == [7]
     assert bench.pool.status().waiters == ()
 
 

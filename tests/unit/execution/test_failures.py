@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from benchmark.items import Item
+from rollout_tasks import heartbeat, rollout
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import EnvironmentContext, Tool
 from rollout_tasks.environments.guard import GuardedWorld
@@ -78,6 +79,63 @@ def test_what_breaks_in_the_world_is_tried_again_and_given_back(
         assert [call for call in calls if call[0] == "close"] == [("close", 1), ("close", 2)]
         assert calls[-1] == ("close", 2)
         assert bench.events() == ["granted", "released"] * 2
+
+
+def test_an_environment_that_cannot_be_made_is_a_failed_setup(submit: Any, calls: list[tuple[str, int]]) -> None:
+    bench = submit({})
+
+    def broken(_world: watched.WatchedEnvironment) -> None:
+        raise KeyError("it broke")
+
+    watched.HOOKS["init"] = broken
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.attempt) == ("env_setup", 2)
+    assert verdict.error == "environment WatchedEnvironment: KeyError: 'it broke'"
+    assert [name for name, _ in calls] == ["prepare", "init"] * 2
+    assert bench.events() == ["granted", "released"] * 2
+
+
+def test_preparing_has_a_limit_of_its_own(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_tasks.attempt.PREPARE_SECONDS", 0.2)
+    bench = submit({"at": "prepare", "raises": "time:sleep"}, max_attempts=1)
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.error) == ("env_setup", "preparing took longer than 0.2 s")
+    assert bench.events() == []
+
+
+def test_each_part_of_an_attempt_may_be_stuck_for_half_a_minute_before_its_process_is_killed(submit: Any) -> None:
+    bench = submit({}, limits={"max_seconds": 100})
+    allowed: dict[str, float] = {}
+
+    def look(name: str) -> None:
+        pulse = heartbeat.heartbeat(rollout.beat_interval()).pulse
+        assert pulse is not None
+        deadline = pulse.interruption.hard_deadline
+        assert deadline is not None
+        allowed[name] = deadline - time.monotonic()
+
+    for name in ("reset", "execute", "evaluate", "close"):
+        watched.HOOKS[name] = lambda _world, name=name: look(name)
+
+    assert bench.execute() == "completed"
+
+    assert all(110 < allowed[name] <= 130 for name in ("reset", "execute", "evaluate"))
+    assert 40 < allowed["close"] <= 60
+
+
+def test_a_stage_that_was_not_reached_has_no_time(submit: Any) -> None:
+    bench = submit({"at": "reset"}, max_attempts=1)
+    watched.HOOKS["reset"] = lambda _world: time.sleep(0.02)
+
+    bench.execute()
+
+    assert list(bench.verdict().stages) == ["setup"]
 
 
 @pytest.mark.parametrize("failure", [name for name in CLASSES if name != "cancelled"])

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import redis
 
+from benchmark.items import Item
 from desktop_image.conformance.facts import Facts, packed
+from rollout_tasks.cli import conformance_table
+from rollout_tasks.environments.base import Conformance
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import commands
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
@@ -158,3 +161,12 @@ def test_items_without_a_desktop_are_not_compared(shell: Shell) -> None:  # noqa
     assert shell.call(commands.submit, shell.config(light, **options())) == 0
 
     assert [item.id for item in shell.run.items()] == ["coded"]
+
+
+def test_what_a_task_is_called_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    item = Item("[b]one", "?", metadata={"domain": "[/os]"})
+
+    conformance_table.show([Conformance(item, "unfaithful", ("it has no [red]",))])
+
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("[b]one", "[/os]", "it has no [red]"))

@@ -3,9 +3,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,15 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.models.base import Usage
-from rollout_tasks.runs.folder import RunFolder, decode_id, encode_id, find_run
+from rollout_tasks.runs.folder import (
+    RunFolder,
+    decode_id,
+    encode_id,
+    find_run,
+    link_once,
+    write_atomically,
+    write_once,
+)
 from rollout_tasks.runs.verdict import Lending, Verdict
 
 IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=200)
@@ -255,3 +265,378 @@ def test_where_no_folder_can_be_made_is_named() -> None:
     for above, said in ((Path("/proc/none/above"), "cannot be made"), (Path("/proc"), "cannot be written")):
         with pytest.raises(UserError, match=f"^--output-dir: {above} {said}: "):
             RunFolder(above / "run").create(RunConfig(), [Item("a", "?")], data_path="x", data_name="x")
+
+
+def test_folders_above_a_run_are_made_as_well(tmp_path: Path) -> None:
+    above = tmp_path / "a" / "b" / "c"
+    for name in ("run-1", "run-2"):
+        RunFolder(above / name).create(RunConfig(), [Item("a", "?")], data_path="x", data_name="x")
+
+    assert sorted(path.name for path in above.iterdir()) == ["run-1", "run-2"]
+
+
+def test_a_new_run_is_described_and_nothing_else_is_left_in_its_folder(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    config = RunConfig(max_attempts=7)
+
+    folder.create(
+        config, [Item("a", "?"), Item("b", "?")], data_path="x.jsonl", data_name="x", left_out=["c"], doubted=["d", "e"]
+    )
+
+    assert folder.document() == {
+        "run_id": "run",
+        "benchmark": {"name": "x", "path": "x.jsonl", "left_out": ["c"], "doubted": ["d", "e"]},
+        "config": config.model_dump(mode="json"),
+    }
+    assert folder.count_items() == 2
+    assert sorted(path.name for path in folder.path.iterdir()) == ["items.jsonl", "run.json"]
+
+
+def test_a_run_needs_room_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def full(_descriptor: int, offset: int, length: int) -> None:
+        asked.append((offset, length))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+
+    with pytest.raises(UserError, match=r"^--output-dir: .* cannot be written: No space left on device$"):
+        RunFolder(tmp_path / "run").create(RunConfig(), [Item("a", "?")], data_path="x", data_name="x")
+
+    assert asked == [(0, 16 * 1024 * 1024)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_keeps_a_run_from_beginning_is_said_and_not_what_comes_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+
+    with pytest.raises(UserError, match=r"^--output-dir: .* cannot be written: No space left on device$"):
+        RunFolder(tmp_path / "run").create(RunConfig(), [Item("a", "?")], data_path="x", data_name="x")
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
+def test_each_way_of_refusing_a_hard_link_is_said_to_be_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_paths: object, **_options: object) -> None:
+        raise OSError(number, "it cannot")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    with pytest.raises(UserError, match="its file system has no hard links"):
+        RunFolder(tmp_path / "run").create(RunConfig(), [Item("a", "?")], data_path="x", data_name="x")
+
+
+def by_name(path: Path, text: str) -> bool:
+    """As where files without a name cannot be made."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delattr(os, "O_TMPFILE")
+        return write_once(path, text)
+
+
+WAYS: list[Callable[[Path, str], Any]] = [write_atomically, write_once, by_name]
+
+
+@pytest.mark.parametrize("write", WAYS)
+def test_a_file_is_whole_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, str], Any]
+) -> None:
+    path = tmp_path / "result.json"
+    synced: list[tuple[int, bool]] = []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append((os.fstat(descriptor).st_size, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", watched)
+
+    write(path, "text")
+
+    assert synced == [(4, False)]
+    assert path.read_text() == "text"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("write", WAYS)
+@pytest.mark.parametrize("problem", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_file_that_cannot_be_written_whole_is_not_written_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, str], Any], problem: BaseException
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise problem
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(type(problem)):
+        write(tmp_path / "result.json", "text")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("write", [write_once, by_name])
+def test_who_comes_second_writes_nothing(tmp_path: Path, write: Callable[[Path, str], bool]) -> None:
+    path = tmp_path / "result.json"
+
+    assert (write(path, "first"), write(path, "second")) == (True, False)
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("write", [write_once, by_name])
+def test_a_file_server_whose_answer_was_lost_took_the_file_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, str], bool]
+) -> None:
+    link = os.link
+
+    def link_and_lose(*paths: Any, **options: Any) -> None:
+        link(*paths, **options)
+        raise FileExistsError(errno.EEXIST, "File exists")  # says the second try, which the system makes by itself
+
+    monkeypatch.setattr(os, "link", link_and_lose)
+
+    assert write(tmp_path / "result.json", "mine")
+    assert (tmp_path / "result.json").read_text() == "mine"
+
+
+def test_a_second_name_is_given_once(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).write_text(name)
+
+    assert link_once(tmp_path / "one", tmp_path / "result.json")
+    assert link_once(tmp_path / "one", tmp_path / "result.json"), "it is this one already"
+    assert not link_once(tmp_path / "other", tmp_path / "result.json")
+    assert (tmp_path / "result.json").read_text() == "one"
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.EACCES])
+def test_where_files_cannot_be_nameless_they_have_a_name_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    open_, modes = os.open, []
+
+    def refuse(path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(number, "it cannot")
+        modes.append(mode)
+        return open_(path, flags, mode, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    path = tmp_path / "result.json"
+
+    if number == errno.EACCES:
+        with pytest.raises(OSError, match="it cannot"):
+            write_once(path, "text")
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert write_once(path, "text")
+        assert path.read_text() == "text"
+        assert modes[0] == 0o644
+        assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("write", WAYS)
+def test_others_may_read_what_is_written(tmp_path: Path, write: Callable[[Path, str], Any]) -> None:
+    before = os.umask(0)
+    try:
+        write(tmp_path / "result.json", "text")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "result.json").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, r"^{folder} is not a run's folder: it has no run\.json$"),
+        ("a folder", r"^{folder}/run\.json cannot be read: .*Is a directory"),
+        ("{", r"^{folder}/run\.json cannot be read: Expecting property name"),
+        ("[]", r"^{folder}/run\.json is not a run's description: it has no config$"),
+        ("{}", r"^{folder}/run\.json is not a run's description: it has no config$"),
+        ('{"config": []}', r"^{folder}/run\.json is not a run's description: it has no config$"),
+        ('{"config": {"max_attempts": 0}}', r"^{folder}/run\.json: .*max_attempts"),
+    ],
+)
+def test_a_broken_description_is_told_with_its_file(folder: RunFolder, content: str | None, says: str) -> None:
+    path = folder.path / "run.json"
+    path.unlink()
+    if content == "a folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_text(content)
+
+    with pytest.raises(UserError, match=says.format(folder=folder.path)):
+        folder.config()
+
+
+def test_items_that_cannot_be_counted_are_told(folder: RunFolder) -> None:
+    (folder.path / "items.jsonl").unlink()
+
+    with pytest.raises(UserError, match=rf"^{folder.path}/items\.jsonl cannot be read: No such file or directory$"):
+        folder.count_items()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "must be a JSON object"),
+        ("{}", "missing 3 required positional arguments"),
+        ('{"rollout_id": "a#0", "attempt": 1, "status": "failed", "failure_class": "no-such"}', "no-such"),
+        ('{"rollout_id": "a#0", "attempt": 1, "status": "failed", "lending": {"vm_id": "x"}}', "missing 4 required"),
+        (None, "Is a directory"),
+    ],
+)
+@pytest.mark.parametrize("name", ["result.json", "attempt-1/result.json"])
+def test_a_verdict_that_cannot_be_read_is_told_with_its_file(
+    folder: RunFolder, name: str, content: str | None, says: str
+) -> None:
+    path = folder.rollout("a/b#c#0") / name
+    path.parent.mkdir(parents=True)
+    path.mkdir() if content is None else path.write_text(content)
+
+    for look in (folder.verdict, folder.finished):
+        with pytest.raises(UserError) as told:
+            look("a/b#c#0")
+        assert str(told.value).startswith(f"{path} cannot be read: ")
+        assert says in str(told.value)
+
+
+def test_a_file_where_a_folder_should_be_is_no_verdict(folder: RunFolder) -> None:
+    folder.rollout("a/b#c#0").parent.write_text("in the way")
+
+    assert folder.verdict("a/b#c#0") is None
+    assert folder.finished("a/b#c#0") is None
+    assert folder.begun_attempts("a/b#c#0") == []
+
+
+def test_the_newest_finished_attempt_is_taken(folder: RunFolder) -> None:
+    for number in (1, 2, 3):
+        folder.begin_attempt("a/b#c#0", number)
+    for number in (1, 2):
+        folder.write_attempt(verdict(number))
+
+    assert folder.finished("a/b#c#0") == verdict(2)
+
+
+def test_only_attempts_are_taken_for_attempts(folder: RunFolder) -> None:
+    for name in ("attempt-10", "attempt-9", "attempt-x", "attempt-1.part", "my-attempt-3", "earlier-1"):
+        (folder.rollout("a/b#c#0") / name).mkdir(parents=True)
+
+    assert [path.name for path in folder.begun_attempts("a/b#c#0")] == ["attempt-9", "attempt-10"]
+
+
+def test_an_attempts_result_is_written_though_its_folder_was_moved_away(folder: RunFolder) -> None:
+    folder.begin_attempt("a/b#c#0", 1)
+    folder.rollout("a/b#c#0").rename(folder.path / "elsewhere")
+
+    folder.write_attempt(verdict(1))
+
+    assert list(folder.attempts("a/b#c#0")) == [verdict(1)]
+
+
+def test_a_verdict_that_was_written_as_an_attempts_is_the_same_file(folder: RunFolder) -> None:
+    settle(folder, verdict(1))
+
+    results = sorted(folder.rollout("a/b#c#0").rglob("result.json"))
+    assert len(results) == 2
+    assert results[0].samefile(results[1])
+
+
+def test_a_verdict_without_any_attempt_makes_its_own_folder(folder: RunFolder) -> None:
+    assert folder.settle(verdict(1), written=False) == verdict(1)
+    assert folder.verdict("a/b#c#0") == verdict(1)
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(folder: RunFolder) -> None:
+    folder.begin_attempt("a/b#c#0", 1)
+    left = [".result.json.7.tmp", "attempt-1/.step.part", "attempt-1/.result.json.7.ab.tmp"]
+    kept = [".profile", "attempt-1/step.tmp", "attempt-1/trajectory.jsonl", "result.json"]
+    for name in (*left, *kept):
+        (folder.rollout("a/b#c#0") / name).write_text("")
+
+    folder.remove_temporary_files("a/b#c#0")
+
+    found = [path for path in folder.rollout("a/b#c#0").rglob("*") if path.is_file()]
+    assert sorted(path.relative_to(folder.rollout("a/b#c#0")).as_posix() for path in found) == sorted(kept)
+
+
+def test_a_rollout_that_nobody_began_has_nothing_to_set_aside(folder: RunFolder) -> None:
+    folder.set_aside("a/b#c#0")
+    assert not folder.rollout("a/b#c#0").exists()
+
+    folder.rollout("a/b#c#0").mkdir(parents=True)
+    (folder.rollout("a/b#c#0") / "notes.txt").write_text("mine")
+    folder.set_aside("a/b#c#0")
+    assert [path.name for path in folder.rollout("a/b#c#0").iterdir()] == ["notes.txt"]
+
+
+def test_what_was_set_aside_may_be_removed(folder: RunFolder) -> None:
+    for number in (1, 2):
+        settle(folder, verdict(number))
+        folder.set_aside("a/b#c#0")
+    (folder.rollout("a/b#c#0") / "earlier-1").rename(folder.path / "elsewhere")
+    (folder.rollout("a/b#c#0") / "earlier-notes").write_text("mine")
+    settle(folder, verdict(3))
+
+    folder.set_aside("a/b#c#0")
+
+    names = sorted(path.name for path in folder.rollout("a/b#c#0").iterdir())
+    assert names == ["earlier-2", "earlier-3", "earlier-notes"]
+
+
+def test_two_who_begin_a_rollout_at_once_get_an_attempt_each(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def other_first(path: Any, *mode: Any) -> None:
+        try:
+            mkdir(path, *mode)
+        except FileNotFoundError:
+            if path.name == "attempt-1":
+                path.parent.mkdir(parents=True)
+                mkdir(path)
+            raise
+
+    monkeypatch.setattr(os, "mkdir", other_first)
+
+    assert folder.begin_attempt("a/b#c#0", 1) == 2
+
+
+def test_the_verdict_is_set_aside_before_the_attempts(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed between them leaves a rollout that its attempts decide."""
+    settle(folder, verdict(1))
+    rename, moved = Path.rename, []
+
+    def watched(path: Path, target: Path) -> Path:
+        moved.append(path.name)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", watched)
+
+    folder.set_aside("a/b#c#0")
+
+    assert moved == ["result.json", "attempt-1"]
+
+
+def test_a_run_is_found_by_its_path_or_its_name(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.path)
+    for run in (".", "../run", str(folder.path)):
+        assert find_run(run, Path("/nowhere")).path == folder.path
+    assert find_run("run", folder.path.parent).path == folder.path
+    assert find_run("run", Path("..")).path == folder.path
+
+
+def test_where_a_run_was_looked_for_is_said() -> None:
+    with pytest.raises(UserError, match=r"^no run 'none': neither 'none' nor 'out/none' has a run\.json$"):
+        find_run("none", Path("out"))
+    with pytest.raises(UserError, match=r"^no run 'xxx.*\.\.\. has a run\.json$"):
+        find_run("x" * 300, Path("out"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,7 +21,7 @@ from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.finalize import _judge, score_run
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.following import DONE, LOST, report
-from rollout_tasks.runs.show import show_run, tables
+from rollout_tasks.runs.show import Line, show_run, tables
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
@@ -99,6 +100,24 @@ def test_tables_add_up_domains_and_osworlds_groups(folder: RunFolder) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
+def test_every_domain_is_in_the_group_of_the_published_tables(tmp_path: Path) -> None:
+    domains = [
+        *("libreoffice_calc", "libreoffice_impress", "libreoffice_writer", "vlc", "thunderbird", "chrome"),
+        *("gimp", "vs_code", "os", "multi_apps"),
+    ]
+    folder = RunFolder(tmp_path / "all")
+    items = [Item(name, "?", metadata={"domain": name}) for name in domains]
+    folder.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
+    score_run(folder, "exact_match")
+
+    found = tables(folder)
+
+    assert [(line.name, line.asked) for line in found.groups] == [("Office", 3), ("Daily", 3), ("Professional", 2)]
+    assert [line.name for line in found.domains] == sorted(domains)
+    assert (found.infeasible, found.overall.asked, found.overall.run) == (None, 10, 0)
+    assert Line("nothing asked", 0, 0, 0.0).rate == 0.0
+
+
 def test_what_is_shown_are_the_tables_and_where_to_look_further(
     folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,11 +134,83 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
         *("Office", "Daily", "infeasible", "overall"),
     ]
     assert [cell.strip() for cell in rows["overall"].split("│")[2:6]] == ["8", "7", "3.5", "43.8%"]
+    name, *figures = rows["overall"].split("│")[1:6]
+    assert name.startswith(" overall ")
+    assert all(figure == f" {figure.strip()} ".rjust(len(figure)) for figure in figures), "figures stand on the right"
     assert "exact_match: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875" in shown
     assert "max@2: 0.5, pass@1 " in shown
     assert "env_step: 1, such as writer#1" in shown
     assert f"Report: {folder.report}" in shown
     assert "scripted" not in shown
+
+
+def test_each_sentence_is_one_line_however_narrow_the_terminal_and_as_it_is(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score_run(folder, "exact_match")
+    values = json.loads(folder.evaluation.read_text("utf-8"))
+    values["benchmark_info"]["scripted"] = True
+    folder.evaluation.write_text(json.dumps(values), "utf-8")
+    shown_folder = RunFolder(folder.path.with_name("night [b]1"))
+    folder.path.rename(shown_folder.path)
+
+    show_run(shown_folder, Console(width=40, force_terminal=True, color_system="standard"))
+
+    shown = capsys.readouterr().out.splitlines()
+    table_ends = next(number for number, line in enumerate(shown) if line.startswith("└"))
+    assert [shown[0], *shown[table_ends + 1 :]] == [
+        "\x1b[1mThe answers came from the scripted model: these scores say nothing about any agent.\x1b[0m",
+        _sentence(values),
+        _tries(values),
+        "env_step: 1, such as writer#1: no",
+        "max_turns: 1, such as chrome#0: no",
+        f"Report: {shown_folder.report}",
+    ]
+    assert "Run night [b]1" in re.sub(r"\x1b\[[\d;]*m", "", shown[1])
+    assert sum(line.startswith("├") for line in shown) == 2, "domains, groups and the sum are told apart"
+
+
+def _sentence(report: dict[str, Any]) -> str:
+    summary = report["summary"]
+    low, high = summary["confidence_interval"]
+    assert low < high
+    return (
+        "exact_match: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875"
+        f"; over valid ones {summary['valid_mean']:.4g} (95 %: {low:.4g} to {high:.4g})"
+    )
+
+
+def _tries(report: dict[str, Any]) -> str:
+    tries = report["summary"]["pass_at_k"]
+    assert sorted(tries) == ["1", "2"]
+    return f"max@2: 0.5, pass@1 {tries['1']:.4g}, pass@2 {tries['2']:.4g}"
+
+
+@pytest.mark.parametrize("left_out", ["valid_mean", "confidence_interval"])
+def test_where_no_mean_is_valid_none_is_shown(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], left_out: str
+) -> None:
+    score_run(folder, "exact_match")
+    values = json.loads(folder.evaluation.read_text("utf-8"))
+    values["summary"][left_out] = None
+    folder.evaluation.write_text(json.dumps(values), "utf-8")
+
+    show_run(folder, Console(width=200))
+
+    assert "bounds 0.4375 to 0.6875\n" in capsys.readouterr().out
+
+
+def test_a_domain_is_shown_as_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(tmp_path / "odd")
+    names = ["[red]", "[/b]", "1.5"]
+    items = [Item(name, "?", metadata={"domain": name}) for name in names]
+    folder.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
+    score_run(folder, "exact_match")
+
+    show_run(folder, Console(width=100))
+
+    shown = capsys.readouterr().out
+    assert all(f"│ {name} " in shown for name in names)
 
 
 def test_scores_of_the_scripted_model_are_said_to_be_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,10 +263,20 @@ def test_the_judge_is_the_one_that_the_run_names_else_its_model(
     settings.cache_clear()
 
 
-def test_a_file_that_is_no_report_is_named(folder: RunFolder) -> None:
-    folder.evaluation.write_text('{"benchmark_info": {}, "evaluation_results": [{"item": 1}], "summary": {}}')
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"item": 1}, "KeyError"),
+        (7, "TypeError"),
+        ({"rollouts": [{"score": []}]}, "KeyError"),
+        ({"rollouts": [{"score": [1]}], "domain": "os", "item_id": "a"}, "TypeError"),
+    ],
+)
+def test_a_file_that_is_no_report_is_named(folder: RunFolder, row: Any, error: str) -> None:
+    report = {"benchmark_info": {}, "evaluation_results": [row], "summary": {}}
+    folder.evaluation.write_text(json.dumps(report))
 
-    with pytest.raises(BenchmarkError, match=r"evaluation\.json: is not an evaluation report: "):
+    with pytest.raises(BenchmarkError, match=rf"evaluation\.json: is not an evaluation report: {error}"):
         tables(folder)
 
 

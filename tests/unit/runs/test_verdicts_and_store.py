@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import redis
@@ -12,7 +13,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.models.base import Usage
-from rollout_tasks.runs.states import Cancellation
+from rollout_tasks.runs.states import Cancellation, Progress
 from rollout_tasks.runs.store import RunStore, UnreadableRun
 from rollout_tasks.runs.verdict import Lending, Verdict, rollout_id_of, split_rollout_id
 
@@ -45,6 +46,51 @@ def test_a_verdict_survives_json() -> None:
     assert Verdict.from_json(bare.as_json()) == bare
     assert "error" not in json.loads(bare.as_json())
     assert isinstance(Verdict.from_json(FULL.as_json()).failure_class, FailureClass)
+
+
+def test_a_verdict_is_written_without_what_is_empty() -> None:
+    assert FULL.as_dict() == {
+        "rollout_id": "a#b#3",
+        "attempt": 2,
+        "status": "failed",
+        "answer": "42",
+        "score": 0.5,
+        "failure_class": "parse",
+        "error": "cannot be read",
+        "ending": "done",
+        "turns": 4,
+        "usage": {"prompt_tokens": 11, "completion_tokens": 13, "requests": 0, "seconds": 0.0},
+        "stages": {"model": 1.5, "acting": 2.5},
+        "worker": "w",
+        "started": 10.0,
+        "finished": 15.5,
+        "lending": {"vm_id": "vm-1", "fence": 7, "waited": 1.25, "allocated": 100.0, "released": 130.0},
+    }
+    assert Verdict("a#0", 1, "completed").as_dict() == {
+        "rollout_id": "a#0",
+        "attempt": 1,
+        "status": "completed",
+        "turns": 0,
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "requests": 0, "seconds": 0.0},
+        "started": 0.0,
+        "finished": 0.0,
+    }
+    assert FULL.as_json(later=1).startswith('{"rollout_id":"a#b#3","attempt":2,')
+    assert FULL.as_json(later=1).endswith(',"later":1}')
+
+
+def test_half_a_letter_is_written_as_a_sign_that_it_is_missing() -> None:
+    broken = Verdict("a#0", 1, "failed", answer="x\ud83d", error="\udc00y")
+
+    assert (broken.as_dict()["answer"], broken.as_dict()["error"]) == ("x\ufffd", "\ufffdy")
+
+
+@pytest.mark.parametrize("failure", list(FailureClass))
+def test_what_says_nothing_about_the_agent_is_worth_repeating(failure: FailureClass) -> None:
+    verdict = Verdict("a#0", 1, "failed", failure_class=failure)
+
+    assert verdict.worth_repeating == (failure.counted_as == "infrastructure")
+    assert not Verdict("a#0", 1, "completed").worth_repeating
 
 
 def test_the_benchmark_hears_everything() -> None:
@@ -104,8 +150,93 @@ def test_a_stored_run_says_what_it_is(store: RunStore) -> None:
     assert (progress.run_id, progress.total, progress.pending, progress.queues) == (RUN, 3, 3, ("q.one", "q.two"))
     assert progress.created > 1_700_000_000
     assert store.state("none") is store.progress("none") is None
+    assert store.running("none") == 0
     with pytest.raises(KeyError):
         store.config("none")
+
+
+def test_a_run_that_nothing_has_come_of_has_no_counts(store: RunStore) -> None:
+    create(store)
+
+    found = store.progress(RUN)
+
+    assert found is not None
+    assert replace(found, created=0.0) == Progress(
+        run_id=RUN,
+        state="submitting",
+        total=3,
+        pending=0,
+        committed=0,
+        running=0,
+        completed=0,
+        failed=0,
+        cancelled=0,
+        failures={},
+        score_sum=0.0,
+        created=0.0,
+        queues=("q.one", "q.two"),
+        problem="",
+    )
+    assert found.stored == 0
+
+
+def test_a_run_of_before_versions_were_counted_is_read(store: RunStore) -> None:
+    create(store)
+    store.client.hdel(KEY, "version", "min_version")
+
+    assert store.config(RUN) == (CONFIG, "/folder")
+
+
+@pytest.mark.parametrize(("silent", "state"), [(230, "submitting"), (260, "half_submitted")])
+def test_a_submitter_is_silent_for_four_times_as_long_before_it_counts_as_dead(
+    store: RunStore, silent: int, state: str
+) -> None:
+    create(store)
+    seconds, _ = store.client.time()  # type: ignore[misc]
+    store.client.hset(KEY, "submitter_beat", int(seconds) - silent)
+
+    assert store.adopt(RUN) == state
+
+
+def test_a_commit_may_be_repeated_by_who_made_it_and_by_nobody_else(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    store.start(RUN, "a#0", {"token": "t"})
+    verdict = Verdict("a#0", 1, "completed")
+
+    found = [store.commit(RUN, verdict, by).outcome for by in ("other", "t", "t", "other")]
+
+    assert found == ["superseded", "ok", "ok", "committed"]
+    stored = json.loads(store.client.hget(f"{KEY}:results", "a#0"))  # type: ignore[arg-type]
+    assert "rollout_id" not in stored
+    assert stored.pop("token") == "t"
+    assert Verdict.from_dict(stored, rollout_id="a#0") == verdict
+    assert store.commit("none", verdict, "t").outcome == "unknown"
+
+
+def test_verdicts_are_found_in_the_order_in_which_they_are_asked_for(store: RunStore) -> None:
+    token = create(store)
+    kept = [Verdict(name, 1, "completed", answer=name) for name in ("a#0", "b#0")]
+    store.add_results(RUN, token, kept)
+
+    assert store.verdicts_of(RUN, ["b#0", "a#1", "a#0"]) == [kept[1], None, kept[0]]
+    assert store.count_items(RUN) == 0
+    store.add_items(RUN, token, ITEMS, [])
+    assert store.count_items(RUN) == 2
+
+
+def test_a_claim_given_back_does_not_count(store: RunStore) -> None:
+    token = create(store)
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    store.start(RUN, "a#0", {"token": "t"})
+
+    assert not store.hand_back(RUN, "a#0", "other")
+    assert store.hand_back(RUN, "a#0", "t")
+
+    again = store.start(RUN, "a#0", {"token": "u"})
+    assert (again.status, again.attempt) == ("started", 1)
 
 
 def test_many_items_are_stored_in_parts(store: RunStore) -> None:
@@ -142,6 +273,9 @@ def test_a_committed_verdict_is_kept_whole(store: RunStore) -> None:
     store.everything_sent(RUN, token)
     start = store.start(RUN, "a#0", {"token": "t", "worker": "w"})
     assert (start.status, start.attempt, start.item, start.holder) == ("started", 1, ITEMS[0], None)
+    assert start.created == store.progress(RUN).created > 1_700_000_000  # type: ignore[union-attr]
+    assert [store.beat(RUN, "a#0", token) for token in ("t", "u")] == ["running", "superseded"]
+    assert store.beat("none", "a#0", "t") == "unknown"
     busy = store.start(RUN, "a#0", {"token": "u"})
     assert (busy.status, busy.item, busy.holder) == ("busy", None, {"token": "t", "worker": "w"})
     assert 0 <= busy.silent < 60
@@ -168,7 +302,7 @@ def test_cancelling_counts_over_all_its_parts(store: RunStore) -> None:
     assert store.cancel(RUN) == Cancellation("cancelling", 0, 1, [])
     cancelled = next(store.verdicts(RUN))
     assert (cancelled.status, cancelled.failure_class) == ("cancelled", FailureClass.CANCELLED)
-    assert cancelled.error == "the run was cancelled"
+    assert (cancelled.error, cancelled.attempt) == ("the run was cancelled", 0)
     assert store.cancel("none") == Cancellation("unknown", 0, 0, [])
 
 
@@ -223,7 +357,9 @@ def test_what_this_version_cannot_read_is_said(store: RunStore) -> None:
     with pytest.raises(UnreadableRun, match=r"^run r was stored by a newer version of this software"):
         store.config(RUN)
     store.client.hset(KEY, mapping={"min_version": 1, "config": '{"nonsense": 1}'})
-    with pytest.raises(UnreadableRun, match="run r: its stored configuration cannot be read here: "):
+    with pytest.raises(
+        UnreadableRun, match=r"^run r: its stored configuration cannot be read here: 1 validation error for RunConfig$"
+    ):
         store.config(RUN)
 
 

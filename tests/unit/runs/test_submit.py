@@ -1,0 +1,377 @@
+"""Submitting a run while something goes wrong: what is taken back, what goes on without the submitter, and what is said."""
+
+# ruff: noqa: F811 (the fixture `shell` is imported)
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+
+from rollout_tasks.command_line import INTERRUPTED
+from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.runs import commands, enqueue
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.verdict import Verdict
+from tests.conftest import REPOSITORY
+from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
+
+RUN = "night-1"
+KEY = f"{{run:{RUN}}}"
+QUEUE = "rollout.simulated"
+
+
+def submit(shell: Shell, *names: str, **options: Any) -> int:
+    return shell.call(commands.submit, shell.config(*({"id": name} for name in names), **options))
+
+
+def resume(shell: Shell) -> int:
+    return shell.call(commands.resume, str(shell.run.path), {})
+
+
+def lose(shell: Shell, rollout_id: str = "a#0", state: str = "done") -> None:
+    """A rollout was lost to the infrastructure, and the run is over."""
+    shell.store.start(RUN, rollout_id, {"token": rollout_id})
+    verdict = Verdict(
+        rollout_id, shell.run.begin_attempt(rollout_id, 1), "failed", failure_class=FailureClass.VM_LOST, error="gone"
+    )
+    shell.run.write_attempt(verdict)
+    shell.run.settle(verdict, written=True)
+    assert shell.store.commit(RUN, verdict, rollout_id).outcome == "ok"
+    shell.client.hset(KEY, "state", state)
+    shell.client.delete(QUEUE)
+
+
+def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, then: Callable[[], object]) -> list[int]:
+    """Something happens just after each call; counts them."""
+    call, calls = getattr(owner, name), []
+
+    def called(*arguments: Any, **options: Any) -> Any:
+        found = call(*arguments, **options)
+        calls.append(1)
+        then()
+        return found
+
+    monkeypatch.setattr(owner, name, called)
+    return calls
+
+
+def test_what_redis_loses_while_messages_are_sent_is_stored_again(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The chord that counts them may be lost as well: the last commit asks for the report then."""
+    after(monkeypatch, enqueue, "send_chord", lambda: shell.client.srem(f"{KEY}:pending", "a#0"))
+
+    assert submit(shell, "a", "b") == 0
+
+    assert shell.client.hget(KEY, "chord_spent") == "1"
+    assert shell.store.state(RUN) == "running"
+    assert shell.client.smembers(f"{KEY}:pending") == {"a#0", "b#0"}
+
+
+def test_a_chord_that_was_sent_whole_is_relied_on(shell: Shell) -> None:
+    assert submit(shell, "a", "b") == 0
+
+    assert shell.client.hget(KEY, "chord_spent") is None
+    assert shell.store.state(RUN) == "running"
+
+
+def test_a_redis_that_keeps_losing_what_is_stored_leaves_the_run_half_submitted(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries = after(monkeypatch, RunStore, "add_items", lambda: shell.client.srem(f"{KEY}:pending", "a#0"))
+
+    with pytest.raises(UserError) as told:
+        submit(shell, "a", "b")
+
+    assert str(told.value) == (
+        f"run {RUN} is half submitted: Redis keeps losing what is stored; once it is well,"
+        f" complete the run with: python scripts/submit.py --resume {shell.run.path}"
+    )
+    assert len(tries) == 3
+    assert shell.store.state(RUN) == "submitting"
+    assert shell.client.llen(QUEUE) == 0
+    assert shell.run.path.is_dir()
+
+
+@pytest.mark.parametrize("lost", [redis.ConnectionError, OperationalError])
+def test_a_redis_lost_after_everything_was_stored_leaves_the_run_to_the_workers(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    lost: type[Exception],
+) -> None:
+    def gone(*_: object) -> None:
+        raise lost("gone for a moment")
+
+    monkeypatch.setattr(enqueue, "send_chord", gone)
+
+    with pytest.raises(UserError) as told:
+        submit(shell, "a")
+
+    assert str(told.value) == (
+        f"Redis was lost while the rollouts of run {RUN} were being sent (gone for a moment); it has them all, so the workers"
+        f" go on with the run once it is back: see --status {RUN}"
+    )
+    assert shell.client.smembers(f"{KEY}:pending") == {"a#0"}
+    assert shell.run.path.is_dir()
+
+
+def test_a_broker_that_is_lost_before_everything_was_stored_takes_nothing(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(*_: object) -> None:
+        raise OperationalError("gone for a moment")
+
+    monkeypatch.setattr(RunStore, "add_items", gone)
+
+    with pytest.raises(UserError, match=r"^Redis did not take the run, so nothing was enqueued: gone for a moment$"):
+        submit(shell, "a")
+
+    assert shell.store.state(RUN) is None
+    assert not shell.run.path.exists()
+
+
+def test_a_redis_that_stays_lost_leaves_the_folder_to_be_resumed(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(*_: object) -> None:
+        raise redis.ConnectionError("gone")
+
+    monkeypatch.setattr(RunStore, "add_items", gone)
+    monkeypatch.setattr(RunStore, "forget", gone)
+
+    with pytest.raises(UserError) as told:
+        submit(shell, "a")
+
+    assert str(told.value) == (
+        f"Redis was lost while run {RUN} was being stored (gone), so nothing was enqueued; once it is back,"
+        f" complete the run with: python scripts/submit.py --resume {shell.run.path}"
+    )
+    assert [item.id for item in shell.run.items()] == ["a"]
+
+
+def test_a_run_that_somebody_else_submitted_just_now_is_theirs(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = shell.config({"id": "a"})
+    after(
+        monkeypatch, RunStore, "adopt", lambda: shell.store.create(RUN, config, "/theirs", 1, [QUEUE], token="theirs")
+    )
+
+    with pytest.raises(UserError, match=f"^--run-id: run '{RUN}' was submitted by somebody else just now$"):
+        shell.call(commands.submit, config)
+
+    assert shell.client.hget(KEY, "folder") == "/theirs"
+    assert not shell.run.path.exists()
+
+
+def test_a_run_that_somebody_else_resumed_just_now_is_theirs(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit(shell, "a")
+    lose(shell)
+    after(monkeypatch, RunStore, "adopt", lambda: shell.client.hset(KEY, "state", "running"))
+
+    with pytest.raises(UserError, match=f"^--resume: run '{RUN}' was resumed by somebody else just now$"):
+        resume(shell)
+
+    assert shell.run.verdict("a#0") is not None
+    assert shell.store.state(RUN) == "running"
+
+
+def test_a_run_whose_last_rollouts_are_being_finished_is_not_resumed(shell: Shell) -> None:
+    submit(shell, "a", "b")
+    lose(shell, state="draining")
+    shell.store.start(RUN, "b#0", {"token": "t"})
+    shell.client.hset(f"{KEY}:holders", "b#0", '{"token":"t"}')
+    seconds, _ = shell.client.time()  # type: ignore[misc]
+    shell.client.zadd(f"{KEY}:alive", {"b#0": int(seconds)})
+
+    with pytest.raises(
+        UserError, match=f"^--resume: rollouts of run {RUN} are still being finished; try again in a while$"
+    ):
+        resume(shell)
+
+
+@pytest.mark.parametrize("state", ["done", "cancelled", "draining", "half_submitted"])
+def test_what_is_over_or_was_left_can_be_resumed(shell: Shell, state: str) -> None:
+    submit(shell, "a", "b")
+    lose(shell, state=state)
+
+    assert resume(shell) == 0
+
+    assert shell.out.splitlines()[0] == f"Run {RUN}: 2 rollouts, 0 are kept, folder {shell.run.path}"
+    assert shell.store.state(RUN) == "running"
+    assert shell.client.llen(QUEUE) == 2
+
+
+@pytest.mark.parametrize("state", ["submitting", "running", "cancelling", "finalizing"])
+def test_what_goes_on_is_not_resumed(shell: Shell, state: str) -> None:
+    submit(shell, "a", "b")
+    lose(shell, state=state)
+    seconds, _ = shell.client.time()  # type: ignore[misc]
+    shell.client.hset(KEY, "submitter_beat", int(seconds))
+
+    with pytest.raises(UserError, match=f"^--resume: run {RUN} is still {state}; follow it with"):
+        resume(shell)
+
+
+def test_a_run_that_lacks_nothing_is_only_scored_again(shell: Shell) -> None:
+    submit(shell, "a")
+    shell.finish("a#0")
+    shell.client.hset(KEY, "state", "done")
+    shell.client.delete(QUEUE)
+
+    assert resume(shell) == 0
+
+    assert shell.client.llen(QUEUE) == 0
+    (asked,) = shell.client.lrange("finalize", 0, -1)  # type: ignore[misc]
+    assert json.loads(base64.b64decode(json.loads(asked)["body"]))[0] == [RUN]
+    progress = shell.store.progress(RUN)
+    assert progress is not None
+    assert (progress.state, progress.committed, progress.pending) == ("running", 1, 0)
+
+
+def test_a_folder_in_which_nothing_can_be_set_aside_is_named_and_the_run_given_free(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit(shell, "a")
+    lose(shell)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+
+    with pytest.raises(UserError, match=f"^--resume: {shell.run.path} cannot be written: Read-only file system$"):
+        resume(shell)
+
+    assert shell.store.state(RUN) is None
+    assert shell.run.verdict("a#0") is not None
+
+
+def test_a_verdict_that_breaks_meanwhile_stops_a_resume_and_gives_the_run_free(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit(shell, "a")
+    lose(shell)
+    result = shell.run.rollout("a#0") / "result.json"
+    after(monkeypatch, RunStore, "create", lambda: result.write_text("{"))
+
+    with pytest.raises(UserError, match=f"^{result} cannot be read: "):
+        resume(shell)
+
+    assert shell.store.state(RUN) is None
+    assert result.exists()
+
+
+def test_data_that_nobody_named_is_asked_for(shell: Shell) -> None:
+    config = shell.config({"id": "a"})
+    config = config.model_copy(update={"data": config.data.model_copy(update={"path": None})})
+
+    with pytest.raises(UserError, match=r"^--data-path is missing: which benchmark file or tree\?$"):
+        shell.call(commands.submit, config)
+
+
+def test_a_run_that_nobody_named_gets_a_name_that_sorts_by_time(shell: Shell) -> None:
+    assert submit(shell, "a", run_id=None) == 0
+    assert submit(shell, "a", run_id=None) == 0
+
+    names = sorted(path.name for path in (shell.folder / "results").iterdir())
+    assert len(names) == 2
+    for name in names:
+        day, second, mode, own = name.split("-")
+        assert (len(day), len(second), mode, len(own)) == (8, 6, "simulated", 4)
+        assert (day + second).isdigit()
+
+
+def test_a_run_is_where_it_was_begun_wherever_workers_are(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shell.folder)
+
+    assert submit(shell, "a", output_dir="results") == 0
+
+    assert shell.run.config().output_dir == shell.folder / "results"
+    assert shell.client.hget(KEY, "folder") == str(shell.run.path)
+    assert str(shell.run.path).startswith("/")
+
+
+def test_what_is_stored_is_on_the_servers_disk_before_messages_are_sent(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[bool] = []
+    after(monkeypatch, RunStore, "everything_stored", lambda: waited.append("cmdstat_waitaof" in commandstats(shell)))
+    shell.client.config_resetstat()
+
+    assert submit(shell, "a") == 0
+
+    assert waited == [True]
+
+
+def commandstats(shell: Shell) -> Any:
+    return shell.client.info("commandstats")
+
+
+def test_a_run_is_said_to_be_where_it_is(shell: Shell) -> None:
+    where = shell.folder / "[b]out[/x]"
+
+    assert submit(shell, "a", output_dir=str(where)) == 0
+
+    assert shell.out.splitlines()[0] == f"Run {RUN}: 1 rollouts, folder {where / RUN}"
+
+
+def test_who_stops_looking_is_told_how_to_come_back(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    assert submit(shell, "a") == 0
+    after(monkeypatch, RunStore, "config", lambda: after(monkeypatch, RunStore, "progress", stopped))
+
+    assert shell.call(commands.status, RUN, {}, follow=True) == INTERRUPTED
+
+    assert shell.out == f"The run goes on. Come back with: python scripts/submit.py --status {RUN} --watch\n"
+    assert shell.store.client.hget(KEY, "state") == "running"
+
+
+def test_a_run_whose_folder_was_moved_is_looked_for_in_the_output_folder(shell: Shell) -> None:
+    submit(shell, "a")
+    lose(shell)
+    moved = shell.folder / "elsewhere" / RUN
+    moved.parent.mkdir()
+    shell.run.path.rename(moved)
+
+    assert shell.call(commands.status, RUN, {"output_dir": str(moved.parent)}) == 1
+
+    assert shell.err.endswith(f"try them again with: python scripts/submit.py --resume {moved}\n")
+
+
+REFUSAL = """
+import sys
+import rollout_tasks.runs.commands
+print(sorted(name for name in ("celery", "kombu", "redis", "rich") if name in sys.modules))
+"""
+
+
+def test_what_talks_to_services_is_not_imported_for_a_refusal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSAL], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
