@@ -72,7 +72,7 @@ def tables(folder: RunFolder) -> Tables:
     """
     try:
         return _tables(folder)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError) as error:
         raise BenchmarkError(f"{folder.evaluation}: is not an evaluation report: {error!r}") from error
 
 

@@ -69,6 +69,20 @@ def test_a_look_of_somebody_else_is_left_to_them(shell: Shell) -> None:
     assert not shell.client.exists("{run:r-1}:suspects")
 
 
+def test_a_lock_whose_answer_was_lost_is_held_all_the_same(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(shell, "r-1", "a")
+    set_ = redis.Redis.set
+
+    def again(client: redis.Redis, *arguments: Any, **options: Any) -> Any:
+        set_(client, *arguments, **options)
+        return set_(client, *arguments, **options)
+
+    monkeypatch.setattr(redis.Redis, "set", again)
+
+    assert reconcile_runs() == {"rollouts": 0, "finalized": 0}
+    assert shell.client.get(LOCK) is None
+
+
 def test_a_look_that_took_too_long_is_left_to_who_has_begun_another(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +213,7 @@ def test_a_run_that_is_over_is_looked_at_no_more(shell: Shell, state: str) -> No
     assert reconcile_runs() == {"rollouts": 0, "finalized": 0}
 
     assert shell.store.active() == []
+    assert not shell.client.exists("{run:r-1}:suspects")
 
 
 def cancel_with_a_dead_worker(shell: Shell) -> None:

@@ -154,7 +154,7 @@ def test_each_sentence_is_one_line_however_narrow_the_terminal_and_as_it_is(
     shown_folder = RunFolder(folder.path.with_name("night [b]1"))
     folder.path.rename(shown_folder.path)
 
-    show_run(shown_folder, Console(width=40, force_terminal=True, color_system="standard"))
+    show_run(shown_folder, Console(width=30, force_terminal=True, color_system="standard"))
 
     shown = capsys.readouterr().out.splitlines()
     table_ends = next(number for number, line in enumerate(shown) if line.startswith("└"))
