@@ -1,6 +1,6 @@
 """A spreadsheet in few words: where columns and rows are, and what is in the cells that have something.
 
-``[columns] A @ 62, B @ 105`` and ``[row] 1 @ 200: A1 Name | B1 Price`` say where every cell is, the empty ones, too: at its
+``[columns] A @ 62, B @ 105`` and ``[row] 1 @ 200: A1 - Name | B1 - Price`` say where every cell is, the empty ones, too: at its
 column's x and its row's y. Rows that have nothing, or for which there is no room, are listed with their places alone.
 """
 
@@ -38,9 +38,10 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """``B5 content``, shortened."""
+        """``B5 - content``, shortened."""
         content = self.content if len(self.content) <= LONGEST_CONTENT else self.content[:LONGEST_CONTENT] + "..."
-        return " ".join(word for word in (self.name, content, "(focused)" if self.focused else "") if word)
+        said = " - ".join(word for word in (self.name, content) if word)
+        return f"{said} (focused)" if self.focused else said
 
 
 def is_cell_name(name: str) -> bool:

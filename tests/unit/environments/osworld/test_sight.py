@@ -165,7 +165,7 @@ def test_a_full_sheet_leaves_room_for_every_button() -> None:
 
     assert len(text) < 8_000
     assert all(f"[push-button] Button {number} @ " in text for number in range(150))
-    assert "[row] 1 @ 208: A1 r0c0 | B1 r0c1" in text
+    assert "[row] 1 @ 208: A1 - r0c0 | B1 - r0c1" in text
     assert "more cells with content have no room here]" in text
     assert "40 @ 871" in text
     assert "[columns] A @ 80, B @ 160, " in text
@@ -174,7 +174,7 @@ def test_a_full_sheet_leaves_room_for_every_button() -> None:
 def test_a_small_sheet_is_all_there() -> None:
     text = a11y.lines(a11y.elements(sheet(columns=6, rows=10, filled=3)))
 
-    assert "[row] 10: A10 r9c0 | B10 r9c1 | C10 r9c2" in text
+    assert "[row] 10: A10 - r9c0 | B10 - r9c1 | C10 - r9c2" in text
     assert "no room" not in text
     assert "@" not in text
 

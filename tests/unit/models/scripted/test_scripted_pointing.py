@@ -40,8 +40,8 @@ def test_the_first_element_after_those_before_it(path: list[str], found: tuple[i
 SHEET = """\
   [table] Sheet1 @ (900, 500)
     [columns] A @ 62, B @ 105, AA @ 900
-    [row] 1 @ 200: A1 Name | B1 Price
-    [row] 12 @ 217: A12 3 (focused)
+    [row] 1 @ 200: A1 - Name | B1 - Price
+    [row] 12 @ 217: A12 - 3 (focused)
     [rows] 2 @ 230, 21 @ 247"""
 
 
