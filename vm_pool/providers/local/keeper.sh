@@ -7,7 +7,7 @@
 #            the runtime's command, the overlay's lowerdir, whom the desktop asks for names (empty: nobody)
 set -eu
 
-folder=$1 id=$2 cgroup=$3 megabytes=$4 owner=$5 runtime=$6 layers=$7 nameserver=$8
+folder=$1 id=$2 cgroup=$3 megabytes=$4 owner=$5 runtime=$6 layers=$7 nameserver=${8-}
 cd "$folder"
 
 leave_nothing() {

@@ -1,6 +1,7 @@
-"""Sets right where LibreOffice says its things are: what it draws itself, it tells as if its menu bar had no height.
+"""Sets right where LibreOffice says its things are: what it draws itself, it mostly tells as if its menu bar had no height.
 
-What GTK draws for it, the menu bar among them, is where it says. A second menu bar that nobody sees is called hidden.
+What GTK draws for it, the menu bar among them, is where it says. A second menu bar that nobody sees is called hidden. After a click
+into a document, LibreOffice may come to tell the right places by itself: then its content ends where its window does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from . import names
 from .nodes import Node, Program
 
 PROGRAM = "soffice"
+ROOT_PANE = names.ROLES.index("root pane")
 
 
 def is_libreoffice(program: Program) -> bool:
@@ -17,16 +19,26 @@ def is_libreoffice(program: Program) -> bool:
 
 
 def set_places(program: Program) -> None:
-    """Moves what LibreOffice draws itself down by the height of the menu bar above it."""
+    """Moves what LibreOffice draws itself down by the height of the menu bar above it, unless it is there already."""
     for window in program.root.children:
         bars = [node for node in window.walk() if node.role == names.MENU_BAR and node.box]
         heights = [bar.box[3] for bar in bars if bar.box and _is_gtk(bar)]
         within = {inner for bar in bars if _is_gtk(bar) for inner in bar.walk()}
-        for node in window.walk():
-            if node.box and heights and node not in within and not _is_gtk(node):
-                node.box = (node.box[0], node.box[1] + heights[0], node.box[2], node.box[3])
+        if heights and not _is_in_place(window, heights[0]):
+            for node in window.walk():
+                if node.box and node not in within and not _is_gtk(node):
+                    node.box = (node.box[0], node.box[1] + heights[0], node.box[2], node.box[3])
         for unseen in (inner for bar in bars if bar.box and not bar.box[3] for inner in bar.walk()):
             unseen.states &= ~names.SHOWING
+
+
+def _is_in_place(window: Node, menu_height: int) -> bool:
+    """Whether the content ends with the window; else it ends as much above as the menu bar is high."""
+    panes = [node.box for node in window.walk() if node.role == ROOT_PANE and node.box and not _is_gtk(node)]
+    if not panes or window.box is None:
+        return False
+    below = window.box[1] + window.box[3] - (panes[0][1] + panes[0][3])
+    return below < menu_height / 2
 
 
 def _is_gtk(node: Node) -> bool:
