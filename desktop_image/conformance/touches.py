@@ -57,9 +57,10 @@ _LIVE_GETTERS = re.compile(
 """Those that ask the running browser."""
 _VISITING = frozenset({"gotoRecreationPage_and_get_html_content", "info_from_website", "page_info", "pdf_from_url"})
 _PAGES = re.compile(r"https?://[^\s\"'<>)]+")
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”")
 _FETCHING = re.compile(
-    r"\b(?:(?P<verb>install|download|clone|search the (?:internet|web))"
-    r"|(?:home|web) ?pages?|web ?sites?|arxiv(?:\.org| daily)?|github(?:\.com)?)\b",
+    r"\b(?:(?P<verb>install|download(?! folder)|clone|search the (?:internet|web))"
+    r"|(?:home|personal web) ?pages?|arxiv(?:\.org| daily)?|github(?:\.com)?)\b",
     re.IGNORECASE,
 )
 """Words by which an instruction speaks of the internet; "installed" and "downloaded" speak of what is there."""
@@ -195,7 +196,7 @@ def _of_instruction(text: str) -> Iterator[Use]:
     for found in _PAGES.findall(text):
         if host := host_of(found):
             yield "internet", host
-    if fetching := _FETCHING.search(text):
+    if fetching := _FETCHING.search(_QUOTED.sub("", text)):
         yield "internet", f"to {fetching[0].lower()}" if fetching["verb"] else fetching[0]
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from benchmark.items import load_items
 from desktop_image.conformance.facts import Facts
 from desktop_image.conformance.touches import Touch, touches_of
 from desktop_image.conformance.verdicts import Verdict, counts, verdict_of
+from tests.conftest import REPOSITORY
 
 TASK: dict[str, Any] = {
     "related_apps": ["libreoffice_calc"],
@@ -111,6 +113,9 @@ def test_what_is_missing_decides(task: dict[str, Any], verdict: str) -> None:
         ("Make Bing the main search engine.", ""),
         ("I have installed it and downloaded the files already.", ""),
         ("Name the slide's title 'Online Shopping'.", ""),
+        ("Pack the website in my folder.", ""),
+        ('Call the folder "download".', ""),
+        ("It is in my download folder.", ""),
         ("Please clone the repo.", "the internet: to clone (instruction)"),
         ("Help me Install Spotify.", "the internet: to install (instruction)"),
         ("Search the Internet for a tutorial.", "the internet: to search the internet (instruction)"),
@@ -225,3 +230,12 @@ def test_what_is_no_task_touches_nothing(task: dict[str, Any]) -> None:
 
 def test_verdicts_are_counted() -> None:
     assert counts(["needs", "faithful", "faithful"]) == {"faithful": 2, "unfaithful": 0, "needs": 1}
+
+
+def test_the_example_tasks_ask_for_nothing_from_the_internet() -> None:
+    items = load_items(REPOSITORY / "examples" / "desktop").items
+
+    for item in items:
+        touched = touches_of({**item.metadata, **item.env_config, "instruction": item.question})
+        assert [touch for touch in touched if touch.kind in {"account", "internet", "proxy"}] == [], item.id
+    assert len(items) > 10
