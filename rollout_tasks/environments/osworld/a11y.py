@@ -16,7 +16,7 @@ from typing import Any
 from lxml import etree
 
 from rollout_tasks.environments.osworld import sheet
-from rollout_tasks.environments.osworld.covering import Box, Window, centre_of, is_covered
+from rollout_tasks.environments.osworld.covering import Box, Window, centre_of, seen_part
 
 MAX_CHARACTERS = 40_000
 """More than this is cut, whatever it is."""
@@ -60,7 +60,7 @@ class Element:
     name: str
     description: str
     box: Box | None
-    """Left, top, width, height in screen pixels; None where it has no place."""
+    """Left, top, width, height in screen pixels of what can be seen of it; None where it has no place."""
     states: tuple[str, ...] = ()
     """``on``, ``selected``, ``focused``, ``open``, ``disabled``."""
 
@@ -209,10 +209,12 @@ def _walk(node: Any, depth: int, words: _Words, inside: Any, active: Window | No
     if shown and (name or description or role in INTERACTIVE):
         box = _box(node, words.component)
         nowhere = box is None and (role in _ENTRIES or not (name or description))
-        covered = active is not None and inside is not None and role not in _WINDOWS and is_covered(box, active)
-        if not nowhere and not covered:
+        seen = box
+        if box is not None and active is not None and inside is not None and role not in _WINDOWS:
+            seen = seen_part(box, active)
+        if not nowhere and (seen is not None or box is None):
             said = "" if description == name else description
-            yield Element(depth, role, name, said, box, _states(node, role, words) if has_states else ())
+            yield Element(depth, role, name, said, seen, _states(node, role, words) if has_states else ())
             below = depth + 1
     for child in node:
         yield from _walk(child, below, words, inside, active)

@@ -24,10 +24,19 @@ def centre_of(box: Box) -> tuple[int, int]:
     return left + width // 2, top + height // 2
 
 
-def is_covered(box: Box | None, active: Window) -> bool:
-    """Whether a click on the middle of an element of another window would hit the active one."""
-    if box is None:
-        return False
-    x, y = centre_of(box)
-    left, top, width, height = active.box
-    return left <= x < left + width and top <= y < top + height
+def seen_part(box: Box, active: Window) -> Box | None:
+    """The largest part of another window's element that the active one leaves to be seen; None when it covers all of it."""
+    left, top, width, height = box
+    right, bottom = left + width, top + height
+    its_left, its_top, its_width, its_height = active.box
+    its_right, its_bottom = its_left + its_width, its_top + its_height
+    if right <= its_left or bottom <= its_top or left >= its_right or top >= its_bottom:
+        return box
+    parts = (
+        (left, top, its_left - left, height),
+        (its_right, top, right - its_right, height),
+        (left, top, width, its_top - top),
+        (left, its_bottom, width, bottom - its_bottom),
+    )
+    best = max(parts, key=lambda part: max(part[2], 0) * max(part[3], 0))
+    return best if best[2] > 0 and best[3] > 0 else None

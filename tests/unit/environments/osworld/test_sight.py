@@ -135,6 +135,30 @@ def test_what_the_active_window_covers_is_neither_listed_nor_marked() -> None:
     assert [one.name for one in marks.choose(found, (800, 600)).values()] == ["Beside", "OK"]
 
 
+@pytest.mark.parametrize(
+    ("box", "seen"),
+    [
+        ((300, 300, 40, 20), None),
+        ((200, 200, 400, 300), None),
+        ((0, 0, 40, 20), (0, 0, 40, 20)),
+        ((600, 300, 40, 20), (600, 300, 40, 20)),
+        ((0, 100, 800, 500), (0, 100, 200, 500)),
+        ((250, 300, 500, 20), (600, 300, 150, 20)),
+        ((300, 150, 40, 100), (300, 150, 40, 50)),
+        ((300, 450, 40, 100), (300, 500, 40, 50)),
+    ],
+)
+def test_of_what_is_partly_covered_the_largest_seen_part_is_told(
+    box: tuple[int, int, int, int], seen: tuple[int, int, int, int] | None
+) -> None:
+    below = node("frame", "Below", (0, 0, 800, 600), node("text", "Essay", box))
+    above = node("frame", "Above", (200, 200, 400, 300), active=True)
+
+    found = [one.box for one in a11y.elements(desktop(below, above)) if one.role == "text"]
+
+    assert found == ([seen] if seen else [])
+
+
 def test_the_desktop_covers_nothing_and_menus_are_above_all() -> None:
     active = node("frame", "Desktop", (0, 0, 800, 600), active=True).replace(
         "<frame ", "<frame attr:window-type='desktop' ", 1
