@@ -19,7 +19,7 @@ def test_what_a_killed_worker_with_a_wrong_clock_held_is_taken_up(cluster: Clust
     cluster.environments["wrong"] = WrongClock(cluster.folder / "clock", seconds).environment
     cluster.start_worker("wrong", concurrency=ROLLOUTS)
     items = [{"id": f"item-{number}", "question": "work"} for number in range(ROLLOUTS)]
-    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [5.0, 6.0], "needs_vm": False}}, items)
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [9.0, 10.0], "needs_vm": False}}, items)
     _wait_until_running(cluster, run.run_id)
     time.sleep(VISIBILITY_TIMEOUT / 2)  # a few heartbeats
     stamps = [score for _, score in cluster.client.zrange(UNACKED_INDEX, 0, -1, withscores=True)]
@@ -38,7 +38,7 @@ def test_what_a_killed_worker_with_a_wrong_clock_held_is_taken_up(cluster: Clust
 def test_what_an_earlier_versions_worker_with_a_clock_ahead_held_is_taken_up(cluster: Cluster) -> None:
     cluster.start_worker("killed", concurrency=ROLLOUTS)
     items = [{"id": f"item-{number}", "question": "work"} for number in range(ROLLOUTS)]
-    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [5.0, 6.0], "needs_vm": False}}, items)
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [9.0, 10.0], "needs_vm": False}}, items)
     _wait_until_running(cluster, run.run_id)
     cluster.kill("killed")
     for tag in cluster.client.zrange(UNACKED_INDEX, 0, -1):  # as it would have stamped them
