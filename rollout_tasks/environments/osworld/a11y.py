@@ -45,6 +45,7 @@ _SAID = (
 """What is said of an element, and the states that it is said for."""
 _ALIVE = ("enabled", "sensitive", "editable")
 """What can be acted on has one of these states; no toolkit has them all."""
+_SHEET = "document-spreadsheet"
 _ENTRIES = frozenset({"menu-item", "check-menu-item", "radio-menu-item"})
 """Some toolkits say of these that they are shown though their menu is not open; they have no place then."""
 _ABOVE_ALL = frozenset({"combo", "dropdown-menu", "notification", "popup-menu", "tooltip"})
@@ -63,6 +64,8 @@ class Element:
     """Left, top, width, height in screen pixels of what can be seen of it; None where it has no place."""
     states: tuple[str, ...] = ()
     """``on``, ``selected``, ``focused``, ``open``, ``disabled``."""
+    in_sheet: bool = False
+    """Whether it is inside a spreadsheet; tables of texts have cells of the same names."""
 
     @property
     def label(self) -> str:
@@ -79,7 +82,7 @@ class Element:
     @property
     def is_sheet_cell(self) -> bool:
         """Whether it is one of a spreadsheet's, of which a window has hundreds."""
-        return self.role == "table-cell" and self.box is not None and sheet.is_cell_name(self.name)
+        return self.in_sheet and self.role == "table-cell" and self.box is not None and sheet.is_cell_name(self.name)
 
 
 def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
@@ -182,7 +185,9 @@ def _active_window(root: Any, words: _Words) -> Window | None:
     return None
 
 
-def _walk(node: Any, depth: int, words: _Words, inside: Any, active: Window | None) -> Iterator[Element]:
+def _walk(
+    node: Any, depth: int, words: _Words, inside: Any, active: Window | None, in_sheet: bool = False
+) -> Iterator[Element]:
     """A node and what is below it; nothing below what is neither shown nor could be.
 
     Args:
@@ -191,6 +196,7 @@ def _walk(node: Any, depth: int, words: _Words, inside: Any, active: Window | No
         words: Attributes' names.
         inside: The outermost window that it is in.
         active: The window above the others.
+        in_sheet: Whether it is inside a spreadsheet.
     """
     if not isinstance(node.tag, str):
         return
@@ -214,10 +220,11 @@ def _walk(node: Any, depth: int, words: _Words, inside: Any, active: Window | No
             seen = seen_part(box, active)
         if not nowhere and (seen is not None or box is None):
             said = "" if description == name else description
-            yield Element(depth, role, name, said, seen, _states(node, role, words) if has_states else ())
+            states = _states(node, role, words) if has_states else ()
+            yield Element(depth, role, name, said, seen, states, in_sheet)
             below = depth + 1
     for child in node:
-        yield from _walk(child, below, words, inside, active)
+        yield from _walk(child, below, words, inside, active, in_sheet or role == _SHEET)
 
 
 def _states(node: Any, role: str, words: _Words) -> tuple[str, ...]:

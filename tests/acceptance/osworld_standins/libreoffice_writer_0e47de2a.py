@@ -32,8 +32,8 @@ def numbered_in(where: str) -> list[Turn]:
     return [
         turn("I open the menu.", click("[menu] Insert @", pause=1), when="[heading] A word processor"),
         turn("On to what is on every page.", click("[menu] Header and Footer", pause=1)),
-        turn("I choose where.", click(["[menu] Header and Footer", f"[menu] {where} @"], pause=1)),
-        turn("On all pages.", click([f"[menu] {where} @", "[check-menu-item] Default Page Style @"], pause=1)),
+        turn("I choose where.", click(["[menu] Header and Footer", f"[menu] {where}"], pause=1)),
+        turn("On all pages.", click([f"[menu] {where}", "[check-menu-item] Default Page Style"], pause=1)),
         turn("I open the menu again.", click("[menu] Insert @", pause=1), when=f"[{where.lower()}] {where}"),
         turn("I insert the number.", click("[menu-item] Page Number @", pause=1)),
     ]

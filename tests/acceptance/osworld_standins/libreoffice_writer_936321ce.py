@@ -65,7 +65,7 @@ def converted_at(separator: str) -> list[Turn]:
     ]
 
 
-RIGHT = [*converted_at("Other:"), turn("I look at it.", keys("ctrl", "home"), when="[row]"), DONE]
-NEAR_MISS = [*converted_at("Paragraph"), {**DONE, "when": "A10 - "}]
+RIGHT = [*converted_at("Other:"), turn("I look at it.", keys("ctrl", "home"), when="[table-cell]"), DONE]
+NEAR_MISS = [*converted_at("Paragraph"), {**DONE, "when": "[table-cell] A10"}]
 NEAR_MISS_IS = "a table of one column, each line in one cell"
 SHELL = False

@@ -101,7 +101,19 @@ def sheet(columns: int, rows: int, filled: int) -> str:
         for column in range(columns)
     )
     buttons = "".join(node("push-button", f"Button {number}", (10 * number, 60, 10, 20)) for number in range(150))
-    return desktop(node("frame", "a.xlsx", (0, 0, 1920, 1000), cells, buttons, active=True))
+    document = node("document-spreadsheet", "a.xlsx", (0, 190, 1920, 800), cells)
+    return desktop(node("frame", "a.xlsx", (0, 0, 1920, 1000), document, buttons, active=True))
+
+
+def test_cells_of_a_texts_table_are_listed_with_what_is_in_them() -> None:
+    cells = [
+        node("table-cell", name, (0, 0, 9, 9), node("paragraph", text, (0, 0, 9, 9)))
+        for name, text in (("A1", "x"), ("B1", "y"))
+    ]
+
+    text = a11y.lines(a11y.elements(desktop(node("document-text", "a", (0, 0, 99, 99), *cells))))
+
+    assert text == "[document-text] a\n  [table-cell] A1\n    [paragraph] x\n  [table-cell] B1\n    [paragraph] y"
 
 
 def test_what_is_on_or_selected_or_cannot_be_used_is_said() -> None:
