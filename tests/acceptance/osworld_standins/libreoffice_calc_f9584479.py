@@ -31,7 +31,7 @@ def _summed(last_row: int) -> list[dict]:
     ]
 
 
-RIGHT = [*_summed(7), DONE | {"when": "B8 - 17536.84"}]
-NEAR_MISS = [*_summed(6), DONE | {"when": "B8 - 17536.84"}]
+RIGHT = [*_summed(7), DONE | {"when": "Sum: 136086.36"}]
+NEAR_MISS = [*_summed(6), DONE | {"when": "Sum: 133051.48"}]
 NEAR_MISS_IS = "the last product has no total"
 SHELL = False

@@ -148,9 +148,9 @@ def _script(rows: list[list[object]]) -> list[Turn]:
         turn("I open the folder.", click("[section] daily", pause=1)),
         *(_looks(str(subject)) for _, _, subject, _, _ in ROWS),
         turn("I open a spreadsheet.", click("[push-button] LibreOffice Calc"), when="[section] Subject: Photos"),
-        turn("I write what I read.", write(cells, pause=1), when="[table-cell] A1"),
+        turn("I write what I read.", write(cells, pause=1), when="A1 (focused)"),
         *(_counts(number, row[4]) for number, row in enumerate(rows, 2) if not row[3]),
-        turn("I save it.", keys("ctrl", "s", pause=5), when="] E5 - "),
+        turn("I save it.", keys("ctrl", "s", pause=5), when="E5 - "),
         turn("On the desktop.", write("/home/user/Desktop/report.xlsx\n", pause=2)),
         DONE | {"when": "report.xlsx - LibreOffice Calc"},
     ]
