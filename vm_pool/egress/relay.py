@@ -28,7 +28,7 @@ GUEST_BYTES = 16 << 30
 """That one guest may send and receive until it is reset."""
 CONNECT_SECONDS = 15.0
 IDLE_SECONDS = 900.0
-"""A connection on which nothing happens for so long is ended."""
+"""A connection on which nothing happens either way for so long is ended."""
 LOOKUPS = 8
 """Names of one guest that are looked up at a time."""
 _CHUNK = 1 << 16
@@ -156,9 +156,9 @@ class Outlet:
         try:
             host, port = self._destination(near)
             far = await self._connect(host, port)
-            async with asyncio.TaskGroup() as ways:
-                ways.create_task(self._pass_on(near, far))
-                ways.create_task(self._pass_on(far, near))
+            async with asyncio.timeout(IDLE_SECONDS) as idle, asyncio.TaskGroup() as ways:
+                ways.create_task(self._pass_on(near, far, idle))
+                ways.create_task(self._pass_on(far, near, idle))
             in_order = True
         except* (OSError, TimeoutError) as group:
             log.debug("a guest's connection ended: %s", group.exceptions[0])
@@ -200,12 +200,14 @@ class Outlet:
                 raise
         raise failure
 
-    async def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
-        while data := await asyncio.wait_for(self._loop.sock_recv(source, _CHUNK), IDLE_SECONDS):
+    async def _pass_on(self, source: socket.socket, target: socket.socket, idle: asyncio.Timeout) -> None:
+        """Passes one way's bytes on; each chunk, whichever way, puts off the connection's end."""
+        while data := await self._loop.sock_recv(source, _CHUNK):
+            idle.reschedule(self._loop.time() + IDLE_SECONDS)
             self._bytes_left -= len(data)
             if self._bytes_left <= 0:
                 raise ConnectionAbortedError("the guest has sent and received all that it may")
-            await asyncio.wait_for(self._loop.sock_sendall(target, data), IDLE_SECONDS)
+            await self._loop.sock_sendall(target, data)
         with suppress(OSError):
             target.shutdown(socket.SHUT_WR)
 

@@ -1,0 +1,140 @@
+"""The relay in a network namespace of its own: what it lets through, for how long, and how much."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.desktops import needs_local_desktops
+
+pytestmark = needs_local_desktops
+
+PLAY = """
+import os, socket, subprocess, sys, threading, time
+from vm_pool import namespaces
+from vm_pool.egress import parse_policy, relay
+from vm_pool.egress.exits import make_exit
+
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+subprocess.run(["ip", "route", "add", "local", "93.184.216.0/24", "dev", "lo"], check=True)
+inner = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+while os.readlink(f"/proc/{inner.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+    time.sleep(0.01)
+namespace = os.open(f"/proc/{inner.pid}/ns/net", os.O_RDONLY)
+server = socket.create_server(("0.0.0.0", 7000))
+relays = relay.Relay()
+
+def connect():
+    guest = namespaces.inside(namespace, lambda: socket.create_connection(("93.184.216.34", 7000), timeout=10))
+    return guest
+
+try:
+    exec(sys.stdin.read())
+finally:
+    inner.kill()
+    inner.wait()
+"""
+ONE_WAY = """
+relay.IDLE_SECONDS = 1.0
+outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+guest = connect()
+far, _ = server.accept()
+for number in range(10):
+    far.sendall(b"x")
+    assert guest.recv(1) == b"x", number
+    time.sleep(0.3)
+print("said", "all came")
+"""
+SILENT = """
+relay.IDLE_SECONDS = 0.5
+outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+guest = connect()
+far, _ = server.accept()
+try:
+    print("said", guest.recv(1))
+except ConnectionResetError:
+    print("said reset")
+"""
+BYTES = """
+relay.GUEST_BYTES = 100_000
+outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+guest = connect()
+far, _ = server.accept()
+threading.Thread(target=lambda: [far.sendall(bytes(1000)) for _ in range(1000)], daemon=True).start()
+got = 0
+try:
+    while data := guest.recv(65536):
+        got += len(data)
+except ConnectionResetError:
+    pass
+print("said", got <= 100_000)
+try:
+    later = connect()
+    print(later.recv(1))
+except ConnectionResetError:
+    print("later reset")
+"""
+MANY = """
+relay.CONNECTIONS = 3
+outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+held = [(connect(), server.accept()) for _ in range(3)]
+try:
+    fourth = connect()
+    fourth.settimeout(10)
+    print(fourth.recv(1))
+except ConnectionResetError:
+    print("fourth reset")
+held.pop()[0].close()
+time.sleep(1)
+again = connect()
+far, _ = server.accept()
+far.sendall(b"y")
+print("said", again.recv(1))
+"""
+CLOSED = """
+import gc
+before = set(os.listdir("/proc/self/fd"))
+outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+guest = connect()
+far, _ = server.accept()
+outlet.close()
+outlet.close()
+try:
+    print("said", guest.recv(1))
+except ConnectionResetError:
+    print("said reset")
+guest.close(); far.close(); relays.close(); gc.collect()
+print(len(set(os.listdir("/proc/self/fd")) - before))
+"""
+
+
+def play(script: str) -> list[str]:
+    """What a script prints in network and mount namespaces of its own."""
+    done = subprocess.run(
+        ["unshare", "--net", "--mount", sys.executable, "-c", PLAY],
+        input=script,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=REPOSITORY,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (ONE_WAY, ["said all came"]),
+        (SILENT, ["said reset"]),
+        (BYTES, ["said True", "later reset"]),
+        (MANY, ["fourth reset", "said b'y'"]),
+        (CLOSED, ["said reset", "0"]),
+    ],
+    ids=["a long way down only", "silence", "bytes", "connections", "closed"],
+)
+def test_what_a_guest_is_given(script: str, said: list[str]) -> None:
+    assert play(script) == said
