@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
+from vm_pool.connections import CLOSE_SECONDS, LoopThread, Tasks, drop
 from vm_pool.errors import PoolError
 from vm_pool.states import Endpoint
 
@@ -31,12 +30,9 @@ DIALLING = 4
 """How many connections to one VM are made at a time: a frozen VM must not take the threads of the others."""
 RETIRED_PORTS = 8192
 """How many ports are not used again, the latest: whoever still has an old address must meet nobody."""
-_CLOSE_SECONDS = 10.0
 _CHUNK = 1 << 18
 _ACCEPT_PAUSE_SECONDS = 0.1
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-_RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER value with which closing drops what is still on its way."""
 
 
 class GateError(PoolError):
@@ -54,8 +50,7 @@ class Gates:
         self.address = address
         self._retired: deque[int] = deque(maxlen=RETIRED_PORTS)
         self._guard = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("gates")
 
     def check(self) -> None:
         """Makes sure that gates can be opened.
@@ -75,10 +70,6 @@ class Gates:
             GateError: The address is not one of this machine's, or there are no ports left.
         """
         with self._guard:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="gates", daemon=True)
-                self._thread.start()
             listeners: dict[str, socket.socket] = {}
             try:
                 for purpose in purposes:
@@ -87,20 +78,13 @@ class Gates:
                 for listener in listeners.values():
                     listener.close()
                 raise self._cannot_listen(error) from error
-            gate = Gate(self._loop, listeners, dial)
+            gate = Gate(self._thread.loop, listeners, dial)
             self._retired.extend(gate.endpoint.ports.values())
         return gate
 
     def close(self) -> None:
         """Ends the thread; the gates should be closed before."""
-        with self._guard:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(_CLOSE_SECONDS)
-            if not thread.is_alive():
-                loop.close()
+        self._thread.close()
 
     def _cannot_listen(self, error: OSError) -> GateError:
         return GateError(f"a gate cannot listen on {self.address}: {error.strerror or error}")
@@ -131,11 +115,10 @@ class Gate:
         self._dial = dial
         self._dialler = ThreadPoolExecutor(DIALLING, thread_name_prefix="gate dials")
         self._listeners = listeners
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(loop)
         self._open_connections = 0
-        self._closed = False
         for purpose, listener in listeners.items():
-            asyncio.run_coroutine_threadsafe(self._begin(self._accept(purpose, listener)), loop)
+            self._tasks.begin_soon(self._accept(purpose, listener))
 
     @property
     def connections(self) -> int:
@@ -148,23 +131,11 @@ class Gate:
         Raises:
             TimeoutError: The thread of all gates is stuck.
         """
-        if not self._closed:
-            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(_CLOSE_SECONDS)
-
-    async def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._closed:
-            work.close()
-            return
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if not self._tasks.ended:
+            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
 
     async def _shut(self) -> None:
-        self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         for listener in self._listeners.values():
             listener.close()
         self._dialler.shutdown(wait=False, cancel_futures=True)
@@ -178,10 +149,10 @@ class Gate:
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
             if self._open_connections >= CONNECTIONS:
-                _drop(near)
+                drop(near)
                 continue
             self._open_connections += 1
-            await self._begin(self._serve(purpose, near))
+            await self._tasks.begin(self._serve(purpose, near))
 
     async def _serve(self, purpose: str, near: socket.socket) -> None:
         """Passes bytes both ways until both sides have said their last."""
@@ -206,7 +177,7 @@ class Gate:
             log.warning("a gate could not connect to the VM's %s port: %s", purpose, group.exceptions[0])
         finally:
             self._open_connections -= 1
-            finish = socket.socket.close if in_order else _drop
+            finish = socket.socket.close if in_order else drop
             finish(near)
             if far is not None:
                 finish(far)
@@ -220,14 +191,7 @@ class Gate:
 
     def _dial_unless_closed(self, purpose: str) -> socket.socket:
         far = self._dial(purpose)
-        if self._closed:
+        if self._tasks.ended:
             far.close()
             raise ConnectionAbortedError("the gate was closed")
         return far
-
-
-def _drop(end: socket.socket) -> None:
-    """Closes a connection with a reset: what waits in it is not sent any more."""
-    with suppress(OSError):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    end.close()

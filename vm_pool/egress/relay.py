@@ -10,12 +10,12 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from vm_pool.connections import CLOSE_SECONDS, LoopThread, Tasks, drop
 from vm_pool.egress.addresses import NotPublic, Resolve, public_addresses
 from vm_pool.egress.names import StandIns, answer
 from vm_pool.egress.policy import NetworkPolicy
@@ -32,7 +32,6 @@ IDLE_SECONDS = 900.0
 LOOKUPS = 8
 """Names of one guest that are looked up at a time."""
 _CHUNK = 1 << 16
-_CLOSE_SECONDS = 10.0
 _ORIGINAL_DESTINATION = 80
 """Linux's name for where a connection was going before it was sent here; the same number for both families."""
 _SOL_IPV6 = 41
@@ -61,29 +60,15 @@ class Relay:
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
-        self._guard = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("egress")
 
     def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
         """Lets a guest out."""
-        with self._guard:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="egress", daemon=True)
-                self._thread.start()
-            return Outlet(self._loop, listeners, policy, self._resolve)
+        return Outlet(self._thread.loop, listeners, policy, self._resolve)
 
     def close(self) -> None:
         """Ends the thread; the outlets should be closed before."""
-        with self._guard:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(_CLOSE_SECONDS)
-            if not thread.is_alive():
-                loop.close()
+        self._thread.close()
 
 
 class Outlet:
@@ -98,15 +83,14 @@ class Outlet:
         self._resolve = resolve
         self._names = StandIns()
         self._names_guard = threading.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(loop)
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="egress looks up")
         self._connections = 0
         self._bytes_left = GUEST_BYTES
-        self._closed = False
         for listener in listeners.streams:
-            asyncio.run_coroutine_threadsafe(self._begin(self._accept(listener)), loop)
+            self._tasks.begin_soon(self._accept(listener))
         for listener in listeners.datagrams:
-            asyncio.run_coroutine_threadsafe(self._begin(self._answer_names(listener)), loop)
+            self._tasks.begin_soon(self._answer_names(listener))
 
     def close(self) -> None:
         """Ends everything at once. Harmless when repeated.
@@ -114,23 +98,11 @@ class Outlet:
         Raises:
             TimeoutError: The thread of all outlets is stuck.
         """
-        if not self._closed:
-            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(_CLOSE_SECONDS)
-
-    async def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._closed:
-            work.close()
-            return
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if not self._tasks.ended:
+            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
 
     async def _shut(self) -> None:
-        self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         self._listeners.close()
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
@@ -144,10 +116,10 @@ class Outlet:
                 continue
             near.setblocking(False)
             if self._connections >= CONNECTIONS or self._bytes_left <= 0:
-                _reset(near)
+                drop(near)
                 continue
             self._connections += 1
-            await self._begin(self._serve(near))
+            await self._tasks.begin(self._serve(near))
 
     async def _serve(self, near: socket.socket) -> None:
         """Connects a guest to where it wanted, if it may, and passes bytes both ways."""
@@ -166,7 +138,7 @@ class Outlet:
             self._connections -= 1
             for end in (near, far):
                 if end is not None:
-                    (socket.socket.close if in_order else _reset)(end)
+                    (socket.socket.close if in_order else drop)(end)
 
     def _destination(self, near: socket.socket) -> tuple[str, int]:
         """Where a connection was going: a name that the guest had looked up, or an address.
@@ -234,7 +206,7 @@ class Outlet:
                     asked -= 1
 
             asked += 1
-            await self._begin(look_up())
+            await self._tasks.begin(look_up())
 
     def _find(self, name: str) -> str | None:
         """The address that stands for a name, if the guest may reach it and there is such a host on the internet."""
@@ -261,9 +233,3 @@ def original_destination(near: socket.socket) -> tuple[str, int]:
     raw = near.getsockopt(socket.SOL_IP, _ORIGINAL_DESTINATION, 16)
     port, address = struct.unpack_from("!2xH4s", raw)
     return socket.inet_ntop(socket.AF_INET, address), port
-
-
-def _reset(end: socket.socket) -> None:
-    with suppress(OSError):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    end.close()
