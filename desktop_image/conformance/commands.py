@@ -30,7 +30,8 @@ _BUILT_IN = frozenset(
 """What a shell does itself."""
 _PREFIXES = frozenset({"env", "exec", "nice", "nohup", "setsid", "sudo", "timeout", "xargs"})
 """Programs that start the one named after them."""
-_INSTALLERS = {"apt": "packages", "apt-get": "packages", "conda": "packages", "npm": "packages", "snap": "packages"}
+_INSTALLERS = frozenset({"apt", "apt-get", "conda", "npm", "snap"})
+_PACKAGE = re.compile(r"[A-Za-z0-9][\w.+-]*")
 _PIPS = re.compile(r"pip(3(\.\d+)?)?")
 _SYSTEM_FILES = ("/usr/", "/etc/", "/opt/", "/lib/", "/snap/", "/var/lib/")
 _MODULES_OF_PYTHON = frozenset(sys.stdlib_module_names)
@@ -116,12 +117,8 @@ def _uses_of_arguments(name: str, arguments: list[str]) -> Iterator[Use]:
         yield "setting", " ".join(arguments[1:3])
     elif name in {"gdbus", "dbus-send", "busctl"}:
         yield from (("bus name", found) for found in _destinations(arguments))
-    elif name in _INSTALLERS and "install" in arguments:
-        yield "internet", _INSTALLERS[name]
-    elif _PIPS.fullmatch(name) and "install" in arguments:
-        local = [word for word in arguments if word.endswith((".whl", ".tar.gz", ".zip")) and not host_of(word)]
-        if not local:
-            yield "internet", "packages"
+    elif (name in _INSTALLERS and "install" in arguments) or (_PIPS.fullmatch(name) and "install" in arguments):
+        yield from _packages(arguments)
     elif name == "git" and arguments[:1] == ["clone"]:
         yield "internet", next(filter(None, map(host_of, arguments)), "a repository")
     for word in arguments:
@@ -129,6 +126,16 @@ def _uses_of_arguments(name: str, arguments: list[str]) -> Iterator[Use]:
             yield "internet", host
         elif word.startswith(_SYSTEM_FILES):
             yield "file", word
+
+
+def _packages(arguments: Sequence[str]) -> Iterator[Use]:
+    """What an installer is to install, but for files; without a name, as from a list, it is packages in general."""
+    words = [word for word in arguments[arguments.index("install") + 1 :] if not word.startswith("-")]
+    named = [word for word in words if not word.endswith((".whl", ".tar.gz", ".zip", ".deb"))]
+    found = [name[0] for word in named if (name := _PACKAGE.match(word)) and "://" not in word]
+    yield from (("package", name) for name in found)
+    if not words or len(found) < len(named):
+        yield "internet", "packages"
 
 
 def _destinations(arguments: Sequence[str]) -> Iterator[str]:

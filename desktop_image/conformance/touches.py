@@ -19,6 +19,7 @@ Kind = Literal[
     "internet",
     "module",
     "older program",
+    "package",
     "port",
     "program",
     "proxy",

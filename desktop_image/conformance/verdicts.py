@@ -18,6 +18,7 @@ Name = Literal["faithful", "needs", "unfaithful"]
 _NEEDS = {
     "account": "an account: {name}",
     "internet": "the internet: {name}",
+    "package": "the internet: the package {name}",
     "module": "the Python package {name}",
     "program": "the program {name}",
     "proxy": "{name}",
@@ -88,6 +89,8 @@ def _is_there(touch: Touch, facts: Facts) -> bool:
         return touch.name in facts.applications
     if touch.kind in {"internet", "proxy"}:
         return _reaches(touch, facts)
+    if touch.kind == "package":
+        return _has_package(touch.name, facts)
     if touch.kind == "file":
         return _has_file(touch.name, facts)
     if touch.kind == "rendering":
@@ -115,6 +118,12 @@ def _is_older(program_and_version: str, facts: Facts) -> bool:
 
 def _number(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
+
+
+def _has_package(name: str, facts: Facts) -> bool:
+    """Whether what a package brings is there by its name, or can be fetched."""
+    is_there = facts.has("program", name) or facts.has("module", name.replace("-", "_"))
+    return is_there or facts.has("network", "internet")
 
 
 def _has_file(name: str, facts: Facts) -> bool:

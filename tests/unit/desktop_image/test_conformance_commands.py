@@ -47,7 +47,11 @@ def test_programs_are_found_where_the_shell_would_run_them(text: str, programs: 
             ["gdbus", "call", "--session", "--dest", "org.a11y.Bus", "--object-path", "/org/a11y/bus"],
             [("program", "gdbus"), ("bus name", "org.a11y.Bus")],
         ),
-        (["pip", "install", "pygame"], [("program", "pip"), ("internet", "packages")]),
+        (["pip", "install", "pygame"], [("program", "pip"), ("package", "pygame")]),
+        (["pip", "install", "-q", "a==1.2", "b[c]"], [("program", "pip"), ("package", "a"), ("package", "b")]),
+        (["apt", "install", "jq", "-y"], [("program", "apt"), ("package", "jq")]),
+        (["npm", "install"], [("program", "npm"), ("internet", "packages")]),
+        (["pip", "install", "git+https://e.org/a"], [("program", "pip"), ("internet", "packages")]),
         (["pip", "install", "/home/user/a-1-py3-none-any.whl"], [("program", "pip")]),
         (
             ["git", "clone", "https://github.com/a/b"],

@@ -191,6 +191,19 @@ def test_files_are_there_under_any_of_their_names(path: str, verdict: str) -> No
     assert str(verdict_of([Touch("file", path, "config, step 1")], facts)) == verdict
 
 
+@pytest.mark.parametrize(
+    ("there", "verdict"),
+    [
+        ({}, "needs: the internet: the package my-tool (config, step 1)"),
+        ({"program": frozenset({"my-tool"})}, "faithful"),
+        ({"module": frozenset({"my_tool"})}, "faithful"),
+        ({"network": frozenset({"internet"})}, "faithful"),
+    ],
+)
+def test_a_package_that_is_there_need_not_be_fetched(there: dict[str, frozenset[str]], verdict: str) -> None:
+    assert str(verdict_of([Touch("package", "my-tool", "config, step 1")], Facts(there))) == verdict
+
+
 def test_a_guest_with_a_way_out_has_the_internet_and_needs_no_proxy() -> None:
     touches = [Touch("internet", "e.org", "config, step 1"), Touch("proxy", "a proxy", "proxy")]
 
