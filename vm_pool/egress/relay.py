@@ -162,7 +162,8 @@ class Outlet:
             far = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             far.setblocking(False)
             try:
-                await asyncio.wait_for(self._loop.sock_connect(far, (address, port)), CONNECT_SECONDS)
+                async with asyncio.timeout(CONNECT_SECONDS):  # wait_for loses a cancellation that comes as it ends (Python 3.11)
+                    await self._loop.sock_connect(far, (address, port))
                 return far
             except (OSError, TimeoutError) as error:
                 far.close()

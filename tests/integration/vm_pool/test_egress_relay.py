@@ -13,17 +13,27 @@ from tests.desktops import needs_local_desktops
 pytestmark = needs_local_desktops
 
 PLAY = """
-import os, socket, subprocess, sys, threading, time
+import contextlib, os, socket, subprocess, sys, threading, time
 from vm_pool import namespaces
 from vm_pool.egress import parse_policy, relay
 from vm_pool.egress.exits import make_exit
 
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 subprocess.run(["ip", "route", "add", "local", "93.184.216.0/24", "dev", "lo"], check=True)
-inner = subprocess.Popen(["unshare", "--net", "sleep", "60"])
-while os.readlink(f"/proc/{inner.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-    time.sleep(0.01)
-namespace = os.open(f"/proc/{inner.pid}/ns/net", os.O_RDONLY)
+
+@contextlib.contextmanager
+def guest_namespace():
+    inner = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+    while os.readlink(f"/proc/{inner.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+        time.sleep(0.001)
+    opened = os.open(f"/proc/{inner.pid}/ns/net", os.O_RDONLY)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+        inner.kill()
+        inner.wait()
+
 server = socket.create_server(("0.0.0.0", 7000))
 relays = relay.Relay()
 
@@ -31,11 +41,8 @@ def connect():
     guest = namespaces.inside(namespace, lambda: socket.create_connection(("93.184.216.34", 7000), timeout=10))
     return guest
 
-try:
+with guest_namespace() as namespace:
     exec(sys.stdin.read())
-finally:
-    inner.kill()
-    inner.wait()
 """
 ONE_WAY = """
 relay.IDLE_SECONDS = 1.0
@@ -110,6 +117,17 @@ guest.close(); far.close(); relays.close(); gc.collect()
 print(len(set(os.listdir("/proc/self/fd")) - before))
 """
 
+CLOSED_WHILE_CONNECTING = """
+for number in range(40):
+    with guest_namespace() as namespace:
+        outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+        guest = connect()
+        time.sleep(number / 10_000)
+        outlet.close()
+        guest.close()
+print("said", "all closed")
+"""
+
 
 def play(script: str) -> list[str]:
     """What a script prints in network and mount namespaces of its own."""
@@ -133,8 +151,9 @@ def play(script: str) -> list[str]:
         (BYTES, ["said True", "later reset"]),
         (MANY, ["fourth reset", "said b'y'"]),
         (CLOSED, ["said reset", "0"]),
+        (CLOSED_WHILE_CONNECTING, ["said all closed"]),
     ],
-    ids=["a long way down only", "silence", "bytes", "connections", "closed"],
+    ids=["a long way down only", "silence", "bytes", "connections", "closed", "closed while connecting"],
 )
 def test_what_a_guest_is_given(script: str, said: list[str]) -> None:
     assert play(script) == said
