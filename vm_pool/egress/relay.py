@@ -162,7 +162,7 @@ class Outlet:
             far = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             far.setblocking(False)
             try:
-                async with asyncio.timeout(CONNECT_SECONDS):  # wait_for loses a cancellation that comes as it ends (Python 3.11)
+                async with asyncio.timeout(CONNECT_SECONDS):  # wait_for may lose a cancellation (Python 3.11)
                     await self._loop.sock_connect(far, (address, port))
                 return far
             except (OSError, TimeoutError) as error:
