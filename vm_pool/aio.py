@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import redis.asyncio
 from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from vm_pool.pool import POP_GRACE_SECONDS
 from vm_pool.scripts import PoolKeys
@@ -104,7 +106,7 @@ class AsyncVMPool:
         connection = self._idle.pop() if self._idle else self._connect()
         try:
             await connection.send_packed_command(packed(command), check_health=False)
-            reply = await connection.read_response(timeout=seconds)
+            reply = await _reply(connection, seconds)
         except BaseException as error:
             if isinstance(error, ResponseError):
                 self._idle.append(connection)
@@ -118,3 +120,12 @@ class AsyncVMPool:
 
     def _connect(self) -> Any:
         return self._source.connection_class(**connection_options(self._source.connection_kwargs, REPLY_SECONDS))
+
+
+async def _reply(connection: Any, seconds: float) -> Any:
+    """The next reply. A connection's own limit would only say None at its end, and leave a late reply to the next reader."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await connection.read_response(timeout=math.inf)
+    except TimeoutError as late:
+        raise RedisTimeoutError(f"no reply within {seconds:g} s") from late
