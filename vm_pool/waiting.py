@@ -175,7 +175,7 @@ class _Acquisition:
             timeout.place = reply[1]
             raise
         except GeneratorExit:
-            raise
+            raise  # nobody takes another step
         except BaseException:
             yield from self._leave(give_back=True)
             raise
