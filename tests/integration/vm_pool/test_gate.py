@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import resource
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
 from vm_pool import gate as gate_module
+from vm_pool.connections import LoopThread, Tasks
 from vm_pool.gate import Gate, GateError, Gates
 
 BIG = 8 * 1024 * 1024
@@ -272,3 +277,201 @@ def test_an_address_of_another_machine_is_refused_with_a_sentence() -> None:
     with pytest.raises(GateError, match=r"192\.0\.2\.1"):
         gates.check()
     gates.close()
+
+
+# What a gate opens, and what it leaves
+
+
+def sockets() -> dict[int, socket.socket]:
+    """This process's TCP sockets by descriptor, each by a copy that the caller closes."""
+    found: dict[int, socket.socket] = {}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (numbers)
+        with suppress(OSError):
+            copy = socket.socket(fileno=os.dup(int(name)))
+            if copy.family == socket.AF_INET:
+                found[int(name)] = copy
+            else:
+                copy.close()
+    return found
+
+
+def how_many_sockets() -> int:
+    found = sockets()
+    for copy in found.values():
+        copy.close()
+    return len(found)
+
+
+def the_gates_own(connection: socket.socket) -> socket.socket:
+    """A copy of the gate's end of somebody's connection."""
+    wanted, own = connection.getsockname(), None
+    for copy in sockets().values():
+        with suppress(OSError):
+            if copy.getpeername() == wanted:
+                own = copy
+                continue
+        copy.close()
+    assert own is not None
+    return own
+
+
+@contextmanager
+def descriptors_left(number: int) -> Iterator[None]:
+    """For a while this process may open only so many more."""
+    spare = [os.open("/dev/null", os.O_RDONLY) for _ in range(64)]  # fills what is free below the highest
+    highest = max(spare)
+    for one in spare:
+        if one > highest - number:
+            os.close(one)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for one in spare:
+            if one <= highest - number:
+                os.close(one)
+
+
+def test_a_borrower_that_vanished_is_noticed_and_small_words_are_not_held_back(
+    opened: Callable, serve: Callable
+) -> None:
+    server = serve(echo)
+    with knock(opened(server.dial)) as connection:
+        connection.sendall(b"x")
+        assert received(connection, 1) == b"x"
+        with the_gates_own(connection) as near, the_gates_own(server.connections[0]) as far:
+            assert near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            assert [near.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [30, 10, 3]
+            assert [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for end in (near, far)] == [1, 1]
+            assert not os.get_blocking(near.fileno())
+
+
+def test_a_gate_without_descriptors_takes_connections_once_it_has_some(
+    opened: Callable, serve: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = opened(serve(echo).dial)
+    for _ in range(2):  # after the first it goes on as before
+        caplog.clear()
+        with socket.socket() as connection:
+            connection.settimeout(20)
+            with descriptors_left(0):
+                connection.connect((gate.endpoint.address, gate.endpoint.ports["control"]))
+                until(lambda: bool(caplog.messages))
+            connection.sendall(b"x")
+            assert received(connection, 1) == b"x"
+    assert caplog.messages[0].startswith("a gate's connection for control could not be taken: [Errno 24] ")
+
+
+def test_a_gate_that_cannot_have_all_its_ports_leaves_none_open(gates: Gates) -> None:
+    gates.open(["control"], lambda _purpose: socket.socket()).close()  # its thread runs
+    before = how_many_sockets()
+    with (
+        descriptors_left(2),
+        pytest.raises(GateError, match=r"^a gate cannot listen on 127\.0\.0\.1: Too many open files$"),
+    ):
+        gates.open(["control", "vnc", "vlc"], lambda _purpose: socket.socket())
+    assert how_many_sockets() == before
+
+
+def test_checking_leaves_nothing_open(gates: Gates) -> None:
+    before = how_many_sockets()
+    gates.check()
+    assert how_many_sockets() == before
+
+
+def test_ports_that_were_passed_over_are_freed(gates: Gates) -> None:
+    class FirstThree:
+        """Has had the first three ports that it is asked about."""
+
+        def __init__(self) -> None:
+            self.asked: list[int] = []
+
+        def __contains__(self, port: int) -> bool:
+            self.asked.append(port)
+            return len(self.asked) <= 3
+
+    retired = FirstThree()
+    gates._retired = retired  # type: ignore[assignment]
+    before = how_many_sockets()
+    with gates._listen() as listener:
+        assert how_many_sockets() == before + 1
+        assert listener.getsockname()[1] == retired.asked[-1]
+        assert not listener.getblocking()
+    assert len(set(retired.asked)) == 4, "none comes up twice"
+
+
+def test_only_the_latest_ports_are_remembered(gates: Gates) -> None:
+    assert gates._retired.maxlen == 8192
+    gate = gates.open(["control", "vnc"], lambda _purpose: socket.socket())
+    assert list(gates._retired) == list(gate.endpoint.ports.values())
+    gate.close()
+
+
+def test_nothing_is_left_of_a_gate_after_its_end(serve: Callable, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = serve(echo)
+    before, threads = how_many_sockets(), set(threading.enumerate())
+    gates = Gates()
+    gate = gates.open(["control", "vnc"], server.dial)
+    connections = [knock(gate), knock(gate, "vnc")]
+    for connection in connections:
+        connection.sendall(b"x")
+        assert received(connection, 1) == b"x"
+    assert gate.connections == 2
+    connections[0].close()  # in order
+    until(lambda: gate.connections == 1)
+    gate.close()
+    gates.close()
+    gates.close()
+    connections[1].close()
+    for connection in server.connections:
+        connection.close()
+
+    assert gate.connections == 0
+    until(lambda: set(threading.enumerate()) <= threads)
+    until(lambda: how_many_sockets() == before)
+
+
+def test_a_loop_thread_runs_once_and_again_after_its_end() -> None:
+    thread = LoopThread("a name")
+    first = thread.loop
+    assert thread.loop is first
+    (running,) = [one for one in threading.enumerate() if one.name == "a name"]
+    assert running.daemon
+    thread.close()
+    assert not running.is_alive()
+    assert first.is_closed()
+    thread.close()
+    second = thread.loop
+    assert second is not first
+    thread.close()
+
+
+def test_tasks_that_have_ended_are_forgotten_and_none_begins_after_the_end() -> None:
+    begun: list[str] = []
+
+    async def work(name: str) -> None:
+        begun.append(name)
+        if name == "stays":
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        tasks = Tasks(asyncio.get_running_loop())
+        assert not tasks.ended
+        for name in ("goes", "stays"):
+            await tasks.begin(work(name))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        (staying,) = tasks._running
+        await tasks.end()
+        assert tasks.ended
+        assert staying.cancelled()
+        await tasks.begin(work("late"))
+        await asyncio.sleep(0)
+        await tasks.end()
+
+    asyncio.run(main())
+    assert begun == ["goes", "stays"]
