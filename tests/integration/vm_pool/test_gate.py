@@ -365,24 +365,42 @@ def test_a_gate_without_descriptors_takes_connections_once_it_has_some(
     assert caplog.messages[0].startswith("a gate's connection for control could not be taken: [Errno 24] ")
 
 
-def test_a_gate_that_cannot_have_all_its_ports_leaves_none_open(gates: Gates) -> None:
+@pytest.fixture
+def listeners(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+    """Every listening socket that is made from now on: kept, so that none is closed by nobody knowing it any more."""
+    made: list[socket.socket] = []
+    create_server = socket.create_server
+
+    def kept(*args: object, **options: object) -> socket.socket:
+        made.append(create_server(*args, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    monkeypatch.setattr(socket, "create_server", kept)
+    return made
+
+
+def still_open(sockets: list[socket.socket]) -> list[socket.socket]:
+    return [one for one in sockets if one.fileno() != -1]
+
+
+def test_a_gate_that_cannot_have_all_its_ports_leaves_none_open(gates: Gates, listeners: list[socket.socket]) -> None:
     gates.open(["control"], lambda _purpose: socket.socket()).close()  # its thread runs
-    before = how_many_sockets()
     with (
         descriptors_left(2),
         pytest.raises(GateError, match=r"^a gate cannot listen on 127\.0\.0\.1: Too many open files$"),
     ):
         gates.open(["control", "vnc", "vlc"], lambda _purpose: socket.socket())
-    assert how_many_sockets() == before
+    assert len(listeners) == 1 + 2
+    assert still_open(listeners) == []
 
 
-def test_checking_leaves_nothing_open(gates: Gates) -> None:
-    before = how_many_sockets()
+def test_checking_leaves_nothing_open(gates: Gates, listeners: list[socket.socket]) -> None:
     gates.check()
-    assert how_many_sockets() == before
+    assert len(listeners) == 1
+    assert still_open(listeners) == []
 
 
-def test_ports_that_were_passed_over_are_freed(gates: Gates) -> None:
+def test_ports_that_were_passed_over_are_freed(gates: Gates, listeners: list[socket.socket]) -> None:
     class FirstThree:
         """Has had the first three ports that it is asked about."""
 
@@ -395,9 +413,8 @@ def test_ports_that_were_passed_over_are_freed(gates: Gates) -> None:
 
     retired = FirstThree()
     gates._retired = retired  # type: ignore[assignment]
-    before = how_many_sockets()
     with gates._listen() as listener:
-        assert how_many_sockets() == before + 1
+        assert still_open(listeners) == [listener]
         assert listener.getsockname()[1] == retired.asked[-1]
         assert not listener.getblocking()
     assert len(set(retired.asked)) == 4, "none comes up twice"
