@@ -17,7 +17,7 @@ from vm_pool import hosting
 from vm_pool import jobs as jobs_module
 from vm_pool.errors import HostSuperseded, HostTaken, PoolRefused, PoolUnreachable, TransitionRefused, UnknownVM
 from vm_pool.hosting import Beat, HostedVM, HostSide
-from vm_pool.jobs import REPEAT_SECONDS, Jobs
+from vm_pool.jobs import Jobs
 from vm_pool.pool import VMPool
 from vm_pool.processes import machine, this_process
 from vm_pool.states import TRANSITIONS, Endpoint, VMState
@@ -68,7 +68,7 @@ def test_what_came_of_a_vm_is_told_again_after_a_pause(jobs: Jobs) -> None:
     jobs._report(say)
 
     assert len(told) == 4
-    assert told[3] - told[0] > 2.5 * REPEAT_SECONDS
+    assert told[3] - told[0] > 0.25  # three times a tenth of a second
 
 
 def test_a_host_that_stops_tells_nothing_more(jobs: Jobs) -> None:
@@ -284,6 +284,20 @@ def test_work_is_waited_for_once_however_often_it_was_announced(pool: VMPool) ->
     assert side.wait_for_work(0) is False, "and no wait of no time is for ever"
 
 
+def test_a_wait_for_work_has_an_end_that_is_said_to_redis(pool: VMPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(pool.wire, "call", lambda *words, **options: calls.append((words, options)))
+    side = HostSide(pool, "h", silent_after=60)
+    for seconds in (0, 0.25, 12):
+        assert side.wait_for_work(seconds) is False
+    key = "{pool:test}:work:h"
+    assert calls == [
+        (("BLPOP", key, "0.001"), {"seconds": 2.0}),
+        (("BLPOP", key, "0.250"), {"seconds": 2.25}),
+        (("BLPOP", key, "12.000"), {"seconds": 14.0}),
+    ]
+
+
 # What is done to a VM, and told of it
 
 
@@ -441,6 +455,21 @@ def test_what_goes_on_after_the_stop_is_stopped_again_after_a_while_and_once_mor
 
     assert len(vm.stops) == 3
     assert vm.stops[1] - vm.stops[0] >= 0.49
+    assert not vm.busy
+
+
+def test_waiting_for_the_end_waits_for_what_is_being_done(working: Jobs) -> None:
+    vm: Any = Worked()
+    begun = threading.Event()
+
+    def work(_fence: int) -> Endpoint:
+        begun.set()
+        time.sleep(0.2)
+        return Endpoint("")
+
+    working.prepare(vm, 7, work)
+    assert begun.wait(20)
+    working.wait()
     assert not vm.busy
 
 
