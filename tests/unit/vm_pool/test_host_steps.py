@@ -309,6 +309,29 @@ def test_it_sleeps_in_slices_until_its_time_or_work_comes(host: Any, clock: Simp
     assert len(slept) == 5
 
 
+def test_a_host_that_joins_takes_over_and_removes_what_is_not_its_own(
+    host: Any, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[Any] = []
+    monkeypatch.setattr(host.pool, "remove", removed.append)
+    host._joined = False
+    host._side.beats.append(Beat("new", (HostedVM("box-7", FREE, 7, False, None), vm(1, FREE)), 1.0))
+    assert host._join() is True
+    assert (host._joined, host._speaks, removed) == (True, True, [["box-7"]])
+    registered = [("register", f"box-{number}", BOOTING, True, 0) for number in range(3)]
+    assert host._side.said == [("beat", True), *registered, ("trust", "new")]
+    assert provider.calls == [("reap_leftovers", "box")]
+    host._stop.set()
+    assert host._join() is False, "told to stop, it says nothing"
+
+
+def test_what_a_host_does_unless_told_otherwise() -> None:
+    assert VMHost.__init__.__kwdefaults__ == {
+        "host_id": None, "silent_after": 15.0, "check_every": 30.0, "retry_after": (1.0, 300.0),
+        "gate_address": "127.0.0.1", "facts": "",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_host_has_a_vm(pool: VMPool, provider: Provider, number: int) -> None:
     with pytest.raises(ValueError, match=rf"^num_vms is {number}: a host has at least one VM$"):

@@ -119,6 +119,7 @@ def test_what_nobody_counts_follows_from_what_is_counted() -> None:
         row("a-1", {**leased, "grants": "20"}),
         row("a-2", {**leased, "grants": "1"}),
         row("a-3", BARE),
+        row("a-4", FREE),
         counters=(
             "granted", "100", "expired", "3", "last_ticket", "999",
             "revoked", "4", "returned", "6", "reset_done", "8",
