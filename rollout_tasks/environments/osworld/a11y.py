@@ -16,14 +16,12 @@ from typing import Any
 from lxml import etree
 
 from rollout_tasks.environments.osworld import sheet
-from rollout_tasks.environments.osworld.covering import Box, Window, centre_of, seen_part
+from rollout_tasks.environments.osworld.covering import Box, Window, centre_of, on_screen, seen_part
 
 MAX_CHARACTERS = 40_000
 """More than this is cut, whatever it is."""
 SHEET_CHARACTERS = 7_900
-"""The cells of a spreadsheet end where the whole has so many characters ..."""
-LEAST_SHEET_CHARACTERS = 1_000
-"""... but for so many that they always get."""
+"""The cells of a spreadsheet end where the whole has so many characters; `sheet.LEAST_CONTENTS` they always get."""
 MAX_DESCRIPTION = 2_000
 """Characters of one element's text; a long document would drown everything else."""
 _NAMESPACES = "https://accessibility.{system}.example.org/ns/{part}"
@@ -129,7 +127,7 @@ def lines(found: Sequence[Element], *, with_places: bool = False) -> str:
         with_places: Adds where to click each element: for agents that see no picture.
     """
     others = sum(len(_line(one, with_places)) + 1 for one in found if not one.is_sheet_cell)
-    room = max(SHEET_CHARACTERS - others, LEAST_SHEET_CHARACTERS)
+    room = SHEET_CHARACTERS - others
     text: list[str] = []
     for cells, group in groupby(found, key=lambda element: element.is_sheet_cell):
         if cells:
@@ -137,7 +135,7 @@ def lines(found: Sequence[Element], *, with_places: bool = False) -> str:
             indent = "  " * some[0].depth
             rows = sheet.lines([_cell(one) for one in some], room, len(indent), with_places=with_places)
             text += [indent + row for row in rows]
-            room = max(room - sum(len(indent) + len(row) + 1 for row in rows), 0)
+            room -= sum(len(indent) + len(row) + 1 for row in rows)
         else:
             text += [_line(one, with_places) for one in group]
     return "\n".join(_cut(text))
@@ -216,8 +214,10 @@ def _walk(
         box = _box(node, words.component)
         nowhere = box is None and (role in _ENTRIES or not (name or description))
         seen = box
-        if box is not None and active is not None and inside is not None and role not in _WINDOWS:
-            seen = seen_part(box, active)
+        if box is not None:
+            seen = on_screen(box)
+        if seen is not None and active is not None and inside is not None and role not in _WINDOWS:
+            seen = seen_part(seen, active)
         if not nowhere and (seen is not None or box is None):
             said = "" if description == name else description
             states = _states(node, role, words) if has_states else ()

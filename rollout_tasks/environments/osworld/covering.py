@@ -1,4 +1,7 @@
-"""What the active window covers: accessibility knows no order of windows, but the active one is above the others."""
+"""What can be seen of an element: not what is off the screen, and not what the active window covers.
+
+Accessibility knows no order of windows, but the active one is above the others.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,14 @@ def centre_of(box: Box) -> tuple[int, int]:
     """The middle of a box."""
     left, top, width, height = box
     return left + width // 2, top + height // 2
+
+
+def on_screen(box: Box) -> Box | None:
+    """What is neither above nor left of the screen; None where nothing is. The screen's other edges are not known here."""
+    left, top, width, height = box
+    right, bottom = left + width, top + height
+    left, top = max(left, 0), max(top, 0)
+    return (left, top, right - left, bottom - top) if right > left and bottom > top else None
 
 
 def seen_part(box: Box, active: Window) -> Box | None:

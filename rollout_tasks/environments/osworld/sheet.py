@@ -1,7 +1,8 @@
 """A spreadsheet in few words: where columns and rows are, and what is in the cells that have something.
 
 ``[columns] A @ 62, B @ 105`` and ``[row] 1 @ 200: A1 - Name | B1 - Price`` say where every cell is, the empty ones, too: at its
-column's x and its row's y. Rows that have nothing, or for which there is no room, are listed with their places alone.
+column's x and its row's y. Rows that have nothing are listed with their places alone, and so are those for which there is no
+room: the farthest from the focused cell, or from the top.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
+_PLACE = 11
+"""Characters of a row's place, ``120 @ 1071,``."""
 LONGEST_CONTENT = 60
 """Characters of one cell."""
+LEAST_CONTENTS = 1_500
+"""Characters that the cells with something always have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,8 @@ def lines(cells: Sequence[Cell], room: int, indent: int, *, with_places: bool) -
 
     Args:
         cells: In any order.
-        room: Characters that there are for contents; places come on top, as they are what is acted on.
+        room: Characters that there are; contents have `LEAST_CONTENTS` even where there are fewer, and places are never left out,
+            as they are what is acted on.
         indent: Characters before each line, which count.
         with_places: Says where columns and rows are.
     """
@@ -62,24 +68,29 @@ def lines(cells: Sequence[Cell], room: int, indent: int, *, with_places: bool) -
     rows: dict[int, list[Cell]] = {}
     for cell in cells:
         rows.setdefault(cell.row, []).append(cell)
-    written: list[str] = []
+    first: list[str] = []
     if with_places:
-        written.append(f"[columns] {', '.join(f'{column} @ {x}' for column, x in columns.items())}")
-        room -= len(written[0]) + indent + 1 + 11 * len(rows)
-    rest: list[str] = []
+        first.append(f"[columns] {', '.join(f'{column} @ {x}' for column, x in columns.items())}")
+        room -= len(first[0]) + indent + 1 + _PLACE * len(rows)
+    room = max(room, LEAST_CONTENTS)
+    said: dict[int, str] = {}
     unsaid = 0
-    for number, some in sorted(rows.items()):
-        said = [cell.text for cell in some if cell.content or cell.focused]
-        place = f"{number} @ {some[0].centre[1]}" if with_places else str(number)
-        line = f"[row] {place}: {' | '.join(said)}"
-        if said and (room := room - len(line) - indent - 1) >= 0:
-            written.append(line)
-            continue
-        unsaid += len(said)
-        if with_places:
-            rest.append(place)
+    focused = next((cell.row for cell in cells if cell.focused), 0)
+    for number in sorted(rows, key=lambda number: (abs(number - focused), number)):
+        texts = [cell.text for cell in rows[number] if cell.content or cell.focused]
+        line = f"[row] {_placed(number, rows, with_places)}: {' | '.join(texts)}"
+        if texts and (room := room - len(line) - indent - 1) >= 0:
+            said[number] = line
+        else:
+            unsaid += len(texts)
+    written = [*first, *(said[number] for number in sorted(said))]
     if unsaid:
         written.append(f"[... {unsaid} more cells with content have no room here]")
-    if rest:
-        written.append(f"[rows] {', '.join(rest)}")
+    rest = sorted(set(rows) - set(said))
+    if rest and with_places:
+        written.append(f"[rows] {', '.join(_placed(number, rows, with_places) for number in rest)}")
     return written
+
+
+def _placed(row: int, rows: dict[int, list[Cell]], with_places: bool) -> str:
+    return f"{row} @ {rows[row][0].centre[1]}" if with_places else str(row)

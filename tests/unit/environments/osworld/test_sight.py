@@ -89,20 +89,22 @@ def desktop(*programs: str) -> str:
     return f"<desktop-frame {NAMESPACES} xmlns:attr='https://accessibility.ubuntu.example.org/ns/attributes'>{''.join(programs)}</desktop-frame>"
 
 
-def sheet(columns: int, rows: int, filled: int) -> str:
-    """A spreadsheet's window; the first cells of each row have something."""
+def sheet(columns: int, rows: int, filled: int, buttons: int = 150, at: str = "", filled_rows: int = 99) -> str:
+    """A spreadsheet's window; the first cells of the first rows have something, and one may have the focus."""
     cells = "".join(
         node(
             "table-cell", f"{chr(65 + column)}{row + 1}", (40 + 80 * column, 200 + 17 * row, 80, 17), f"r{row}c{column}"
         )
-        if column < filled
+        if column < filled and row < filled_rows
         else node("table-cell", f"{chr(65 + column)}{row + 1}", (40 + 80 * column, 200 + 17 * row, 80, 17))
         for row in range(rows)
         for column in range(columns)
     )
-    buttons = "".join(node("push-button", f"Button {number}", (10 * number, 60, 10, 20)) for number in range(150))
+    if at:
+        cells = cells.replace(f'<table-cell name="{at}"', f'<table-cell name="{at}" st:focused="true"')
+    toolbars = "".join(node("push-button", f"Button {number}", (10 * number, 60, 10, 20)) for number in range(buttons))
     document = node("document-spreadsheet", "a.xlsx", (0, 190, 1920, 800), cells)
-    return desktop(node("frame", "a.xlsx", (0, 0, 1920, 1000), document, buttons, active=True))
+    return desktop(node("frame", "a.xlsx", (0, 0, 1920, 1000), document, toolbars, active=True))
 
 
 def test_cells_of_a_texts_table_are_listed_with_what_is_in_them() -> None:
@@ -205,6 +207,34 @@ def test_a_full_sheet_leaves_room_for_every_button() -> None:
     assert "more cells with content have no room here]" in text
     assert "40 @ 871" in text
     assert "[columns] A @ 80, B @ 160, " in text
+
+
+def test_without_room_the_rows_around_the_focus_are_said() -> None:
+    text = a11y.lines(a11y.elements(sheet(columns=20, rows=40, filled=10, at="C31")), with_places=True)
+
+    said = [int(line.split()[1]) for line in text.splitlines() if line.strip().startswith("[row] ")]
+    assert 8 <= len(said) < 40
+    assert said == list(range(said[0], said[-1] + 1))
+    assert abs((said[0] + said[-1]) / 2 - 31) <= 1
+    assert "C31 - r30c2 (focused)" in text
+
+
+def test_a_small_sheet_is_all_there_however_many_toolbars_there_are() -> None:
+    text = a11y.lines(a11y.elements(sheet(columns=20, rows=40, filled=0, buttons=400, at="F8")), with_places=True)
+    assert "[row] 8 @ 327: F8 (focused)" in text
+
+    text = a11y.lines(a11y.elements(sheet(columns=20, rows=40, filled=6, filled_rows=8, buttons=400)), with_places=True)
+    assert "[row] 8 @ 327: A8 - r7c0 | " in text
+    assert "no room" not in text
+
+
+def test_what_is_above_or_left_of_the_screen_is_not_listed() -> None:
+    away = [
+        node("menu-item", name, box) for name, box in {"Far": (-2147483580, 9, 50, 9), "Up": (0, -40, 9, 9)}.items()
+    ]
+    edge = node("push-button", "Edge", (-5, -5, 9, 9))
+
+    assert a11y.lines(a11y.elements(desktop(*away, edge)), with_places=True) == "[push-button] Edge @ (2, 2)"
 
 
 def test_a_small_sheet_is_all_there() -> None:
