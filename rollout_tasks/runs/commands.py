@@ -219,10 +219,9 @@ def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
     progress = end.progress
     if progress is not None and progress.state in OVER:
         return following.report(progress, work.folder, console, as_json=as_json)
-    committed = len(work.kept) + sum(1 for _ in work.folder.verdicts(work.todo))
-    total = len(work.kept) + len(work.todo)
     console.print(
-        f"Stopped: {committed} of {total} rollouts are committed. Go on with: python scripts/submit.py --resume {work.folder.path}"
+        f"Stopped: {work.count_committed()} of {work.total} rollouts are committed. Go on with:"
+        f" python scripts/submit.py --resume {work.folder.path}"
     )
     return INTERRUPTED if end.interrupted else LOST
 

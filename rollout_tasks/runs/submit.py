@@ -52,6 +52,15 @@ class Work:
     resumed: bool
     source: Source = Source()
 
+    @property
+    def total(self) -> int:
+        """Rollouts of the run, those that have a verdict already included."""
+        return len(self.kept) + len(self.todo)
+
+    def count_committed(self) -> int:
+        """How many of them have a verdict now; asks the folder."""
+        return len(self.kept) + sum(1 for _ in self.folder.verdicts(self.todo))
+
 
 def load_benchmark(config: RunConfig) -> Benchmark:
     """Loads the items.
@@ -154,7 +163,7 @@ def enqueue(work: Work, store: RunStore) -> None:
 
     try:
         free = store.forget(work.run_id, *_RESUMABLE) if work.resumed else True
-        total = len(work.kept) + len(work.todo)
+        total = work.total
         queues = queues_of(work.config, work.items)
         token = store.create(work.run_id, work.config, str(work.folder.path), total, queues) if free else ""
         if not token:

@@ -83,7 +83,8 @@ def test_a_rollout_that_would_be_tried_again_is_left_to_another_worker(
     run_until_it_ends(bench)
 
     check_given_back(bench)
-    assert [attempt for name, attempt in calls if name == "execute"] == [1]
+    assert calls == [("prepare", 0), ("init", 1), ("reset", 1), ("execute", 1), ("close", 1)]
+    assert bench.client.hgetall(f"{KEY}:attempts") == {ROLLOUT: "0"}
     assert list(bench.store.verdicts(RUN)) == []
 
 

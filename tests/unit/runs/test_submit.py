@@ -21,6 +21,7 @@ from rollout_tasks.command_line import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.runs import commands, enqueue
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submit import resumed_work
 from rollout_tasks.runs.verdict import Verdict
 from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
@@ -316,13 +317,28 @@ def test_what_is_stored_is_on_the_servers_disk_before_messages_are_sent(
     shell: Shell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    waited: list[bool] = []
-    after(monkeypatch, RunStore, "everything_stored", lambda: waited.append("cmdstat_waitaof" in commandstats(shell)))
+    waited: list[Any] = []
+    after(monkeypatch, RunStore, "everything_stored", lambda: waited.append(commandstats(shell).get("cmdstat_waitaof")))
+    shell.client.config_set("appendonly", "yes")
     shell.client.config_resetstat()
+    try:
+        assert submit(shell, "a") == 0
+    finally:
+        shell.client.config_set("appendonly", "no")
 
-    assert submit(shell, "a") == 0
+    (answered,) = waited
+    assert (answered["calls"], answered["failed_calls"]) == (1, 0)
 
-    assert waited == [True]
+
+def test_of_a_resumed_run_what_is_kept_and_what_came_since_is_committed(shell: Shell) -> None:
+    submit(shell, "a", "b", "c")
+    shell.finish("a#0")
+
+    work = resumed_work(shell.run)
+
+    assert (work.total, work.count_committed()) == (3, 1)
+    shell.finish("b#0")
+    assert (work.total, work.count_committed()) == (3, 2)
 
 
 def commandstats(shell: Shell) -> Any:
