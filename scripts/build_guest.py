@@ -26,7 +26,9 @@ from vm_pool.guest import (
     PROFILES,
     GuestBuildError,
     Progress,
+    Release,
     Stocked,
+    define,
     guest_disk,
     guest_root,
     prune,
@@ -43,10 +45,45 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 @application.command(
     epilog="core: terminal, editor, calculator, file manager, Python. office: LibreOffice. media: GIMP, VLC. browser:"
     " Chromium. full: all of these and more. Needs mmdebstrap and, but for a disk, root; an image that is there is not"
-    " built again."
+    " built again. Scripts of --run see the internet as this machine does, and nothing else of it."
 )
 def build(
-    profile: Annotated[str, typer.Option("--profile", help=f"One of {', '.join(PROFILES)}.")] = "core",
+    profile: Annotated[
+        str, typer.Option("--profile", help=f"One of {', '.join(PROFILES)}, or an image of your own.")
+    ] = "core",
+    name: Annotated[
+        str, typer.Option("--name", help="What your own image is called: the profile, and what the next options say.")
+    ] = "",
+    package: Annotated[
+        list[str] | None,
+        typer.Option("--package", metavar="NAME|FILE.deb", help="With --name: a package to add; repeatable."),
+    ] = None,
+    font: Annotated[
+        list[Path] | None,
+        typer.Option("--font", metavar="DIR", help="With --name: a folder of fonts to add; repeatable."),
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--run",
+            metavar="SCRIPT",
+            help="With --name: a script that is run in the image, as its root, after all else; repeatable.",
+        ),
+    ] = None,
+    suite: Annotated[
+        str, typer.Option("--suite", help=f"With --name: another release than {Release().suite}, such as trixie.")
+    ] = Release().suite,
+    mirror: Annotated[
+        str,
+        typer.Option(
+            "--mirror",
+            metavar="URL [COMPONENT...]",
+            help="With --name: the archive that has the release; default: where this machine gets Debian from.",
+        ),
+    ] = "",
+    keyring: Annotated[
+        Path | None, typer.Option("--keyring", help="With --name: the keys that the archive is signed with.")
+    ] = None,
     disk: Annotated[
         bool,
         typer.Option("--disk", help="Build the disk that the provider qemu boots; users who are not root can, too."),
@@ -79,7 +116,13 @@ def build(
 
     For example:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full[/bold]
     or, then:     [bold]sudo .venv/bin/python scripts/build_guest.py --profile full --check osworld/test_all.json[/bold]
+    or your own:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full --name mine --package inkscape[/bold]
     """
+    release = Release(suite, mirror, keyring)
+    added = {"--package": package, "--font": font, "--run": run, "--suite, --mirror or --keyring": release != Release()}
+    asked = [option for option, value in added.items() if value]
+    if asked and not name:
+        raise UserError(f"{asked[0]}: --name is missing: what is your own image called?")
     if check is not None:
         options = {"profile": profile, **command_line.key_values("--provider-option", provider_option or [])}
         items = load_items(str(check)).items
@@ -105,6 +148,9 @@ def build(
             if prune_outdated:
                 _show_pruned(*prune(progress), as_json)
                 return
+            if name:
+                define(name, profile, release, packages=package or [], fonts=font or [], scripts=run or [])
+                profile = name
             built = _built(profile, disk, progress)
             if not disk:
                 _look_at(profile, progress)
@@ -116,6 +162,8 @@ def build(
         return
     what, where = ("Disk of guest image", built["image"]) if disk else ("Guest image", built["layers"][-1])
     typer.echo(f"{what} {profile}: {_gigabytes(built['bytes'])}, ready after {built['seconds']:.0f} s, in {where}")
+    if name:
+        typer.echo(f"Its desktops: --provider-option profile={name}")
 
 
 def _built(profile: str, disk: bool, progress: Progress) -> dict[str, Any]:
@@ -172,11 +220,11 @@ def _show(parts: list[Stocked], as_json: bool) -> None:
         typer.echo("No guest image has been built yet: build_guest.py --profile core")
         return
     table = Table()
-    for heading in ("kind", "profile", "size", "", "folder"):
+    for heading in ("kind", "image", "size", "", "folder"):
         table.add_column(heading, overflow="fold")
     for part in parts:
         remark = "" if part.current else "outdated"
-        table.add_row(part.kind, part.profile, _gigabytes(part.bytes), remark, str(part.folder))
+        table.add_row(part.kind, part.image, _gigabytes(part.bytes), remark, str(part.folder))
     Console().print(table)
     outdated = sum(part.bytes for part in parts if not part.current)
     if outdated:

@@ -8,8 +8,10 @@ from vm_pool.guest.cache import Progress
 from vm_pool.guest.disk import GuestDisk, guest_disk
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.image_facts import facts_of_image, kept_facts
+from vm_pool.guest.images import define, image_named, image_names
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from vm_pool.guest.profiles import PROFILES
+from vm_pool.guest.release import Release
 from vm_pool.guest.root import GuestRoot, guest_image_name, guest_root, size_of
 from vm_pool.guest.stock import Stocked, prune, stock
 
@@ -21,11 +23,15 @@ __all__ = [
     "GuestDisk",
     "GuestRoot",
     "Progress",
+    "Release",
     "Stocked",
+    "define",
     "facts_of_image",
     "guest_disk",
     "guest_image_name",
     "guest_root",
+    "image_named",
+    "image_names",
     "kept_facts",
     "prune",
     "size_of",

@@ -1,4 +1,5 @@
-"""What `rootless` runs as the root of a user namespace: ``python -m vm_pool.guest kernel|PROFILE FOLDER``.
+"""What is built in namespaces: ``python -m vm_pool.guest kernel|IMAGE FOLDER`` as the root of a user namespace (`rootless`), and
+``python -m vm_pool.guest additions FOLDER GIVEN LAYER...`` among mounts of its own (`additions_layer`).
 
 A sentence a line on standard output; on failure, the reason at last.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vm_pool.guest import disk, kernel
+from vm_pool.guest import disk, kernel, merged_root
 from vm_pool.guest.errors import GuestBuildError
 
 
@@ -17,8 +18,12 @@ def _say(sentence: str) -> None:
     sys.stdout.flush()
 
 
-def _main(what: str, target: Path) -> int:
+def _main(what: str, target: Path, *others: Path) -> int:
     try:
+        if what == "additions":
+            given, *lower = others
+            code, _ = merged_root.run(target, given, lower, [f"/{merged_root.GIVEN}/extend.sh"], _say)
+            return code
         if what == "kernel":
             kernel.build(target, _say)
         else:
@@ -30,4 +35,4 @@ def _main(what: str, target: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(_main(sys.argv[1], *map(Path, sys.argv[2:])))

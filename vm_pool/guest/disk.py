@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from pathlib import Path
 from vm_pool.guest import files_layer, namespace, packages_layer, rootless
 from vm_pool.guest.cache import Progress, part
 from vm_pool.guest.errors import GuestBuildError
+from vm_pool.guest.images import Image, image_named
 from vm_pool.guest.kernel import GuestKernel, guest_kernel
 from vm_pool.guest.ownership import GUEST_ID_SHIFT
-from vm_pool.guest.root import GuestRoot, check_profile, guest_root, root_digest, size_of
+from vm_pool.guest.root import GuestRoot, guest_root, root_digest, size_of
 
 ROOM_BYTES = 6 << 30
 """What the guest may write beyond its image; takes no room before."""
+_OPAQUE = "trusted.overlay.opaque"
 _FORMAT = 1
 """Changes when the same layers come to make another disk."""
 _TOOLS = {
@@ -37,7 +40,7 @@ _TOOLS = {
 class GuestDisk:
     """What a virtual machine boots a guest from."""
 
-    profile: str
+    name: str
     image: Path
     """A qcow2 file, to be used as the backing file of an overlay."""
     kernel: GuestKernel
@@ -45,29 +48,33 @@ class GuestDisk:
     """Changes whenever anything in the disk or the kernel does."""
 
 
-def guest_disk(profile: str, progress: Progress = lambda _sentence: None) -> GuestDisk:
-    """The disk of a profile, built first where it is missing.
+def guest_disk(image_name: str, progress: Progress = lambda _sentence: None) -> GuestDisk:
+    """The disk of an image, built first where it is missing.
 
     Raises:
         GuestBuildError: It cannot be built here.
     """
-    check_profile(profile)
-    digest = root_digest(profile)
-    name = disk_name(profile)
+    image = image_named(image_name)
+    name = disk_name(image)
     if rootless.is_needed():
-        folder = part(name, lambda target: rootless.build(profile, target, progress), progress, as_root=False)
+        if image.additions is not None:
+            raise GuestBuildError(
+                f"building the guest image {image_name!r} needs root, for something is added to its profile"
+            )
+        folder = part(name, lambda target: rootless.build(image_name, target, progress), progress, as_root=False)
     else:
-        folder = part(name, lambda target: _build(guest_root(profile, progress), target, progress), progress)
+        folder = part(name, lambda target: _build(guest_root(image_name, progress), target, progress), progress)
     kernel = guest_kernel(progress)
-    return GuestDisk(profile, folder / "disk.qcow2", kernel, f"{digest}{_FORMAT}{kernel.digest}")
+    digest = root_digest(image)
+    return GuestDisk(image_name, folder / "disk.qcow2", kernel, f"{digest}{_FORMAT}{kernel.digest}")
 
 
-def disk_name(profile: str) -> str:
-    """What the disk of a profile is called now."""
-    return f"disk-{profile}-{root_digest(profile)}-{_FORMAT}"
+def disk_name(image: Image) -> str:
+    """What the disk of an image is called now."""
+    return f"disk-{image.name}-{root_digest(image)}-{_FORMAT}"
 
 
-def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:
+def build_from_nothing(image_name: str, target: Path, progress: Progress) -> None:
     """As the root of a user namespace, builds a disk whose layers nobody else needs.
 
     Raises:
@@ -76,7 +83,8 @@ def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:
     _check_tools()
     target.mkdir()
     packages, files = target / "packages", target / "files"
-    packages_layer.build(profile, packages, progress)
+    image = image_named(image_name)
+    packages_layer.build(image.profile, image.release, packages, progress)
     files_layer.build(files, packages, progress)
     progress("Writing the guest's disk")
     _call(["cp", "--archive", "--remove-destination", f"{files}/.", str(packages)])
@@ -93,10 +101,46 @@ def _build(root: GuestRoot, target: Path, progress: Progress) -> None:
     *upper, lowest = root.layers
     _call(["cp", "--archive", "--link", str(lowest), str(merged)])
     for layer in reversed(upper):
-        _call(["cp", "--archive", "--remove-destination", f"{layer}/.", str(merged)])
+        put_layer_on(layer, merged)
     progress("Writing the guest's disk: making its file system")
     _pack(merged, GUEST_ID_SHIFT, sum(map(size_of, root.layers)), _call_as_guest_root, target)
     shutil.rmtree(merged)
+
+
+def put_layer_on(layer: Path, merged: Path) -> None:
+    """Makes a tree what an overlay would show of it beneath a layer, which marks what it removed and which folders it replaced."""
+    for folder, directories, files in os.walk(layer):
+        below = merged / Path(folder).relative_to(layer)
+        for name in directories:
+            if _is_opaque(Path(folder, name)):
+                _remove(below / name)
+        for name in files:
+            if _is_whiteout(Path(folder, name)):
+                _remove(below / name)
+    _call(["cp", "--archive", "--remove-destination", f"{layer}/.", str(merged)])
+    for folder, _, files in os.walk(merged):
+        for name in files:
+            if _is_whiteout(Path(folder, name)):
+                Path(folder, name).unlink()
+
+
+def _is_opaque(folder: Path) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _is_whiteout(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _pack(tree: Path, owner: int, size: int, make: Callable[[list[str], Path, int], None], target: Path) -> None:

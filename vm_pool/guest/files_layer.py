@@ -31,9 +31,9 @@ json.dump([sys.implementation.cache_tag, compiled], sys.stdout)
 """
 
 
-def digest(python: str) -> str:
-    """Identifies this layer's content, for a guest with this version of Python."""
-    made_from = hashlib.sha256(f"{python}{_COMPILER}".encode())
+def digest(suite: str) -> str:
+    """Identifies this layer's content, for a guest with this release's Python."""
+    made_from = hashlib.sha256(f"{suite}{_COMPILER}".encode())
     for inside, source in _content():
         made_from.update(f"{inside} {source.stat().st_mode & 0o111}\0".encode() + source.read_bytes() + b"\0")
     return made_from.hexdigest()[:16]

@@ -18,6 +18,7 @@ from pathlib import Path
 from vm_pool.guest import mmdebstrap, rootless
 from vm_pool.guest.cache import Progress, part
 from vm_pool.guest.errors import GuestBuildError
+from vm_pool.guest.release import SUITE
 
 _PACKAGES = ("busybox-static", "linux-image-cloud-amd64")
 _MODULES = ("virtio_pci", "virtio_blk", "virtio_net")
@@ -54,7 +55,7 @@ def kernel_name() -> str:
 
 
 def _digest() -> str:
-    made_from = [mmdebstrap.SUITE, _PACKAGES, _MODULES, _INIT.read_text()]
+    made_from = [SUITE, _PACKAGES, _MODULES, _INIT.read_text()]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 

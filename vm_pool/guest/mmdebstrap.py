@@ -1,7 +1,7 @@
-"""Has mmdebstrap fetch packages of the guest's Debian release and lay them out in a folder.
+"""Has mmdebstrap fetch packages of the guest's release and lay them out in a folder.
 
-The archive's address, proxies and certificates are the machine's own: its apt configuration is asked where it gets this
-release from. Everything runs in namespaces of its own and dies with the process that builds, mounts included.
+Proxies and certificates are the machine's own. Everything runs in namespaces of its own and dies with the process that builds,
+mounts included.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vm_pool.guest.errors import GuestBuildError
-
-SUITE = "bookworm"
+from vm_pool.guest.release import BOOKWORM, Release
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "setpriv": "util-linux"}
 _WITH_OWN_TEMPORARY_FILES = 'mount -t tmpfs tmpfs /dev/shm && TMPDIR=/dev/shm exec "$@"'
@@ -25,7 +24,9 @@ _STEP = re.compile(r"^(?:I: (?P<stage>.*)|(?P<verb>Get:\d+|Unpacking|Setting up)
 _TOTAL = re.compile(r"^\d+ upgraded, (\d+) newly installed")
 
 
-def run(what: str, target: Path, options: Sequence[str], progress: Callable[[str], None]) -> None:
+def run(
+    what: str, target: Path, options: Sequence[str], progress: Callable[[str], None], release: Release = BOOKWORM
+) -> None:
     """Fills `target`, which must not exist.
 
     Args:
@@ -33,6 +34,7 @@ def run(what: str, target: Path, options: Sequence[str], progress: Callable[[str
         target: The folder.
         options: The variant and whatever else is asked of mmdebstrap.
         progress: Called with a sentence now and then.
+        release: What the packages are from.
 
     Raises:
         GuestBuildError: A tool is missing, or mmdebstrap fails.
@@ -40,14 +42,15 @@ def run(what: str, target: Path, options: Sequence[str], progress: Callable[[str
     for command, package in _TOOLS.items():
         if shutil.which(command) is None:
             raise GuestBuildError(f"{command} is not installed: run 'apt-get install {package}', then try again")
-    sources = _machine_sources()
+    sources = release.sources()
     full = [
         # Dies with this process, and the kernel then ends all that runs in its namespaces.
         *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--kill-child"),
         *("sh", "-c", _WITH_OWN_TEMPORARY_FILES, "sh"),
         *("mmdebstrap", "--mode=root", "--format=directory", "--verbose", *options),
         '--aptopt=Acquire::Languages "none"',
-        *(SUITE, str(target), *(["-"] if sources else [])),
+        *([f"--keyring={release.keyring}"] if release.keyring else []),
+        *(release.suite, str(target), *(["-"] if sources else [])),
     ]
     with tempfile.TemporaryFile("w+") as given:
         given.write(sources)
@@ -89,19 +92,3 @@ def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
         elif verb:
             progress(f"Downloading packages: {verb.removeprefix('Get:')}")
     return "; ".join(complaints) or "it gave no reason"
-
-
-def _machine_sources() -> str:
-    """Where this machine gets the release from, as a sources.list; empty where it has another one."""
-    fields = ("REPO_URI", "RELEASE", "COMPONENT", "SIGNED_BY")
-    listing = subprocess.run(  # noqa: S603
-        ["apt-get", "indextargets", "--format", "|".join(f"$({field})" for field in fields), "Created-By: Packages"],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    found = [line.split("|") for line in sorted(set(listing.splitlines())) if line.count("|") == len(fields) - 1]
-    wanted = [one for one in found if one[1] in {SUITE, f"{SUITE}-updates", f"{SUITE}-security"} and one[2] == "main"]
-    if not any(release == SUITE for _uri, release, _component, _key in wanted):
-        return ""
-    return "".join(f"deb {uri} {release} {component}\n" for uri, release, component, _key in wanted)

@@ -15,11 +15,8 @@ from pathlib import Path
 
 from vm_pool.guest import mmdebstrap
 from vm_pool.guest.errors import GuestBuildError
-from vm_pool.guest.mmdebstrap import SUITE
 from vm_pool.guest.profiles import PROFILES
-
-PYTHON = "3.11"
-"""The Python of this release of Debian."""
+from vm_pool.guest.release import Release
 
 RECIPE = Path(__file__).parent / "recipe"
 CUSTOMIZE = RECIPE / "customize.sh"
@@ -27,17 +24,16 @@ DPKG_SETTINGS = RECIPE / "dpkg.cfg"
 REQUIREMENTS = RECIPE / "requirements.txt"
 WITHOUT_SYNC = Path("/usr/share/mmdebstrap/hooks/eatmydata")
 """Has packages installed without waiting for the disk after each: a third of the time. It needs `dpkg-architecture`."""
-PYTHON_PACKAGES = f"usr/local/lib/python{PYTHON}/dist-packages"
 
 
-def digest(profile: str) -> str:
-    """Identifies everything this layer is made from, but for the versions that Debian has today."""
+def digest(profile: str, release: Release) -> str:
+    """Identifies everything this layer is made from, but for the versions that the release has today."""
     recipe = [(file.name, file.read_text()) for file in sorted(RECIPE.iterdir())]
-    made_from = [SUITE, PROFILES[profile], recipe]
+    made_from = [release.suite, release.mirror, PROFILES[profile], recipe]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
-def build(profile: str, target: Path, progress: Callable[[str], None]) -> None:
+def build(profile: str, release: Release, target: Path, progress: Callable[[str], None]) -> None:
     """Fills `target`, which must not exist; its owners are the guest's own ids.
 
     Raises:
@@ -52,18 +48,20 @@ def build(profile: str, target: Path, progress: Callable[[str], None]) -> None:
     ]
     if WITHOUT_SYNC.is_dir() and shutil.which("dpkg-architecture"):
         options.append(f"--hook-dir={WITHOUT_SYNC}")
-    mmdebstrap.run(f"profile {profile!r}", target, options, progress)
+    mmdebstrap.run(f"profile {profile!r}", target, options, progress, release)
     progress("Installing Python packages")
-    _install_python_packages(target / PYTHON_PACKAGES)
-    compiling = ["chroot", str(target), "python3", "-m", "compileall", "-q", f"/{PYTHON_PACKAGES}"]
+    python = (target / "usr/bin/python3").readlink().name  # python3.11
+    packages = f"usr/local/lib/{python}/dist-packages"
+    _install_python_packages(python.removeprefix("python"), target / packages)
+    compiling = ["chroot", str(target), "python3", "-m", "compileall", "-q", f"/{packages}"]
     _call(compiling, "compiling the Python packages")
 
 
-def _install_python_packages(target: Path) -> None:
+def _install_python_packages(version: str, target: Path) -> None:
     uv = shutil.which("uv") or shutil.which(Path(sys.prefix).parent / ".uv" / "bin" / "uv")
     pip = next((python for python in (sys.executable, "/usr/bin/python3") if _has_pip(python)), None)
     if uv:
-        command = [uv, "pip", "install", "--quiet", "--python-version", PYTHON]
+        command = [uv, "pip", "install", "--quiet", "--python-version", version]
     elif pip:
         command = [pip, "-m", "pip", "install", "--quiet", "--ignore-installed", "--disable-pip-version-check"]
     else:

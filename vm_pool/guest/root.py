@@ -1,4 +1,4 @@
-"""The guest's root as two read-only layers, found in the cache or built into it."""
+"""The guest's root as read-only layers, found in the cache or built into it: packages, the project's files, a user's additions."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vm_pool.guest import files_layer, packages_layer
+from vm_pool.guest import additions_layer, files_layer, packages_layer
 from vm_pool.guest.cache import Progress, part
 from vm_pool.guest.errors import GuestBuildError
+from vm_pool.guest.images import Image, image_named
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT, shift_owners
-from vm_pool.guest.profiles import PROFILES
 
 
 @dataclass(frozen=True, slots=True)
 class GuestRoot:
     """A guest image, ready to be mounted."""
 
-    profile: str
+    name: str
     layers: tuple[Path, ...]
     """Directories for an overlay's ``lowerdir``, topmost first; owners are shifted by `GUEST_ID_SHIFT`."""
     digest: str
     """Changes whenever anything in the image does."""
 
 
-def guest_root(profile: str, progress: Progress = lambda _sentence: None) -> GuestRoot:
-    """The image of a profile, built first where it is missing.
+def guest_root(name: str, progress: Progress = lambda _sentence: None) -> GuestRoot:
+    """The image of a name, built first where it is missing.
 
     Raises:
         GuestBuildError: It cannot be built here.
     """
-    check_profile(profile)
-    packages_name, files_name = layer_names(profile)
+    image = image_named(name)
+    packages_name, files_name, *added = layer_names(image)
     packages = _layer(
         packages_name,
-        lambda target: packages_layer.build(profile, target, progress),
+        lambda target: packages_layer.build(image.profile, image.release, target, progress),
         progress,
     )
     files = _layer(
@@ -43,36 +43,40 @@ def guest_root(profile: str, progress: Progress = lambda _sentence: None) -> Gue
         lambda target: files_layer.build(target, packages, progress),
         progress,
     )
-    return GuestRoot(profile, (files, packages), root_digest(profile))
+    layers: tuple[Path, ...] = (files, packages)
+    if image.additions is not None:
+        additions, below = image.additions, layers
+        folder = part(
+            added[0],
+            lambda target: additions_layer.build(additions, image.release, below, target, progress),
+            progress,
+        )
+        layers = (folder / additions_layer.LAYER, *layers)
+    return GuestRoot(name, layers, root_digest(image))
 
 
-def check_profile(profile: str) -> None:
-    """Refuses what is no profile.
-
-    Raises:
-        GuestBuildError: It is none.
-    """
-    if profile not in PROFILES:
-        raise GuestBuildError(f"there is no guest profile {profile!r}: choose one of {', '.join(PROFILES)}")
-
-
-def layer_names(profile: str) -> tuple[str, str]:
-    """What the layers of a profile are called now: the packages, the project's files."""
-    return (
-        f"packages-{profile}-{packages_layer.digest(profile)}",
-        f"files-{files_layer.digest(packages_layer.PYTHON)}",
-    )
+def layer_names(image: Image) -> tuple[str, ...]:
+    """What an image's layers are called now: the packages, the project's files, and what a user added, if he did."""
+    packages = packages_layer.digest(image.profile, image.release)
+    files = files_layer.digest(image.release.suite)
+    names = (f"packages-{image.profile}-{packages}", f"files-{files}")
+    if image.additions is None:
+        return names
+    return (*names, f"additions-{image.name}-{additions_layer.digest(image.additions, packages + files)}")
 
 
-def root_digest(profile: str) -> str:
+def root_digest(image: Image) -> str:
     """Changes whenever anything in the image does."""
-    packages, files = layer_names(profile)
-    return f"{files[-16:]}{packages[-16:]}"
+    packages, files, *added = layer_names(image)
+    return f"{added[0][-16:]}" if added else f"{files[-16:]}{packages[-16:]}"
 
 
-def guest_image_name(profile: str) -> str:
-    """Names the image of a profile; changes whenever anything in the image does."""
-    return f"{profile}-{root_digest(profile)}" if profile in PROFILES else ""
+def guest_image_name(name: str) -> str:
+    """Names an image; changes whenever anything in it does. Empty where there is no such image on this machine."""
+    try:
+        return f"{name}-{root_digest(image_named(name))}"
+    except GuestBuildError:
+        return ""
 
 
 def size_of(layer: Path) -> int:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from vm_pool.guest import cache
 from vm_pool.guest.cache import Progress, cache_folder
 from vm_pool.guest.disk import disk_name
+from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.image_facts import facts_folder_name
+from vm_pool.guest.images import image_named, image_names
 from vm_pool.guest.kernel import kernel_name
-from vm_pool.guest.profiles import PROFILES
 from vm_pool.guest.root import guest_image_name, layer_names, size_of
 
 _NAME = re.compile(
-    r"(?P<kind>packages|files|disk|facts|kernel|saved)-(?:(?P<profile>[a-z]+)-)?[0-9a-f]{16,32}(?:-\d+)?"
+    r"(?P<kind>packages|files|additions|disk|facts|kernel|saved)-(?:(?P<image>[a-z][a-z0-9-]*?)-)?[0-9a-f]{16,32}(?:-\d+)?"
 )
 OWN = "own"
-"""Stands for a profile where facts are of an image that was not built here."""
+"""Stands for an image's name where facts are of an image that was not built here."""
 _QCOW2 = struct.Struct(">4sIQI")
 
 
@@ -29,9 +31,9 @@ class Stocked:
     """A part of some image."""
 
     kind: str
-    """packages, files, disk, kernel; facts: what is known of an image; saved: a virtual machine's state after its first boot."""
-    profile: str
-    """Empty where it belongs to every profile."""
+    """packages, files, additions, disk, kernel; facts: what is known of an image; saved: a machine's state after its first boot."""
+    image: str
+    """Which one, or which profile's; empty where it belongs to every one."""
     folder: Path
     current: bool
     """Whether images are made of it now; the others were made by another recipe."""
@@ -61,15 +63,18 @@ def prune(progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], l
 
 def _parts() -> Iterator[Stocked]:
     now = {kernel_name()}
-    for profile in PROFILES:
-        now |= {*layer_names(profile), disk_name(profile), facts_folder_name(guest_image_name(profile))}
+    for name in image_names():
+        with suppress(GuestBuildError):
+            image = image_named(name)
+            now |= {*layer_names(image), disk_name(image), facts_folder_name(guest_image_name(name))}
     for folder in sorted(cache_folder().glob("*-*")):
         found = _NAME.fullmatch(folder.name)
         if found and folder.is_dir():
             disk = _backing_disk(folder) if found["kind"] == "saved" else None
-            profile = disk.name.split("-")[1] if disk else found["profile"] or ""
-            current = (disk or folder).name in now or profile == OWN
-            yield Stocked(found["kind"], profile, folder, current, size_of(folder))
+            made_of = _NAME.fullmatch(disk.name) if disk else found
+            whose = (made_of["image"] if made_of else "") or ""
+            current = (disk or folder).name in now or whose == OWN
+            yield Stocked(found["kind"], whose, folder, current, size_of(folder))
 
 
 def _backing_disk(saved: Path) -> Path | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from vm_pool.guest import PROFILES, GuestBuildError, guest_root, mmdebstrap, packages_layer
+from vm_pool.guest import PROFILES, GuestBuildError, Release, define, guest_root, image_named, packages_layer
 from vm_pool.guest.cache import part
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from vm_pool.guest.root import layer_names, size_of
@@ -115,16 +115,16 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
 
 def test_an_unknown_profile_is_refused() -> None:
     with pytest.raises(
-        GuestBuildError, match="no guest profile 'huge': choose one of core, office, media, browser, full"
+        GuestBuildError, match="no guest image 'huge': choose one of core, office, media, browser, full"
     ):
         guest_root("huge")
 
 
-def test_what_mmdebstrap_complains_of_is_said_and_nothing_is_left(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mmdebstrap, "SUITE", "no-such-release")
+def test_what_mmdebstrap_complains_of_is_said_and_nothing_is_left(cache: Path) -> None:
+    define("broken", "core", Release("no-such-release"))
     with pytest.raises(GuestBuildError, match=r"could not build profile 'core': .*no-such-release"):
-        guest_root("core")
-    assert contents(cache) == []
+        guest_root("broken")
+    assert contents(cache) == ["images"]
 
 
 def test_root_who_may_not_mount_is_told_what_that_is_about(cache: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path, tmp_
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    name = f"packages-core-{packages_layer.digest('core')}.partial"
+    name = f"packages-core-{packages_layer.digest('core', Release())}.partial"
     try:
         until(lambda: (cache / name / "usr").exists(), "packages are unpacked")
         assert of_this_build()
@@ -211,7 +211,7 @@ def pruned() -> dict[str, list[str]]:
 
 def test_outdated_parts_are_removed_unless_they_are_used_or_built(cache: Path) -> None:
     old, used, disk = f"packages-core-{'0' * 16}", f"files-{'1' * 16}", f"disk-core-{'2' * 32}-1"
-    current = layer_names("core")
+    current = layer_names(image_named("core"))
     cache.mkdir(parents=True)
     for name in (old, disk, *current, "something-else"):
         (cache / name).mkdir()
@@ -267,13 +267,13 @@ def test_images_are_listed_and_built_by_one_command() -> None:
     built = json.loads(run("--profile", "core", "--json"))
     assert built["bytes"] == sum(size_of(Path(layer)) for layer in built["layers"]) > 500e6
     current = [image for image in json.loads(run("--list", "--json")) if image["current"]]
-    assert "core" in {image["profile"] for image in current}
+    assert "core" in {image["image"] for image in current}
     assert "GB" in run("--profile", "core")
     refused = subprocess.run(
         [sys.executable, "scripts/build_guest.py", "--profile", "huge"], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("error: there is no guest profile 'huge'")
+    assert refused.stderr.startswith("error: there is no guest image 'huge'")
 
 
 @pytest.mark.slow
@@ -286,7 +286,7 @@ def test_python_packages_leave_nothing_among_the_temporary_files(
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))  # an empty one: what is built leaves most
 
-    packages_layer._install_python_packages(tmp_path / "packages")
+    packages_layer._install_python_packages("3.11", tmp_path / "packages")
 
     assert list((tmp_path / "packages").glob("*.dist-info"))
     assert list(temporary.iterdir()) == []

@@ -92,6 +92,7 @@ def test_a_dry_run_has_a_table_of_all(shell: Shell) -> None:  # noqa: F811
     assert "3 tasks: 1 faithful, 1 unfaithful, 1 needs" in shell.out
     assert "the program code" in " ".join(shell.out.replace("│", " ").split())
     assert "items: 1, rollouts: 1" in shell.out
+    assert "The items in osworld need: " in shell.out
 
     assert shell.call(commands.submit, config, dry_run=True, as_json=True) == 0
     said = json.loads(shell.out)["conformance"]

@@ -1,11 +1,14 @@
 #!/bin/sh
 # What applications are told once, at build time, in the guest's root ($1): first starts without questions, and quick.
+# $ONLY names those that are new, where a user has added some to an image whose others have been told.
 set -eu
 root=$1
 recipe=$(dirname "$0")
 in_guest() { chroot "$root" "$@"; }
 as_user() { chroot "$root" setpriv --reuid user --regid user --init-groups env -i HOME=/home/user PATH=/usr/bin:/bin LANG=en_US.UTF-8 "$@"; }
-has() { [ -e "$root/usr/bin/$1" ]; }
+has() {
+    case " ${ONLY-$1} " in *" $1 "*) [ -e "$root/usr/bin/$1" ] ;; *) false ;; esac
+}
 
 # File managers started over the bus would run from the start, for nobody; programs fall back to starting them when needed.
 rm -f "$root"/usr/share/dbus-1/services/*FileManager*.service
@@ -48,9 +51,10 @@ fi
 if has gimp; then
     # Asks every plug-in what it can do, once.
     as_user gimp --no-interface --batch-interpreter plug-in-script-fu-eval --batch '(gimp-quit 0)' >/dev/null 2>&1
-    [ -e "$root/home/user/.config/GIMP/2.10/pluginrc" ]
+    ls "$root"/home/user/.config/GIMP/*/pluginrc >/dev/null
     # Made with GTK 2, it tells assistive technology something only when told to.
-    for name in gimp gimp-2.10; do
+    for path in "$root"/usr/bin/gimp "$root"/usr/bin/gimp-[0-9]*; do
+        name=${path##*/}
         printf '#!/bin/sh\nGTK_MODULES=gail:atk-bridge exec /usr/bin/%s "$@"\n' "$name" >"$root/usr/local/bin/$name"
         chmod 755 "$root/usr/local/bin/$name"
     done

@@ -7,13 +7,14 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from vm_pool.egress import parse_policy
-from vm_pool.guest import PROFILES
+from vm_pool.guest import GuestBuildError, image_named
 
 
 def _known(profile: str) -> str:
-    if profile not in PROFILES:
-        raise ValueError(f"there is no guest image {profile!r}: choose one of {', '.join(PROFILES)}")
-    return profile
+    try:
+        return image_named(profile).name
+    except GuestBuildError as error:
+        raise ValueError(str(error)) from None
 
 
 def _policy(text: str) -> str:
@@ -26,7 +27,7 @@ class LocalOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     profile: Annotated[str, AfterValidator(_known)] = "core"
-    """The guest image: core, office, media, browser or full. Built when it is first needed."""
+    """The guest image: core, office, media, browser, full, or one's own (build_guest.py --name). Built when it is first needed."""
     screen_width: int = Field(1920, ge=320, le=7680)
     """Pixels."""
     screen_height: int = Field(1080, ge=200, le=4320)

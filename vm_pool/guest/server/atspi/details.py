@@ -27,7 +27,7 @@ def read_details(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
 
 def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Node, Reply], None]]]:
     if names.COMPONENT in node.interfaces:
-        yield names.COMPONENT, "GetExtents", "u", wire.numbers(0), _box
+        yield names.COMPONENT, "GetExtents", "u", wire.numbers(node.coordinates), _box
     if names.TEXT in node.interfaces:
         yield names.TEXT, "GetText", "ii", wire.numbers(0, node.text_end), _text
     if node.role == names.TABLE_CELL:

@@ -13,6 +13,9 @@ from .nodes import Box, Node, Program
 NO_END = 2**31 - 1
 """The end of any text. Labels take -1, which means the same elsewhere, for its beginning."""
 
+OF_WINDOW = 1
+"""Kind of coordinates. Asked for the screen's, earlier releases tell the window's, too, and later ones nothing."""
+
 
 def is_gtk4(program: Program) -> bool:
     """Whether a program needs this."""
@@ -23,6 +26,7 @@ def set_states(program: Program) -> None:
     """What is visible all the way up to a window in sight is showing; what is sensitive is enabled."""
     for node in program.root.walk():
         node.text_end = NO_END
+        node.coordinates = OF_WINDOW
         node.name = _said_once(node.name)
     for window in program.root.children:
         if not window.showing:

@@ -37,6 +37,8 @@ class Node:
     text: str = ""
     text_end: int = -1
     """How to ask for text up to its end."""
+    coordinates: int = 0
+    """What positions are asked relative to: the screen, or the node's window."""
     attributes: dict[str, str] = field(default_factory=dict)
     document: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)

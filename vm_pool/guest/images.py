@@ -1,0 +1,177 @@
+"""Which guest images there are: the profiles, and those that users extended, each under the name its user gave it.
+
+What a user adds is kept beside the layers, so that an image can be built again whenever what it is made from has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vm_pool.guest.cache import cache_folder
+from vm_pool.guest.errors import GuestBuildError
+from vm_pool.guest.profiles import PROFILES
+from vm_pool.guest.release import BOOKWORM, Release
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST_NAME = 40
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
+_DEFINITION = "image.json"
+_KEYRING = "keyring.gpg"
+DEBS, FONTS, SCRIPTS = "debs", "fonts", "scripts"
+"""Folders of what is added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What a user adds to a profile."""
+
+    folder: Path
+    """Holds `DEBS`, `FONTS` and `SCRIPTS`, each with what was given, in its order."""
+    packages: tuple[str, ...]
+    """From the release."""
+
+    def digest(self) -> str:
+        """Identifies all that is added, but for the versions that the release has today."""
+        made_from = hashlib.sha256(json.dumps(self.packages).encode())
+        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
+            inside = path.relative_to(self.folder)
+            if inside.parts[0] in {DEBS, FONTS, SCRIPTS}:
+                made_from.update(f"\0{inside}\0".encode())
+                with path.open("rb") as file:
+                    made_from.update(hashlib.file_digest(file, "sha256").digest())
+        return made_from.hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A guest image, built or not."""
+
+    name: str
+    profile: str
+    release: Release = BOOKWORM
+    additions: Additions | None = None
+
+
+def image_named(name: str) -> Image:
+    """The image of a name.
+
+    Raises:
+        GuestBuildError: There is none on this machine, or what is kept of it is broken.
+    """
+    if name in PROFILES:
+        return Image(name, name)
+    folder = _folder(name) if _NAME.fullmatch(name) else None
+    if folder is None or not folder.is_dir():
+        own = f", or make one: build_guest.py --name {name}" if folder else ""
+        raise GuestBuildError(f"there is no guest image {name!r}: choose one of {', '.join(image_names())}{own}")
+    try:
+        kept = json.loads((folder / _DEFINITION).read_text(encoding="utf-8"))
+        release = Release(kept["suite"], kept["mirror"], folder / _KEYRING if kept["has_keyring"] else None)
+        additions = Additions(folder, tuple(kept["packages"]))
+        if kept["profile"] not in PROFILES:
+            raise ValueError(f"there is no profile {kept['profile']!r}")
+        return Image(name, kept["profile"], release, additions if kept["has_additions"] else None)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GuestBuildError(
+            f"what is kept of the guest image {name!r} is broken ({error}): make it again: build_guest.py --name {name}"
+        ) from error
+
+
+def image_names() -> list[str]:
+    """Of every image that can be asked for here: the profiles, then those that users extended."""
+    own = sorted(path.name for path in _folder("x").parent.glob("*") if _NAME.fullmatch(path.name))
+    return [*PROFILES, *own]
+
+
+def define(
+    name: str,
+    profile: str,
+    release: Release,
+    *,
+    packages: Sequence[str] = (),
+    fonts: Sequence[Path] = (),
+    scripts: Sequence[Path] = (),
+) -> Image:
+    """Makes an image that can be asked for by its name; one of the same name is replaced. Builds nothing.
+
+    Args:
+        name: The image's.
+        profile: What it extends.
+        release: What its packages are from.
+        packages: Names, ``NAME=VERSION`` or paths of .deb files.
+        fonts: Folders of fonts.
+        scripts: Run in the guest as root when all else is there, in this order.
+
+    Raises:
+        GuestBuildError: Something given is not what it should be; one sentence says what.
+    """
+    _check(name, profile)
+    folder = _folder(name)
+    new = folder.with_name(f".{name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    named = [package for package in packages if not package.endswith(".deb")]
+    for package in named:
+        if not _PACKAGE.fullmatch(package):
+            raise GuestBuildError(f"--package {package}: neither a package's name nor a file that ends with .deb")
+    given = {
+        DEBS: [("--package", Path(package)) for package in packages if package.endswith(".deb")],
+        FONTS: [("--font", path) for path in fonts],
+        SCRIPTS: [("--run", path) for path in scripts],
+    }
+    try:
+        new.mkdir(parents=True)
+        for kind, paths in given.items():
+            for number, (option, path) in enumerate(paths):
+                _copy(option, path, new / kind / f"{number:02d}-{path.name}", is_folder=kind == FONTS)
+        if release.keyring is not None:
+            _copy("--keyring", release.keyring, new / _KEYRING, is_folder=False)
+        definition = {
+            "profile": profile,
+            "suite": release.suite,
+            "mirror": release.mirror,
+            "has_keyring": release.keyring is not None,
+            "packages": named,
+            "has_additions": bool(named or any(given.values())),
+        }
+        (new / _DEFINITION).write_text(json.dumps(definition, indent=2) + "\n", encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
+    except OSError as error:
+        raise GuestBuildError(
+            f"the guest image cannot be stored: {error.filename or folder}: {error.strerror}"
+        ) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return image_named(name)
+
+
+def _check(name: str, profile: str) -> None:
+    if profile not in PROFILES:
+        raise GuestBuildError(f"there is no guest profile {profile!r}: choose one of {', '.join(PROFILES)}")
+    if name in PROFILES:
+        raise GuestBuildError(f"--name: {name} is a profile's name; take another")
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        raise GuestBuildError(
+            f"--name: {name!r} is no name for an image: small letters and digits, with - between them,"
+            f" {_LONGEST_NAME} at most, a letter first"
+        )
+
+
+def _copy(option: str, source: Path, target: Path, *, is_folder: bool) -> None:
+    if not (source.is_dir() if is_folder else source.is_file()):
+        raise GuestBuildError(f"{option} {source}: there is no such {'folder' if is_folder else 'file'}")
+    target.parent.mkdir(exist_ok=True)
+    if is_folder:
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)
+
+
+def _folder(name: str) -> Path:
+    return cache_folder() / "images" / name
