@@ -25,13 +25,15 @@ from rollout_tasks.errors import UserError
 from vm_pool.guest import (
     PROFILES,
     GuestBuildError,
+    Image,
     Progress,
     Release,
     Stocked,
     define,
-    guest_disk,
-    guest_root,
+    disk_of,
+    image_named,
     prune,
+    root_of,
     size_of,
     stock,
 )
@@ -149,9 +151,13 @@ def build(
                 _show_pruned(*prune(progress), as_json)
                 return
             if name:
-                define(name, profile, release, packages=package or [], fonts=font or [], scripts=run or [])
+                with define(
+                    name, profile, release, packages=package or [], fonts=font or [], scripts=run or []
+                ) as image:
+                    built = _built(image, disk, progress)
                 profile = name
-            built = _built(profile, disk, progress)
+            else:
+                built = _built(image_named(profile), disk, progress)
             if not disk:
                 _look_at(profile, progress)
     except GuestBuildError as error:
@@ -160,21 +166,22 @@ def build(
     if as_json:
         command_line.print_json(built)
         return
-    what, where = ("Disk of guest image", built["image"]) if disk else ("Guest image", built["layers"][-1])
+    what, where = ("Disk of guest image", built["disk"]) if disk else ("Guest image", built["layers"][-1])
     typer.echo(f"{what} {profile}: {_gigabytes(built['bytes'])}, ready after {built['seconds']:.0f} s, in {where}")
     if name:
         typer.echo(f"Its desktops: --provider-option profile={name}")
 
 
-def _built(profile: str, disk: bool, progress: Progress) -> dict[str, Any]:
+def _built(image: Image, disk: bool, progress: Progress) -> dict[str, Any]:
     """What there is now, as --json prints it."""
+    about = {"image": image.name, "profile": image.profile, "suite": image.release.suite}
     if disk:
-        made = guest_disk(profile, progress)
+        made = disk_of(image, progress)
         size = made.image.stat().st_blocks * 512
-        return {"profile": profile, "digest": made.digest, "image": str(made.image), "bytes": size}
-    root = guest_root(profile, progress)
+        return {**about, "digest": made.digest, "disk": str(made.image), "bytes": size}
+    root = root_of(image, progress)
     layers = [str(layer) for layer in root.layers]
-    return {"profile": profile, "digest": root.digest, "layers": layers, "bytes": sum(map(size_of, root.layers))}
+    return {**about, "digest": root.digest, "layers": layers, "bytes": sum(map(size_of, root.layers))}
 
 
 def _look_at(profile: str, progress: Progress) -> None:

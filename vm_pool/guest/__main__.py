@@ -1,4 +1,4 @@
-"""What is built in namespaces: ``python -m vm_pool.guest kernel|IMAGE FOLDER`` as the root of a user namespace (`rootless`), and
+"""What is built in namespaces: ``python -m vm_pool.guest kernel|PROFILE FOLDER`` as the root of a user namespace (`rootless`), and
 ``python -m vm_pool.guest additions FOLDER GIVEN LAYER...`` among mounts of its own (`additions_layer`).
 
 A sentence a line on standard output; on failure, the reason at last.

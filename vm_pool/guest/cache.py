@@ -77,10 +77,10 @@ def remove(name: str) -> bool:
         Whether it is gone.
     """
     finished = cache_folder() / name
-    with _locked(_used_file(name), wait=False) as alone:
+    with locked(_used_file(name), wait=False) as alone:
         if not alone:
             return False
-        with _locked(_lock_file(name), wait=False) as idle:
+        with locked(_lock_file(name), wait=False) as idle:
             if not idle:
                 return False
             if finished.is_dir():
@@ -106,8 +106,8 @@ def _use(name: str) -> None:
 
 
 @contextmanager
-def _locked(path: Path, *, wait: bool) -> Iterator[bool]:
-    """A lock of one's own; whether it was got."""
+def locked(path: Path, *, wait: bool) -> Iterator[bool]:
+    """A lock of one's own on a file, which is made; whether it was got."""
     try:
         descriptor = _open_locked(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -137,19 +137,19 @@ def _open_locked(path: Path, how: int) -> int:
 
 @contextmanager
 def _lock(name: str, progress: Progress) -> Iterator[None]:
-    with _locked(_lock_file(name), wait=False) as got:
+    with locked(_lock_file(name), wait=False) as got:
         if got:
             yield
             return
     progress("Another process is building this image; waiting for it")
-    with _locked(_lock_file(name), wait=True):
+    with locked(_lock_file(name), wait=True):
         yield
 
 
 def _remove_dead_builds() -> None:
     """Removes the temporary folders that nobody builds in."""
     for partial in cache_folder().glob(f"*{_PARTIAL}"):
-        with _locked(_lock_file(partial.name.removesuffix(_PARTIAL)), wait=False) as idle:
+        with locked(_lock_file(partial.name.removesuffix(_PARTIAL)), wait=False) as idle:
             if idle:
                 _remove(partial)
 

@@ -20,7 +20,8 @@ from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.images import Image, image_named
 from vm_pool.guest.kernel import GuestKernel, guest_kernel
 from vm_pool.guest.ownership import GUEST_ID_SHIFT
-from vm_pool.guest.root import GuestRoot, guest_root, root_digest, size_of
+from vm_pool.guest.release import BOOKWORM
+from vm_pool.guest.root import GuestRoot, root_digest, root_of, size_of
 
 ROOM_BYTES = 6 << 30
 """What the guest may write beyond its image; takes no room before."""
@@ -54,19 +55,27 @@ def guest_disk(image_name: str, progress: Progress = lambda _sentence: None) -> 
     Raises:
         GuestBuildError: It cannot be built here.
     """
-    image = image_named(image_name)
+    return disk_of(image_named(image_name), progress)
+
+
+def disk_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestDisk:
+    """An image's disk, built first where it is missing.
+
+    Raises:
+        GuestBuildError: It cannot be built here.
+    """
     name = disk_name(image)
     if rootless.is_needed():
-        if image.additions is not None:
+        if image.name != image.profile:
             raise GuestBuildError(
-                f"building the guest image {image_name!r} needs root, for something is added to its profile"
+                "building an image of your own needs root; without root's rights, profiles can be built"
             )
-        folder = part(name, lambda target: rootless.build(image_name, target, progress), progress, as_root=False)
+        folder = part(name, lambda target: rootless.build(image.name, target, progress), progress, as_root=False)
     else:
-        folder = part(name, lambda target: _build(guest_root(image_name, progress), target, progress), progress)
+        folder = part(name, lambda target: _build(root_of(image, progress), target, progress), progress)
     kernel = guest_kernel(progress)
     digest = root_digest(image)
-    return GuestDisk(image_name, folder / "disk.qcow2", kernel, f"{digest}{_FORMAT}{kernel.digest}")
+    return GuestDisk(image.name, folder / "disk.qcow2", kernel, f"{digest}{_FORMAT}{kernel.digest}")
 
 
 def disk_name(image: Image) -> str:
@@ -74,7 +83,7 @@ def disk_name(image: Image) -> str:
     return f"disk-{image.name}-{root_digest(image)}-{_FORMAT}"
 
 
-def build_from_nothing(image_name: str, target: Path, progress: Progress) -> None:
+def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:
     """As the root of a user namespace, builds a disk whose layers nobody else needs.
 
     Raises:
@@ -83,8 +92,7 @@ def build_from_nothing(image_name: str, target: Path, progress: Progress) -> Non
     _check_tools()
     target.mkdir()
     packages, files = target / "packages", target / "files"
-    image = image_named(image_name)
-    packages_layer.build(image.profile, image.release, packages, progress)
+    packages_layer.build(profile, BOOKWORM, packages, progress)
     files_layer.build(files, packages, progress)
     progress("Writing the guest's disk")
     _call(["cp", "--archive", "--remove-destination", f"{files}/.", str(packages)])

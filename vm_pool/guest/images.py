@@ -9,11 +9,12 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vm_pool.guest.cache import cache_folder
+from vm_pool.guest.cache import cache_folder, locked
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.profiles import PROFILES
 from vm_pool.guest.release import BOOKWORM, Release
@@ -70,6 +71,10 @@ def image_named(name: str) -> Image:
     if folder is None or not folder.is_dir():
         own = f", or make one: build_guest.py --name {name}" if folder else ""
         raise GuestBuildError(f"there is no guest image {name!r}: choose one of {', '.join(image_names())}{own}")
+    return _read(name, folder)
+
+
+def _read(name: str, folder: Path) -> Image:
     try:
         kept = json.loads((folder / _DEFINITION).read_text(encoding="utf-8"))
         release = Release(kept["suite"], kept["mirror"], folder / _KEYRING if kept["has_keyring"] else None)
@@ -89,6 +94,7 @@ def image_names() -> list[str]:
     return [*PROFILES, *own]
 
 
+@contextmanager
 def define(
     name: str,
     profile: str,
@@ -97,8 +103,8 @@ def define(
     packages: Sequence[str] = (),
     fonts: Sequence[Path] = (),
     scripts: Sequence[Path] = (),
-) -> Image:
-    """Makes an image that can be asked for by its name; one of the same name is replaced. Builds nothing.
+) -> Iterator[Image]:
+    """An image that can be asked for by its name once the block is left in order; until then, one of the same name stays.
 
     Args:
         name: The image's.
@@ -112,9 +118,6 @@ def define(
         GuestBuildError: Something given is not what it should be; one sentence says what.
     """
     _check(name, profile)
-    folder = _folder(name)
-    new = folder.with_name(f".{name}.new")
-    shutil.rmtree(new, ignore_errors=True)
     named = [package for package in packages if not package.endswith(".deb")]
     for package in named:
         if not _PACKAGE.fullmatch(package):
@@ -124,31 +127,53 @@ def define(
         FONTS: [("--font", path) for path in fonts],
         SCRIPTS: [("--run", path) for path in scripts],
     }
+    folder = _folder(name)
+    new = folder.with_name(f".{name}.new")
+    with _stored(folder), _alone(folder):
+        shutil.rmtree(new, ignore_errors=True)
+        try:
+            new.mkdir()
+            for kind, paths in given.items():
+                for number, (option, path) in enumerate(paths):
+                    _copy(option, path, new / kind / f"{number:02d}-{path.name}", is_folder=kind == FONTS)
+            if release.keyring is not None:
+                _copy("--keyring", release.keyring, new / _KEYRING, is_folder=False)
+            definition = {
+                "profile": profile,
+                "suite": release.suite,
+                "mirror": release.mirror,
+                "has_keyring": release.keyring is not None,
+                "packages": named,
+                "has_additions": bool(named or any(given.values())),
+            }
+            (new / _DEFINITION).write_text(json.dumps(definition, indent=2) + "\n", encoding="utf-8")
+            yield _read(name, new)
+            shutil.rmtree(folder, ignore_errors=True)
+            new.rename(folder)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+
+@contextmanager
+def _stored(folder: Path) -> Iterator[None]:
     try:
-        new.mkdir(parents=True)
-        for kind, paths in given.items():
-            for number, (option, path) in enumerate(paths):
-                _copy(option, path, new / kind / f"{number:02d}-{path.name}", is_folder=kind == FONTS)
-        if release.keyring is not None:
-            _copy("--keyring", release.keyring, new / _KEYRING, is_folder=False)
-        definition = {
-            "profile": profile,
-            "suite": release.suite,
-            "mirror": release.mirror,
-            "has_keyring": release.keyring is not None,
-            "packages": named,
-            "has_additions": bool(named or any(given.values())),
-        }
-        (new / _DEFINITION).write_text(json.dumps(definition, indent=2) + "\n", encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
-        new.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise GuestBuildError(
             f"the guest image cannot be stored: {error.filename or folder}: {error.strerror}"
         ) from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    return image_named(name)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Refuses where another process makes an image of the same name."""
+    with locked(folder.with_name(f"{folder.name}.lock"), wait=False) as alone:
+        if not alone:
+            raise GuestBuildError(
+                f"--name: another process is making the image {folder.name!r} now; try again when it is done"
+            )
+        yield
 
 
 def _check(name: str, profile: str) -> None:

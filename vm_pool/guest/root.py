@@ -31,7 +31,15 @@ def guest_root(name: str, progress: Progress = lambda _sentence: None) -> GuestR
     Raises:
         GuestBuildError: It cannot be built here.
     """
-    image = image_named(name)
+    return root_of(image_named(name), progress)
+
+
+def root_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestRoot:
+    """An image's root, built first where it is missing.
+
+    Raises:
+        GuestBuildError: It cannot be built here.
+    """
     packages_name, files_name, *added = layer_names(image)
     packages = _layer(
         packages_name,
@@ -52,7 +60,7 @@ def guest_root(name: str, progress: Progress = lambda _sentence: None) -> GuestR
             progress,
         )
         layers = (folder / additions_layer.LAYER, *layers)
-    return GuestRoot(name, layers, root_digest(image))
+    return GuestRoot(image.name, layers, root_digest(image))
 
 
 def layer_names(image: Image) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from vm_pool.guest import PROFILES, GuestBuildError, Release, define, guest_root, image_named, packages_layer
+from vm_pool.guest import PROFILES, GuestBuildError, Release, define, guest_root, image_named, packages_layer, root_of
 from vm_pool.guest.cache import part
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from vm_pool.guest.root import layer_names, size_of
@@ -121,9 +121,11 @@ def test_an_unknown_profile_is_refused() -> None:
 
 
 def test_what_mmdebstrap_complains_of_is_said_and_nothing_is_left(cache: Path) -> None:
-    define("broken", "core", Release("no-such-release"))
-    with pytest.raises(GuestBuildError, match=r"could not build profile 'core': .*no-such-release"):
-        guest_root("broken")
+    with (
+        pytest.raises(GuestBuildError, match=r"could not build profile 'core': .*no-such-release"),
+        define("broken", "core", Release("no-such-release")) as image,
+    ):
+        root_of(image)
     assert contents(cache) == ["images"]
 
 

@@ -58,6 +58,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
     if NAME in image_names() and image_named(NAME).release != Release():
         remove(layer_names(image_named(NAME))[0])
     shutil.rmtree(cache_folder() / "images" / NAME, ignore_errors=True)
+    (cache_folder() / "images" / f"{NAME}.lock").unlink(missing_ok=True)
     for part in cache_folder().glob(f"*-{NAME}-*"):
         if part.is_dir():
             remove(part.name)
@@ -114,7 +115,8 @@ REDEFINE = """
 import sys
 from pathlib import Path
 from vm_pool.guest import Release, define
-define(sys.argv[1], "core", Release(), scripts=[Path(sys.argv[2])])
+with define(sys.argv[1], "core", Release(), scripts=[Path(sys.argv[2])]):
+    pass
 """
 
 
@@ -133,6 +135,7 @@ def test_a_script_that_fails_leaves_nothing_and_is_named(own: Path) -> None:
     assert built.stderr.splitlines()[-1].startswith("error: the image could not be extended: ")
     assert built.stderr.splitlines()[-1].endswith("Running setup.sh | almost | setup.sh failed with exit code 3")
     assert not list(cache_folder().glob(f"additions-{NAME}-*.partial"))
+    assert NAME not in image_names()
     assert not [line for line in Path("/proc/mounts").read_text().splitlines() if NAME in line]
 
 

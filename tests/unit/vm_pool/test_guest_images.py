@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vm_pool.guest import GuestBuildError, Release, define
+from vm_pool.guest import GuestBuildError, Release
+from vm_pool.guest import define as defined
 from vm_pool.guest.cache import cache_folder
-from vm_pool.guest.images import image_named, image_names
+from vm_pool.guest.images import Image, image_named, image_names
 from vm_pool.guest.root import guest_image_name, layer_names
+
+
+def define(name: str, profile: str, release: Release, **given: Any) -> Image:
+    """Makes an image, without building it."""
+    with defined(name, profile, release, **given):
+        pass
+    return image_named(name)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +59,7 @@ def test_an_image_is_kept_with_all_that_it_is_made_from(files: Path) -> None:
     }
     assert kept == {"image.json", "keyring.gpg", "debs/00-a.deb", "fonts/00-fonts/a.ttf", "scripts/00-run.sh"}
     assert image_names()[-1] == "mine"
-    assert list(image.additions.folder.parent.iterdir()) == [image.additions.folder]
+    assert {path.name for path in image.additions.folder.parent.iterdir()} == {"mine", "mine.lock"}
 
 
 def test_another_release_alone_is_no_layer_more() -> None:
@@ -119,7 +128,7 @@ def test_profiles_keep_their_names_and_are_what_is_extended() -> None:
 def test_what_is_not_there_is_named_and_an_earlier_image_stays(given: dict[str, list[Path]], sentence: str) -> None:
     define("mine", "office", Release())
     with pytest.raises(GuestBuildError) as refused:
-        define("mine", "core", Release(), **given)  # type: ignore[arg-type]
+        define("mine", "core", Release(), **given)
     assert str(refused.value) == sentence
     assert image_named("mine").profile == "office"
 
@@ -150,3 +159,25 @@ def test_what_is_no_image_is_refused_with_those_there_are() -> None:
         "there is no guest image 'other': choose one of core, office, media, browser, full, mine, or make one:"
         " build_guest.py --name other"
     )
+
+
+def test_an_image_whose_build_fails_is_not_made_and_an_earlier_one_stays(files: Path) -> None:
+    define("mine", "office", Release())
+    before = guest_image_name("mine")
+
+    with pytest.raises(ZeroDivisionError), defined("mine", "core", Release(), scripts=[files / "run.sh"]) as image:
+        assert image.additions is not None
+        raise ZeroDivisionError
+
+    assert guest_image_name("mine") == before
+    with pytest.raises(ZeroDivisionError), defined("other", "core", Release()):
+        raise ZeroDivisionError
+    assert "other" not in image_names()
+
+
+def test_two_processes_do_not_make_one_image_at_once() -> None:
+    with defined("mine", "core", Release()):
+        with pytest.raises(GuestBuildError, match=r"^--name: another process is making the image 'mine' now"):
+            define("mine", "office", Release())
+        define("other", "office", Release())
+    assert image_named("mine").profile == "core"
