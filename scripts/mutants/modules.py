@@ -31,7 +31,15 @@ _POOL_TESTS = (
     ),
     tuple(
         f"tests/integration/vm_pool/test_{name}.py"
-        for name in ("pool_host", "killed_processes", "gate", "gated_host", "pool_commands", "pool_faults", "egress_relay")
+        for name in (
+            "pool_host",
+            "killed_processes",
+            "gate",
+            "gated_host",
+            "pool_commands",
+            "pool_faults",
+            "egress_relay",
+        )
     ),
 )
 _EXECUTION = ("rollout", "attempt", "lending", "heartbeat", "interruption", "errors", "environments/guard", "full_disk")

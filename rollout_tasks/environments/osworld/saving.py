@@ -1,7 +1,7 @@
 """Waiting until programs have done what an evaluator's steps asked for by keys: "save" is pressed, the file fetched soon after.
 
-Task files wait for half a second or so, which is too short on a busy machine. The wait is one more step in the guest: it ends
-once no program is at work any more.
+Task files wait for half a second or so, which is too short on a busy machine. The wait is a step more in the guest, after each that
+presses keys and after the last one: it ends once no program is at work any more.
 """
 
 from __future__ import annotations
@@ -38,14 +38,23 @@ while idle < 2 and time.time() < end:
 
 
 def awaiting_saves(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The task, with a wait after the evaluator's steps where these press keys.
+    """The task, with waits among the evaluator's steps where these press keys: what follows may read what was saved.
 
     Args:
         task: As `task_config` makes it; is not changed.
     """
     evaluator = task["evaluator"]
     steps = evaluator.get("postconfig") or []
-    if not any(_KEYS in str(step.get("parameters", {}).get("command", "")) for step in steps):
+    if not any(map(_presses_keys, steps)):
         return dict(task)
     wait = {"type": "execute", "parameters": {"command": ["python3", "-c", _UNTIL_IDLE]}}
-    return {**task, "evaluator": {**evaluator, "postconfig": [*steps, wait]}}
+    waiting: list[Any] = []
+    for step in steps:
+        waiting += [step, wait] if _presses_keys(step) else [step]
+    if waiting[-1] is not wait:
+        waiting.append(wait)
+    return {**task, "evaluator": {**evaluator, "postconfig": waiting}}
+
+
+def _presses_keys(step: Mapping[str, Any]) -> bool:
+    return _KEYS in str(step.get("parameters", {}).get("command", ""))

@@ -83,14 +83,14 @@ def solved_by(kind: str) -> list[Turn]:
         turn("I want a cross reference.", click("[menu-item] Cross-reference...", pause=1)),
         turn("It is to a list's item.", click("[table-cell] Numbered Paragraphs", pause=1), when="[dialog] Fields"),
         turn("To the last one.", click(["[panel] Selection", "[table-cell] [4] Steinberg"], x=1080, pause=1)),
-        turn("I choose how it refers.", click(f"[table-cell] {kind} @", pause=1), when="[text] [4] Steinberg"),
+        turn("I choose how it refers.", click(f"[table-cell] {kind}", pause=1), when="[text] [4] Steinberg"),
         turn("I insert it.", click("[push-button] Insert @", pause=1)),
         turn("I close the dialog.", click("[push-button] Close @", pause=1)),
     ]
 
 
 RIGHT = [
-    *solved_by("Number"),
+    *solved_by("Number @"),
     turn("I look at it.", keys("ctrl", "home"), when="the pressure in them [4]. How much"),
     DONE,
 ]

@@ -19,14 +19,19 @@ def task(*postconfig: dict[str, Any]) -> dict[str, Any]:
     return {"config": [], "evaluator": {"func": "f", "postconfig": list(postconfig)}}
 
 
-def test_a_wait_comes_after_keys() -> None:
-    given = task(KEYS, SLEEP)
+CONVERT = {"type": "execute", "parameters": {"command": ["libreoffice", "--convert-to", "csv", "a.xlsx"]}}
+
+
+def test_a_wait_comes_after_whatever_presses_keys_and_at_the_end() -> None:
+    given = task(KEYS, SLEEP, CONVERT, KEYS)
 
     steps = awaiting_saves(given)["evaluator"]["postconfig"]
 
-    assert steps[:2] == [KEYS, SLEEP]
-    assert [step["type"] for step in steps[2:]] == ["execute"]
-    assert given == task(KEYS, SLEEP)
+    wait = steps[1]
+    assert "/proc/[0-9]*/stat" in wait["parameters"]["command"][-1]
+    assert steps == [KEYS, wait, SLEEP, CONVERT, KEYS, wait]
+    assert given == task(KEYS, SLEEP, CONVERT, KEYS)
+    assert awaiting_saves(task(KEYS, CONVERT))["evaluator"]["postconfig"] == [KEYS, wait, CONVERT, wait]
 
 
 @pytest.mark.parametrize(
