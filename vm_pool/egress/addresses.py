@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -26,12 +27,15 @@ _NEVER = [
             "198.18.0.0/15",
             "224.0.0.0/3",
         ),
-        *("::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "fc00::/7"),
-        *("fe80::/9", "ff00::/8"),
+        *("2001::/23", "2001:db8::/32", "3fff::/20"),
     )
 ]
+_GIVEN_OUT = ipaddress.ip_network("2000::/3")
+"""Where all of IPv6's public addresses are; what is outside has other meanings, or none yet."""
 _IPV4_INSIDE = ((ipaddress.ip_network("64:ff9b::/96"), 0), (ipaddress.ip_network("2002::/16"), 80))
 """IPv6 networks whose addresses hold an IPv4 address, and how many bits come after it."""
+OWN_SECONDS = 10.0
+"""How long what this machine's addresses are is taken as known; it may get others at any time."""
 
 
 class NotPublic(OSError):
@@ -48,7 +52,7 @@ def is_public(text: str) -> bool:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return _is_public(address) and str(address) not in own_addresses()
+    return _is_public(address) and not {str(address), str(_inside(address))} & own_addresses()
 
 
 def public_addresses(host: str, resolve: Resolve | None = None) -> list[str]:
@@ -71,25 +75,37 @@ def public_addresses(host: str, resolve: Resolve | None = None) -> list[str]:
     return public
 
 
-@lru_cache(maxsize=1)
 def own_addresses() -> frozenset[str]:
     """Those of this machine's interfaces: a public one leads to its own services, too."""
+    return _own_addresses(int(time.monotonic() // OWN_SECONDS))
+
+
+@lru_cache(maxsize=1)
+def _own_addresses(_period: int) -> frozenset[str]:
     found = (address.address.partition("%")[0] for some in psutil.net_if_addrs().values() for address in some)
     return frozenset(str(ipaddress.ip_address(text)) for text in found if _is_address(text))
 
 
 def _is_public(address: IPAddress) -> bool:
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id:
-            return False
-        if address.ipv4_mapped is not None:
-            return _is_public(address.ipv4_mapped)
-        for network, after in _IPV4_INSIDE:
-            if address in network:
-                return _is_public(ipaddress.IPv4Address((int(address) >> after) & 0xFFFFFFFF))
+    inside = _inside(address)
+    if inside is not address:
+        return _is_public(inside)
+    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address not in _GIVEN_OUT):
+        return False
     if any(address in network for network in _NEVER if network.version == address.version):
         return False
     return address.is_global and not address.is_multicast
+
+
+def _inside(address: IPAddress) -> IPAddress:
+    """The IPv4 address that an IPv6 address only wraps; else the address itself."""
+    if isinstance(address, ipaddress.IPv6Address) and not address.scope_id:
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        for network, after in _IPV4_INSIDE:
+            if address in network:
+                return ipaddress.IPv4Address((int(address) >> after) & 0xFFFFFFFF)
+    return address
 
 
 def _resolve(host: str) -> list[str]:

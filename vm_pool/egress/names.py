@@ -7,6 +7,7 @@ connect to what it asked for by name.
 from __future__ import annotations
 
 import ipaddress
+import struct
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -24,6 +25,12 @@ NAMES_KEPT = 4096
 """Of one guest; the one that was asked for longest ago goes first."""
 SECONDS = 60
 """How long an answer may be kept."""
+LONGEST_QUESTION = 512
+"""Bytes; a name has 255 at most."""
+_COUNTS = struct.Struct(">4xHHHH")
+"""In a message's header: how many questions, answers, authorities and other records it has."""
+_OPTIONS = b"\0" + dns.rdatatype.OPT.to_bytes(2, "big")
+"""How the only record begins that a question may have besides."""
 
 
 class StandIns:
@@ -65,13 +72,16 @@ def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
         query: As it came.
         find: The address for a name; None when there is no such name for this guest.
     """
+    if not _is_plain_question(query):
+        return None
     try:
-        asked = dns.message.from_wire(query, ignore_trailing=True)
+        asked = dns.message.from_wire(query)
         if asked.flags & dns.flags.QR or len(asked.question) != 1:
             return None
         reply = dns.message.make_response(asked, recursion_available=True)
         question = asked.question[0]
-        found = find(question.name.to_text(omit_final_dot=True).lower())
+        name = question.name.to_text(omit_final_dot=True).lower()
+        found = None if "\\" in name else find(name)  # no host's name has to be written with one
         if found is None:
             reply.set_rcode(dns.rcode.NXDOMAIN)
         elif question.rdtype == dns.rdatatype.A and question.rdclass == dns.rdataclass.IN:
@@ -79,3 +89,11 @@ def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
         return reply.to_wire()
     except (dns.exception.DNSException, ValueError):
         return None
+
+
+def _is_plain_question(query: bytes) -> bool:
+    """Whether a message has one question and nothing that takes long to read: names may point into each other."""
+    if not _COUNTS.size < len(query) <= LONGEST_QUESTION:
+        return False
+    questions, answers, authorities, others = _COUNTS.unpack_from(query)
+    return (questions, answers, authorities) == (1, 0, 0) and (others == 0 or (others == 1 and _OPTIONS in query))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 import struct
 import threading
@@ -17,13 +18,15 @@ from typing import Any
 
 from vm_pool.connections import CLOSE_SECONDS, LoopThread, Tasks, drop
 from vm_pool.egress.addresses import NotPublic, Resolve, public_addresses
-from vm_pool.egress.names import StandIns, answer
+from vm_pool.egress.names import LONGEST_QUESTION, StandIns, answer
 from vm_pool.egress.policy import NetworkPolicy
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
 """Of one guest at a time; the next ones are refused."""
+DESCRIPTORS = 65_536
+"""Of this process; each connection takes two."""
 GUEST_BYTES = 16 << 30
 """That one guest may send and receive until it is reset."""
 CONNECT_SECONDS = 15.0
@@ -63,7 +66,10 @@ class Relay:
         self._thread = LoopThread("egress")
 
     def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
-        """Lets a guest out."""
+        """Lets a guest out; where this process may have more descriptors, it has them from then on."""
+        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if now < (wanted := min(most, DESCRIPTORS)):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
         return Outlet(self._thread.loop, listeners, policy, self._resolve)
 
     def close(self) -> None:
@@ -87,6 +93,7 @@ class Outlet:
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="egress looks up")
         self._connections = 0
         self._bytes_left = GUEST_BYTES
+        self._warned = False
         for listener in listeners.streams:
             self._tasks.begin_soon(self._accept(listener))
         for listener in listeners.datagrams:
@@ -111,7 +118,10 @@ class Outlet:
             try:
                 near, _ = await self._loop.sock_accept(listener)
             except OSError as error:  # no descriptors left, or the other side changed its mind
-                log.warning("a guest's connection could not be taken: %s", error)
+                log.log(
+                    logging.DEBUG if self._warned else logging.WARNING, "a guest's connection was not taken: %s", error
+                )
+                self._warned = True  # a guest could fill the log
                 await asyncio.sleep(0.1)
                 continue
             near.setblocking(False)
@@ -188,7 +198,7 @@ class Outlet:
         asked = 0
         while True:
             try:
-                query, sender = await self._loop.sock_recvfrom(listener, 4096)
+                query, sender = await self._loop.sock_recvfrom(listener, LONGEST_QUESTION + 1)
             except OSError:
                 await asyncio.sleep(0.1)
                 continue

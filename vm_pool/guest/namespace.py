@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
@@ -71,7 +72,7 @@ def run(
         if process.stdin is None or process.stdout is None:
             raise ValueError("the command's input and output are pipes")
         try:
-            said = process.stdout.readline() if select.select([process.stdout], [], [], _START_SECONDS)[0] else b""
+            said = process.stdout.readline() if _speaks(process.stdout) else b""
             if said != b"inside\n":
                 reason = said.decode(errors="replace").strip() or "unshare does not answer"
                 raise GuestBuildError(f"this machine makes no user namespace, so building needs root: {reason}")
@@ -87,6 +88,12 @@ def run(
             process.kill()
             raise
     return process.returncode, last
+
+
+def _speaks(stream: IO[bytes]) -> bool:
+    ready = select.poll()  # unlike select(), for any number of open files
+    ready.register(stream, select.POLLIN)
+    return bool(ready.poll(_START_SECONDS * 1000))
 
 
 def _map(pid: int, kind: str, rows: list[_Row]) -> None:

@@ -127,6 +127,14 @@ for number in range(40):
         guest.close()
 print("said", "all closed")
 """
+DESCRIPTORS = """
+import resource
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+outlet = relays.open(make_exit(namespace), parse_policy("internet"))
+held = [(connect(), server.accept()) for _ in range(60)]
+print("said", resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most, relay.DESCRIPTORS), most))
+"""
 
 
 def play(script: str) -> list[str]:
@@ -152,8 +160,9 @@ def play(script: str) -> list[str]:
         (MANY, ["fourth reset", "said b'y'"]),
         (CLOSED, ["said reset", "0"]),
         (CLOSED_WHILE_CONNECTING, ["said all closed"]),
+        (DESCRIPTORS, ["said True"]),
     ],
-    ids=["a long way down only", "silence", "bytes", "connections", "closed", "closed while connecting"],
+    ids=["a long way down only", "silence", "bytes", "connections", "closed", "closed while connecting", "descriptors"],
 )
 def test_what_a_guest_is_given(script: str, said: list[str]) -> None:
     assert play(script) == said

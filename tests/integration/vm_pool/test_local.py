@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.desktops import in_guest, needs_local_desktops, said_by, traces
+from vm_pool.egress import relay
 from vm_pool.errors import ProviderError
 from vm_pool.own import own_vm
 from vm_pool.providers import desktop
@@ -178,3 +180,23 @@ def test_a_runtime_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> Non
     with pytest.raises(RuntimeError, match=f"{vm_id} cannot be started: no such luck"):
         LocalProvider({"runtime": str(runtime)}).boot(vm_id)
     assert traces(vm_id) == []
+
+
+def test_a_desktop_ends_though_its_way_out_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{HOST}-stuck-0"
+    provider = LocalProvider({**SCREEN, "guest_network": "internet"})
+    provider.boot(name)
+    monkeypatch.setattr(relay, "CLOSE_SECONDS", 0.5)
+    free = threading.Event()
+    loop = provider._relay._thread.loop
+    loop.call_soon_threadsafe(free.wait, 60)
+    try:
+        with pytest.raises(TimeoutError):
+            provider.stop(name)
+        assert traces(name) == []
+    finally:
+        free.set()
+    deadline = time.monotonic() + 30
+    while asyncio.run_coroutine_threadsafe(asyncio.sleep(0, len(asyncio.all_tasks(loop))), loop).result(10) > 1:
+        assert time.monotonic() < deadline, "the way out is closed once it can be"
+        time.sleep(0.05)

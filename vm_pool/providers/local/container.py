@@ -155,15 +155,17 @@ class Container:
                 if descriptor is not None:
                     os.close(descriptor)
             self._network = self._written = None
-        if outlet is not None:
-            outlet.close()
-        if keeper is not None:
-            end_keeper(keeper.pid)
-            keeper.wait(END_SECONDS)
-            for stream in (keeper.stdin, keeper.stdout):
-                if stream is not None:
-                    stream.close()
-        remove_traces(self.vm_id)
+        try:
+            if keeper is not None:
+                end_keeper(keeper.pid)
+                keeper.wait(END_SECONDS)
+                for stream in (keeper.stdin, keeper.stdout):
+                    if stream is not None:
+                        stream.close()
+            remove_traces(self.vm_id)
+        finally:
+            if outlet is not None:
+                outlet.close()
 
     def _open_insides(self, inside: Path) -> None:
         """Takes hold of the network and of what is written, for a process id may come to mean another process."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import dns.message
 import dns.rcode
 import dns.rdatatype
+import dns.rrset
+import psutil
 import pytest
 
 from vm_pool.egress import addresses, names, policy
@@ -37,17 +42,45 @@ def test_addresses_of_the_internet(address: str) -> None:
     172.31.255.255 192.0.0.192 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1
     239.1.1.1 240.0.0.1 255.255.255.255 :: ::1 ::10.0.0.1 ::1.1.1.1 ::ffff:10.0.0.1 ::ffff:127.0.0.1 64:ff9b::a00:1
     64:ff9b::7f00:1 64:ff9b:1::101:101 100::1 2001::1 2001:db8::1 2002:a00:1::1 2002:7f00:1::1 3fff::1 5f00::1 fc00::1
-    fd00:ec2::254 fe80::1 fe80::1%eth0 fec0::1 ff02::1 2606:4700::1111%eth0 localhost 10 0x7f.1 1.1.1""".split(),  # noqa: SIM905
+    200::1 400::1
+    4000::1 8000::1 e000::1 fe00::1 1::1 64:ff9b:0:1::1 ::ffff:0:101:101 fd00:ec2::254 fe80::1 fe80::1%eth0 fec0::1 ff02::1 2606:4700::1111%eth0 localhost 10 0x7f.1 1.1.1""".split(),  # noqa: SIM905
 )
 def test_all_others(address: str) -> None:
     assert not is_public(address)
 
 
-def test_this_machines_own_public_address_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "own_addresses", lambda: frozenset({"1.1.1.1"}))
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """The addresses that this machine's interfaces have, which can change."""
+    found = {"1.1.1.1", "2606:4700::1111", "fe80::1%eth0"}
 
-    assert not is_public("1.1.1.1")
+    def interfaces() -> dict[str, list[Any]]:
+        return {"eth0": [SimpleNamespace(address=address) for address in (*found, "02:42:ac:11:00:02")]}
+
+    monkeypatch.setattr(psutil, "net_if_addrs", interfaces)
+    addresses._own_addresses.cache_clear()
+    yield found
+    addresses._own_addresses.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::7", "2606:4700::1111", "2606:4700:0:0::1111"],
+)
+def test_this_machines_own_public_address_is_none_however_it_is_written(own: set[str], address: str) -> None:
+    assert own
+    assert not is_public(address)
     assert is_public("1.1.1.2")
+
+
+def test_an_address_that_this_machine_gets_later_is_its_own(own: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert is_public("9.9.9.9")
+    own.add("9.9.9.9")
+    now += addresses.OWN_SECONDS
+
+    assert not is_public("9.9.9.9")
 
 
 def test_of_a_hosts_addresses_the_public_ones_count() -> None:
@@ -115,6 +148,34 @@ def test_names_are_answered() -> None:
     assert asked("a.org", "AAAA", lambda _name: "198.18.0.1").answer == []
     assert asked("a.org", "AAAA", lambda _name: "198.18.0.1").rcode() == dns.rcode.NOERROR
     assert asked("b.org", "A", lambda _name: None).rcode() == dns.rcode.NXDOMAIN
+
+
+def test_a_dot_inside_a_label_is_no_name_below_a_listed_one() -> None:
+    reply = asked("x\\.wide.org", "A", lambda _name: "198.18.0.1")
+    assert (reply.answer, reply.rcode()) == ([], dns.rcode.NXDOMAIN)
+
+
+def test_a_question_with_options_is_answered() -> None:
+    query = dns.message.make_query("a", "A", use_edns=0, payload=4096).to_wire()
+    assert answer(query, lambda _name: "198.18.0.1") is not None
+
+
+def loaded(section: str) -> bytes:
+    """A question with a record besides."""
+    query = dns.message.make_query("a", "A")
+    getattr(query, section).append(dns.rrset.from_text("b.", 1, "IN", "CNAME", "c."))
+    return query.to_wire()
+
+
+@pytest.mark.parametrize("section", ["answer", "authority", "additional"])
+def test_records_in_a_question_are_not_read(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of compressed names are seconds of work for whoever reads them."""
+    read: list[bytes] = []
+    monkeypatch.setattr(dns.message, "from_wire", lambda wire, **_: read.append(wire))
+
+    assert answer(loaded(section), lambda _name: "198.18.0.1") is None
+    assert answer(dns.message.make_query("a", "A").to_wire() + bytes(600), lambda _name: "198.18.0.1") is None
+    assert read == []
 
 
 @pytest.mark.parametrize(
