@@ -68,7 +68,8 @@ class Relay:
     def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
         """Lets a guest out; where this process may have more descriptors, it has them from then on."""
         now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if now < (wanted := min(most, DESCRIPTORS)):
+        wanted = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
+        if now != resource.RLIM_INFINITY and now < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
         return Outlet(self._thread.loop, listeners, policy, self._resolve)
 
