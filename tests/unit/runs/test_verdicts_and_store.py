@@ -14,7 +14,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.models.base import Usage
 from rollout_tasks.runs.states import Cancellation, Progress
-from rollout_tasks.runs.store import RunStore, UnreadableRun
+from rollout_tasks.runs.store import MIN_VERSION, VERSION, RunStore, UnreadableRun
 from rollout_tasks.runs.verdict import Lending, Verdict, rollout_id_of, split_rollout_id
 
 RUN = "r"
@@ -182,6 +182,7 @@ def test_a_run_that_nothing_has_come_of_has_no_counts(store: RunStore) -> None:
 
 def test_a_run_of_before_versions_were_counted_is_read(store: RunStore) -> None:
     create(store)
+    assert store.client.hmget(KEY, "version", "min_version") == [str(VERSION), str(MIN_VERSION)]
     store.client.hdel(KEY, "version", "min_version")
 
     assert store.config(RUN) == (CONFIG, "/folder")
