@@ -172,6 +172,7 @@ def test_a_predecessor_that_has_ended_is_replaced_at_once(pool: VMPool, take_ove
         ("elsewhere:7:8", "a process of another machine or container"),
         ("", "a process of another machine or container"),
     ],
+    ids=["of this machine", "of another", "nobody knows which"],
 )
 def test_one_that_has_not_ended_is_named_with_what_to_do(pool: VMPool, process: str, who: str) -> None:
     taken = [0, f"ab {process}", NOW + 7]
