@@ -47,7 +47,7 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 @application.command(
     epilog="core: terminal, editor, calculator, file manager, Python. office: LibreOffice. media: GIMP, VLC. browser:"
     " Chromium. full: all of these and more. Needs mmdebstrap and, but for a disk, root; an image that is there is not"
-    " built again. Scripts of --run see the internet as this machine does, and nothing else of it."
+    " built again. Scripts of --run see the network as this machine does, its own services included, and none of its files."
 )
 def build(
     profile: Annotated[
@@ -120,7 +120,7 @@ def build(
     or, then:     [bold]sudo .venv/bin/python scripts/build_guest.py --profile full --check osworld/test_all.json[/bold]
     or your own:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full --name mine --package inkscape[/bold]
     """
-    release = Release(suite, mirror, keyring)
+    release = Release(suite, mirror.strip(), keyring)
     added = {"--package": package, "--font": font, "--run": run, "--suite, --mirror or --keyring": release != Release()}
     asked = [option for option, value in added.items() if value]
     if asked and not name:

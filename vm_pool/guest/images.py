@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ class Additions:
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             inside = path.relative_to(self.folder)
             if inside.parts[0] in {DEBS, FONTS, SCRIPTS}:
-                made_from.update(f"\0{inside}\0".encode())
+                made_from.update(b"\0" + os.fsencode(inside) + b"\0")
                 with path.open("rb") as file:
                     made_from.update(hashlib.file_digest(file, "sha256").digest())
         return made_from.hexdigest()[:16]

@@ -5,6 +5,8 @@ Runs in mount and process namespaces of its own: ``python -m vm_pool.guest addit
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +14,8 @@ from pathlib import Path
 from vm_pool.guest import namespace
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DETACH = 2
+"""Linux's MNT_DETACH."""
 GIVEN = "mnt"
 """Where the root sees what it is given."""
 
@@ -49,7 +53,20 @@ def run(
     _mount("--bind", "-o", "ro", str(given), str(root / GIVEN))
     if Path("/etc/resolv.conf").is_file():
         _mount("--bind", "/etc/resolv.conf", str(root / "etc/resolv.conf"))
-    return namespace.run(["chroot", ".", *command], folder=root, hear=hear)
+    _make_it_all_there_is(root)
+    return namespace.run(command, folder=Path("/"), hear=hear, variables={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+
+
+def _make_it_all_there_is(root: Path) -> None:
+    """Takes everything else out of this process's mounts: from a mere chroot, its root finds the way back up."""
+    before = os.open("/", os.O_DIRECTORY)
+    os.chdir(root)
+    subprocess.run(["pivot_root", ".", "."], check=True)  # noqa: S607
+    os.fchdir(before)
+    os.close(before)
+    if ctypes.CDLL(None, use_errno=True).umount2(b".", _DETACH) != 0:
+        raise OSError(ctypes.get_errno(), "this machine's files stay in sight")
+    os.chdir("/")
 
 
 def _mount(*arguments: str) -> None:

@@ -11,7 +11,7 @@ import pwd
 import select
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -42,6 +42,7 @@ def run(
     folder: Path | None = None,
     descriptors: Sequence[int] = (),
     hear: Callable[[str], None] = lambda _line: None,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Runs a command; it dies with this process.
 
@@ -50,6 +51,7 @@ def run(
         folder: Where it starts.
         descriptors: What else it is given open.
         hear: Called with each line it prints.
+        variables: Its environment; None for this process's.
 
     Returns:
         Its exit code and the last line it printed.
@@ -63,7 +65,8 @@ def run(
     with subprocess.Popen(  # noqa: S603
         ["unshare", "--user", "--keep-caps", "sh", "-c", _AS_ITS_ROOT, "sh", *command],  # noqa: S607
         cwd=folder,
-        env={**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"},  # which users' may lack
+        env=variables
+        or {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"},  # which users' may lack
         pass_fds=descriptors,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

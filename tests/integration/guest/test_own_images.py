@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from rollout_tasks.environments.osworld import a11y
 from tests.conftest import REPOSITORY
 from tests.desktops import in_guest, needs_local_desktops
-from vm_pool.guest import Release, guest_image_name, guest_root
+from vm_pool.guest import Release, additions_layer, guest_image_name, guest_root
 from vm_pool.guest.cache import cache_folder, remove
 from vm_pool.guest.disk import put_layer_on
 from vm_pool.guest.images import image_named, image_names
@@ -114,7 +115,7 @@ def test_what_a_user_adds_is_in_the_desktops_of_his_image(own: Path) -> None:
 REDEFINE = """
 import sys
 from pathlib import Path
-from vm_pool.guest import Release, define
+from vm_pool.guest import Release, additions_layer, define
 with define(sys.argv[1], "core", Release(), scripts=[Path(sys.argv[2])]):
     pass
 """
@@ -170,6 +171,40 @@ def test_what_an_image_removes_is_not_on_its_disk(tmp_path: Path) -> None:
         "new/other",
     ]
     assert not (merged / "gone").exists()
+
+
+ESCAPE = """#!/usr/bin/python3
+import os, subprocess
+print("variables", sorted(set(os.environ) - {"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}))
+subprocess.Popen(["sleep", "600"])
+os.mkdir("/tmp/inner")
+outside = os.open("/", 0)
+os.chroot("/tmp/inner")
+os.fchdir(outside)
+for _ in range(40):
+    os.chdir("..")
+os.chroot(".")
+print("marker", os.path.exists("MARKER"), os.path.exists("/usr/lib/guest"))
+"""
+
+
+def test_what_is_run_in_an_image_finds_no_way_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_SECRET", "of this machine")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        target, given = folder / "target", folder / "given"
+        for made in (target, given / "debs", given / "fonts", given / "scripts"):
+            made.mkdir(parents=True)
+        (given / "scripts" / "00-escape").write_text(ESCAPE.replace("MARKER", str(folder)))
+        shutil.copyfile(REPOSITORY / "vm_pool/guest/extend.sh", given / "extend.sh")
+        additions_layer._let_everybody_read(given)
+        said: list[str] = []
+
+        additions_layer._apply(given, guest_root("core").layers, target, said.append)
+
+    assert "marker False True" in said
+    assert "variables ['DEBIAN_FRONTEND', 'HOME', 'LANG']" in said
 
 
 @pytest.mark.slow
