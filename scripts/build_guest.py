@@ -20,8 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmark.items import load_items
 from rollout_tasks import command_line
 from rollout_tasks.cli import conformance_table
+from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.osworld.conformance import conformance, image_facts
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs import preflight
 from vm_pool.guest import (
     PROFILES,
     GuestBuildError,
@@ -127,7 +129,9 @@ def build(
         raise UserError(f"{asked[0]}: --name is missing: what is your own image called?")
     if check is not None:
         options = {"profile": profile, **command_line.key_values("--provider-option", provider_option or [])}
-        items = load_items(str(check)).items
+        items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), load_items(str(check)).items)
+        for sentence in wrong:
+            typer.echo(f"left out: {sentence}", err=True)
         with _progress() as progress:
             facts = image_facts(provider, options, progress)
         found = conformance(items, [facts])

@@ -179,7 +179,9 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _check(name: str, profile: str) -> None:
     if profile not in PROFILES:
-        raise GuestBuildError(f"there is no guest profile {profile!r}: choose one of {', '.join(PROFILES)}")
+        raise GuestBuildError(
+            f"there is no guest profile {profile!r} that an image could extend: choose one of {', '.join(PROFILES)}"
+        )
     if name in PROFILES:
         raise GuestBuildError(f"--name: {name} is a profile's name; take another")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:

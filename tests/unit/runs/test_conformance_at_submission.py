@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from rollout_tasks.cli import conformance_table
 from rollout_tasks.environments.base import Conformance
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import commands
+from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 from vm_pool.guest.cache import cache_folder
 from vm_pool.guest.image_facts import facts_folder_name
@@ -171,3 +174,24 @@ def test_what_a_task_is_called_is_shown_as_it_is(capsys: pytest.CaptureFixture[s
 
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("[b]one", "[/os]", "it has no [red]"))
+
+
+def test_a_check_refuses_what_a_submission_refuses(tmp_path: Path) -> None:
+    broken = task("broken", "ls")
+    broken["metadata"]["evaluator"]["func"] = "no_such_metric"
+    broken["metadata"]["config"] = "oops"
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(broken) + "\n")
+    command = [
+        sys.executable,
+        "scripts/build_guest.py",
+        "--check",
+        str(tmp_path / "tasks.jsonl"),
+        "--provider",
+        "nobody",
+    ]
+
+    refused = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: ")
+    assert "item 'broken': config must be a list of setup steps" in refused.stderr

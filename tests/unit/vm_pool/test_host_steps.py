@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import redis
 
 from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState
 from vm_pool import host as host_module
@@ -102,13 +101,6 @@ class Jobs:
 
     def end(self, machine: Machine) -> None:
         self.begun.append(("end", machine.vm_id))
-
-
-@pytest.fixture
-def pool(redis_url: str) -> Iterator[VMPool]:
-    pool = VMPool(redis.Redis.from_url(redis_url), "test")
-    yield pool
-    pool.close()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import redis
 
 from vm_pool import hosting
 from vm_pool import jobs as jobs_module
@@ -21,13 +20,6 @@ from vm_pool.jobs import Jobs
 from vm_pool.pool import VMPool
 from vm_pool.processes import machine, this_process
 from vm_pool.states import TRANSITIONS, Endpoint, VMState
-
-
-@pytest.fixture
-def pool(redis_url: str) -> Iterator[VMPool]:
-    pool = VMPool(redis.Redis.from_url(redis_url), "test")
-    yield pool
-    pool.close()
 
 
 def test_a_failed_vm_is_tried_again_after_the_asked_seconds(pool: VMPool) -> None:

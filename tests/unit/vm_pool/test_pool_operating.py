@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 import redis
@@ -11,13 +10,6 @@ import redis
 from vm_pool import AcquireTimeout, Endpoint, PoolEmpty, PoolUnreachable, TransitionRefused, UnknownVM, VMPool, VMState
 from vm_pool.hosting import HostSide
 from vm_pool.waiting import Request
-
-
-@pytest.fixture
-def pool(redis_url: str) -> Iterator[VMPool]:
-    pool = VMPool(redis.Redis.from_url(redis_url), "test")
-    yield pool
-    pool.close()
 
 
 @pytest.fixture
