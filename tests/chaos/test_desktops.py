@@ -27,7 +27,7 @@ from vm_pool.providers.local import LocalProvider
 HOST = f"test-chaos-{os.getpid()}"
 VM = f"{HOST}-0"
 pytestmark = needs_local_desktops
-SMALL = {"screen_width": 800, "screen_height": 600, "memory_mib": 1024, "start_seconds": 8}
+SMALL = {"screen_width": 800, "screen_height": 600, "memory_mib": 1024}
 
 
 def knock(lease: Lease) -> socket.socket:
@@ -129,7 +129,7 @@ def test_a_desktop_that_freezes_while_leased_goes_to_the_next_one_reset(pool: VM
 
 @pytest.mark.slow
 def test_a_desktop_that_freezes_during_its_reset_is_quarantined_and_booted(pool: VMPool, start: Callable) -> None:
-    start()
+    start(provider=LocalProvider({**SMALL, "start_seconds": 8}))
     until(all_free(pool, 1))
     works(pool, "first").release()
     stop = threading.Event()

@@ -36,9 +36,10 @@ def seen(tree: Callable[[], Any], path: str, seconds: float = 30) -> Any:
     """The first node that an XPath finds in time."""
     deadline = time.monotonic() + seconds
     while True:
-        found = tree().xpath(path, namespaces=NS)
+        root = tree()
+        found = root.xpath(path, namespaces=NS)
         if found or time.monotonic() > deadline:
-            assert found, path
+            assert found, f"no {path} in {etree.tostring(root, encoding='unicode')[:20_000]}"
             return found[0]
         time.sleep(0.1)
 
