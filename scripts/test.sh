@@ -51,10 +51,10 @@ status=0
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.
 run_tests --numprocesses 8 -m "not slow" "$@" || status=$?
 if [ -n "$all" ]; then
-    # The slow ones boot desktops and emulate machines: as many at a time as there are processors for them.
+    # The slow ones boot desktops and emulate machines: not many more at a time than there are processors for them.
     cores=$(nproc)
     slow=0
-    run_tests --numprocesses $((cores < 6 ? cores : 6)) -m slow "$@" || slow=$?
+    run_tests --numprocesses $((cores < 4 ? cores + 1 : 6)) -m slow "$@" || slow=$?
     [ "$status" != 5 ] || status=0 # 5: the options select no such test
     [ "$slow" = 5 ] || [ "$status" != 0 ] || status=$slow
 fi

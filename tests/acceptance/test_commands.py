@@ -30,6 +30,7 @@ def test_status_before_during_and_after(cluster: Cluster) -> None:
     assert after["summary"]["average_score"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cluster: Cluster) -> None:
     run = submit(cluster)
     watcher = popen(cluster, "--status", run.run_id, "--watch")
@@ -87,6 +88,7 @@ def test_a_cancelled_run_gives_back_its_vms_and_its_place_in_the_queue(cluster: 
     check_pool(cluster)
 
 
+@pytest.mark.slow
 def test_resume_without_redis_and_without_the_data_file(cluster: Cluster) -> None:
     run = submit_mixed(cluster, quick=3, long_seconds=5)
     cluster.start_worker(concurrency=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.acceptance.commands import ROLLOUTS, command, popen, submit
 from tests.checks import check_run
 from tests.cluster import RECONCILE_EVERY, Cluster
@@ -98,6 +100,7 @@ def test_a_run_whose_report_cannot_be_written_is_over_and_says_so(cluster: Clust
     assert "rescore.py" in problems
 
 
+@pytest.mark.slow
 def test_a_run_that_no_worker_serves_says_so(cluster: Cluster) -> None:
     cluster.start_worker("elsewhere", concurrency=1, queues="rollout.light")
     run = submit(cluster)

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.checks import check_broker, check_run
 from tests.cluster import Cluster, Run
 
@@ -24,6 +26,7 @@ def test_a_revoked_rollout_is_sent_again(cluster: Cluster) -> None:
     assert "Discarding revoked task" in (cluster.folder / "worker.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_message_lost_by_the_broker_is_sent_again(cluster: Cluster) -> None:
     run = _submit(cluster)
     cluster.client.lpop("rollout.simulated")

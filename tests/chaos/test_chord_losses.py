@@ -11,7 +11,7 @@ from tests.checks import check_broker, check_run
 from tests.cluster import QUEUES, Cluster
 
 
-@pytest.mark.parametrize("moment", ["before_chord_part", "before_callback"])
+@pytest.mark.parametrize("moment", [pytest.param("before_chord_part", marks=pytest.mark.slow), "before_callback"])
 def test_a_lost_chord_does_not_lose_the_run(
     cluster: Cluster, tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,7 @@ class LeakyProvider(LocalProvider):
     [
         ("echo secret > /home/user/secret", "files: /home/user/secret"),
         pytest.param("rm /home/user/.bashrc", "files: /home/user/.bashrc", marks=pytest.mark.slow),
-        ("setsid sleep 1000 >/dev/null 2>&1 &", "processes: sleep"),
+        pytest.param("setsid sleep 1000 >/dev/null 2>&1 &", "processes: sleep", marks=pytest.mark.slow),
         pytest.param(
             "DISPLAY=:0 setsid python3 -c 'import tkinter as t; w=t.Tk(); w.title(\"Bank\"); w.mainloop()' >/dev/null 2>&1 &",
             "windows:",
@@ -196,6 +196,7 @@ def test_a_reset_that_did_not_clean_quarantines(pool: VMPool, start: Callable, d
     works(pool, "next")
 
 
+@pytest.mark.slow
 def test_a_killed_host_takes_its_desktops_with_it_and_its_successor_brings_new_ones(cluster: Cluster) -> None:
     cluster.start_vm_host(HOST, num_vms=2, provider="local", options=SMALL)
     pool = VMPool(cluster.client)

@@ -163,9 +163,8 @@ def test_ctrl_c(embedded: EmbeddedRun, stage: Callable[[EmbeddedRun], bool], pre
     assert read_report(embedded.run.evaluation)["summary"]["average_score"] == 1.0
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL], ids=lambda number: number.name
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_killed(embedded: EmbeddedRun, number: signal.Signals) -> None:
     process = embedded.start()
     wait_for(rollouts_run, embedded, process)

@@ -159,6 +159,7 @@ def test_killed_finalisers_are_replaced_and_their_answers_are_not_paid_again(clu
     assert judge.requests == ANSWERS + paid[1], "paid again: more than what was on its way when they were killed"
 
 
+@pytest.mark.slow
 def test_a_finaliser_that_was_frozen_stops_judging_and_writes_nothing_more(cluster: Cluster, judge: Judge) -> None:
     _start(cluster, "worker", "rollout.light")
     _start(cluster, "frozen")

@@ -89,13 +89,10 @@ def fail_resets(cluster: Cluster, chance: random.Random) -> None:
     failing.unlink()
 
 
-DAMAGES = [
-    kill_worker,
-    *(pytest.param(damage, marks=pytest.mark.slow) for damage in (kill_child, pause_child, kill_valkey, kill_vm_host)),
-    pytest.param(fail_resets, marks=pytest.mark.slow),
-]
+DAMAGES = [kill_worker, kill_child, pause_child, kill_valkey, kill_vm_host, fail_resets]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_the_run_finishes_by_itself(
     cluster: Cluster, damage: Callable[[Cluster, random.Random], None], tmp_path: Path

@@ -35,6 +35,7 @@ def test_what_a_killed_worker_with_a_wrong_clock_held_is_taken_up(cluster: Clust
     check_broker(cluster)
 
 
+@pytest.mark.slow
 def test_what_an_earlier_versions_worker_with_a_clock_ahead_held_is_taken_up(cluster: Cluster) -> None:
     cluster.start_worker("killed", concurrency=ROLLOUTS)
     items = [{"id": f"item-{number}", "question": "work"} for number in range(ROLLOUTS)]

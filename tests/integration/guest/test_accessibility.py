@@ -39,7 +39,7 @@ def seen(tree: Callable[[], Any], path: str, seconds: float = 30) -> Any:
         root = tree()
         found = root.xpath(path, namespaces=NS)
         if found or time.monotonic() > deadline:
-            assert found, f"no {path} in {etree.tostring(root, encoding='unicode')[:20_000]}"
+            assert found, f"no {path} in {[(node.tag, node.get('name')) for node in root.iter(etree.Element)]}"
             return found[0]
         time.sleep(0.1)
 

@@ -60,6 +60,7 @@ def contents(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if path.suffix not in {".lock", ".used"})
 
 
+@pytest.mark.slow
 def test_two_who_need_the_same_part_build_it_once(cache: Path, tmp_path: Path) -> None:
     first = builder(tmp_path)
     until((tmp_path / "builds").exists, "the first builds")

@@ -73,6 +73,7 @@ def build(*options: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_what_a_user_adds_is_in_the_desktops_of_his_image(own: Path) -> None:
     built = build("--package", own / "ours.deb", "--font", own / "fonts", "--run", own / "setup.sh")
 

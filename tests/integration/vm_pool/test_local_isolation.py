@@ -205,7 +205,11 @@ def _limits_hit(vm_id: str) -> set[str]:
     [
         ("bomb() { bomb | bomb & }; bomb", "pids"),
         ("for i in 1 2 3 4; do tail /dev/zero & done; wait", "memory"),
-        ("for i in 1 2 3 4 5 6 7 8; do head -c 200M /dev/zero > /dev/shm/$i & done; wait", "memory"),
+        pytest.param(
+            "for i in 1 2 3 4 5 6 7 8; do head -c 200M /dev/zero > /dev/shm/$i & done; wait",
+            "memory",
+            marks=pytest.mark.slow,
+        ),
         ("for i in 1 2 3 4 5 6 7 8; do (while true; do true; done) & done", None),
     ],
     ids=["fork bomb", "memory hog", "memory in files", "busy processors"],
