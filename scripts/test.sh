@@ -49,7 +49,7 @@ rm -f "$linted"
 run_tests() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder "$@"; }
 status=0
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.
-run_tests --numprocesses 8 -m "not slow" "$@" || status=$?
+run_tests --numprocesses 6 -m "not slow" "$@" || status=$?
 if [ -n "$all" ]; then
     # The slow ones boot desktops and emulate machines: not many more at a time than there are processors for them.
     cores=$(nproc)

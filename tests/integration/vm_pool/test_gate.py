@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -39,11 +40,16 @@ class Server:
             connection.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
+        while True:
+            try:
                 connection, _ = self.listener.accept()
-                self.connections.append(connection)
-                threading.Thread(target=self._run, args=(connection,), daemon=True).start()
+            except OSError as error:
+                if error.errno != errno.EMFILE:  # else a test takes all descriptors for a moment
+                    return
+                time.sleep(0.01)
+                continue
+            self.connections.append(connection)
+            threading.Thread(target=self._run, args=(connection,), daemon=True).start()
 
     def _run(self, connection: socket.socket) -> None:
         with suppress(OSError):
