@@ -156,7 +156,7 @@ class VMConfig(_Part):
     provider_options: dict[str, Any] = Field(default_factory=dict, description="What the provider itself understands.")
     guest_network: str = _option(
         "none",
-        "Where local desktops may go: none, internet, or hosts as in pypi.org,*.pythonhosted.org; of a pool's, its hosts say.",
+        "Where desktops of local and qemu may go: none, internet, or hosts as in a.org,*.b.org; of a pool's, its hosts say.",
         "--guest-network",
     )
     wait_seconds: float = _option(

@@ -1,4 +1,6 @@
-"""A network namespace that plays the internet, with a desktop in it: small_internet.py POLICY < URLS > WHAT CAME
+"""A network namespace that plays the internet, with a desktop in it: small_internet.py PROVIDER POLICY < URLS > WHAT CAME
+
+In place of a URL, HOLD has the guest connect and stay so, RESET resets it; what came is then how many connections are open.
 
 Every address leads to this process, private ones and the host's own among them; whoever is connected to is written down. Run it in
 network and mount namespaces of its own (unshare --net --mount): nothing of it is seen outside.
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,7 +31,7 @@ import dns.rdatatype
 import dns.rrset
 
 from vm_pool.own import own_vm
-from vm_pool.providers.local import LocalProvider
+from vm_pool.providers.base import ReachesVMs, check_available, load_provider
 
 OWN_PUBLIC = "151.101.7.7"
 """An address of the internet that is this machine's own."""
@@ -56,6 +59,9 @@ ZONE: dict[str, list[str]] = {
 }
 REBINDING = "rebind.example"
 """Public when asked for the first time, private ever after."""
+HOLD, RESET = "hold", "reset"
+HOLDING = f"setsid python3 -c 'import socket, time; s = socket.create_connection((\"{PUBLIC}\", 80)); time.sleep(600)'"
+OPEN_SECONDS = 60
 IN_GUEST = """
 import json, sys, urllib.request
 urllib.request.install_opener(urllib.request.build_opener(urllib.request.ProxyHandler({})))
@@ -105,6 +111,17 @@ class Web(BaseHTTPRequestHandler):
     """Every web server there is."""
 
     reached: list[str] = []  # noqa: RUF012 (one for all)
+    connections: set[Any] = set()  # noqa: RUF012
+
+    def setup(self) -> None:
+        """Takes note of a connection."""
+        super().setup()
+        self.connections.add(self)
+
+    def finish(self) -> None:
+        """It has ended."""
+        self.connections.discard(self)
+        super().finish()
 
     def do_GET(self) -> None:
         """Says which address was reached, or sends elsewhere."""
@@ -150,34 +167,54 @@ def internet() -> Iterator[None]:
         yield
 
 
-def from_guest(provider: LocalProvider, vm_id: str, urls: list[str]) -> dict[str, str]:
-    """What a guest gets of each URL."""
-    said: dict[str, str] = {}
-    for url in urls:
-        connection = http.client.HTTPConnection("guest", timeout=100)
-        connection.sock = provider.connect(vm_id, "control")
-        connection.sock.settimeout(100)
-        command = f"python3 - <<'END'\nimport io, sys\nsys.stdin = io.StringIO({json.dumps([url])!r})\n{IN_GUEST}\nEND"
-        body = json.dumps({"command": command, "shell": True})
-        connection.request("POST", "/execute", body, {"Content-Type": "application/json"})
-        said |= json.loads(json.loads(connection.getresponse().read())["output"])
-        connection.close()
-    return said
+def from_guest(provider: ReachesVMs, vm_id: str, url: str) -> str:
+    """What a guest gets of a URL."""
+    command = f"python3 - <<'END'\nimport io, sys\nsys.stdin = io.StringIO({json.dumps([url])!r})\n{IN_GUEST}\nEND"
+    said: dict[str, str] = json.loads(in_guest(provider, vm_id, command))
+    return said[url]
+
+
+def in_guest(provider: ReachesVMs, vm_id: str, command: str) -> str:
+    """What a command prints in the guest."""
+    connection = http.client.HTTPConnection("guest", timeout=100)
+    connection.sock = provider.connect(vm_id, "control")
+    connection.sock.settimeout(100)
+    body = json.dumps({"command": command, "shell": True})
+    connection.request("POST", "/execute", body, {"Content-Type": "application/json"})
+    output: str = json.loads(connection.getresponse().read())["output"]
+    connection.close()
+    return output
+
+
+def open_connections(wanted: int) -> str:
+    """How many there are; looks until there are as many as wanted, or for long enough."""
+    deadline = time.monotonic() + OPEN_SECONDS
+    while len(Web.connections) != wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return str(len(Web.connections))
 
 
 def main() -> None:
     """Boots a desktop under the policy and has it ask for each URL."""
     urls = json.load(sys.stdin)
-    policy = sys.argv[1]
+    name, policy = sys.argv[1:]
     vm_id = f"small-internet-{os.getpid()}-0"
     came: dict[str, Any] = {}
     with internet():
-        provider = LocalProvider({"guest_network": policy, "screen_width": 640, "screen_height": 480})
-        provider.check_available()
+        provider = load_provider(name, {"guest_network": policy, "screen_width": 640, "screen_height": 480})
+        assert isinstance(provider, ReachesVMs)
+        check_available(provider)
         with own_vm(provider, vm_id):
             for url in urls:
                 Web.reached.clear()
-                answer = from_guest(provider, vm_id, [url])[url]
+                if url == HOLD:
+                    in_guest(provider, vm_id, f"{HOLDING} >/dev/null 2>&1 &")
+                    answer = open_connections(1)
+                elif url == RESET:
+                    provider.reset(vm_id)
+                    answer = open_connections(0)
+                else:
+                    answer = from_guest(provider, vm_id, url)
                 came[url] = {"answer": answer, "reached": list(Web.reached)}
     json.dump(came, sys.stdout)
 

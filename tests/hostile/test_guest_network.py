@@ -16,7 +16,9 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops, traces
-from tests.hostile.small_internet import OWN_PUBLIC, PUBLIC, PUBLIC_V6
+from tests.hostile.small_internet import HOLD, OWN_PUBLIC, PUBLIC, PUBLIC_V6, RESET
+from tests.virtual_machines import processes_naming
+from vm_pool.guest.disk import guest_disk
 
 pytestmark = needs_local_desktops
 
@@ -46,15 +48,20 @@ REFUSED = [
 REDIRECTED = ["10.1.2.3", "private.example", "169.254.169.254", "[fd00::1]", "rebind.example"]
 """Where a page of the internet sends its reader."""
 
+AFTER_RESET = "http://public.example/?after"
 
-def ask(policy: str, urls: list[str]) -> dict[str, Any]:
+
+def ask(policy: str, urls: list[str], provider: str = "local") -> dict[str, Any]:
     """What came of each URL."""
+    if provider == "qemu":
+        guest_disk("core", print)  # there, nothing can be fetched
     command = [
         "unshare",
         "--net",
         "--mount",
         sys.executable,
         str(Path(__file__).with_name("small_internet.py")),
+        provider,
         policy,
     ]
     done = subprocess.run(
@@ -62,22 +69,24 @@ def ask(policy: str, urls: list[str]) -> dict[str, Any]:
         input=json.dumps(urls),
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=220 if provider == "local" else 1500,
         cwd=REPOSITORY,
         env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(Path.home())},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert traces("small-internet") == []
+    assert [*traces("small-internet"), *processes_naming("small-internet")] == []
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-@pytest.fixture(scope="module")
-def came() -> dict[str, Any]:
+@pytest.fixture(
+    scope="module",
+    params=["local", pytest.param("qemu", marks=[pytest.mark.slow, pytest.mark.timeout(1600)])],
+)
+def came(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What a guest with the whole internet gets."""
-    return ask(
-        "internet", [*ALLOWED, *REFUSED, *(f"http://public.example/?to=http://{place}/" for place in REDIRECTED)]
-    )
+    sent = [f"http://public.example/?to=http://{place}/" for place in REDIRECTED]
+    return ask("internet", [*ALLOWED, *REFUSED, *sent, HOLD, RESET, AFTER_RESET], request.param)
 
 
 def test_the_internet_is_reached(came: dict[str, Any]) -> None:
@@ -95,6 +104,10 @@ def test_a_page_cannot_send_a_guest_elsewhere(came: dict[str, Any]) -> None:
     sent = [f"http://public.example/?to=http://{place}/" for place in REDIRECTED]
 
     assert {url: came[url]["reached"] for url in sent} == {url: [PUBLIC] for url in sent}
+
+
+def test_what_it_holds_open_ends_with_its_reset(came: dict[str, Any]) -> None:
+    assert [came[step]["answer"] for step in (HOLD, RESET, AFTER_RESET)] == ["1", "0", PUBLIC]
 
 
 def test_of_listed_hosts_those_are_reached() -> None:

@@ -27,6 +27,8 @@ link set eth0-end up
 route add default via {GATEWAY}
 """
 _RULES = """\
+table inet way-out
+delete table inet way-out
 table inet way-out {{
     chain led {{
         type nat hook output priority -100;
@@ -57,17 +59,28 @@ def check_commands() -> None:
             raise ProviderError(f"a network for guests needs the command {command}: apt-get install {package}")
 
 
-def make_exit(namespace: int) -> Listeners:
-    """Leads everything that a network namespace sends to new sockets.
+def make_interface(namespace: int) -> None:
+    """Gives a network namespace an interface that leads nowhere; without an exit, nothing that is sent arrives.
 
     Args:
         namespace: A descriptor of it.
 
     Raises:
-        OSError: It may not be entered, or the sockets cannot be made.
-        RuntimeError: The kernel refuses the interface or the rules; says why.
+        RuntimeError: The kernel refuses it; says why.
     """
     _run(namespace, ["ip", "-batch", "-"], _LINKS)
+
+
+def make_exit(namespace: int) -> Listeners:
+    """Leads everything that a network namespace sends to new sockets, and no longer to those of an earlier exit.
+
+    Args:
+        namespace: A descriptor of it; it has its interface.
+
+    Raises:
+        OSError: It may not be entered, or the sockets cannot be made.
+        RuntimeError: The kernel refuses the rules; says why.
+    """
     listeners = inside(namespace, _listeners)
     try:
         streams, names = (some[0].getsockname()[1] for some in (listeners.streams, listeners.datagrams))

@@ -16,7 +16,8 @@ PLAY = """
 import contextlib, os, socket, subprocess, sys, threading, time
 from vm_pool import namespaces
 from vm_pool.egress import parse_policy, relay
-from vm_pool.egress.exits import make_exit
+from vm_pool.egress.exits import make_exit, make_interface
+from vm_pool.providers.qemu.way_out import WayOut
 
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 subprocess.run(["ip", "route", "add", "local", "93.184.216.0/24", "dev", "lo"], check=True)
@@ -27,6 +28,7 @@ def guest_namespace():
     while os.readlink(f"/proc/{inner.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
         time.sleep(0.001)
     opened = os.open(f"/proc/{inner.pid}/ns/net", os.O_RDONLY)
+    make_interface(opened)
     try:
         yield opened
     finally:
@@ -135,6 +137,52 @@ outlet = relays.open(make_exit(namespace), parse_policy("internet"))
 held = [(connect(), server.accept()) for _ in range(60)]
 print("said", resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most, relay.DESCRIPTORS), most))
 """
+SHUT = """
+keeper = subprocess.Popen(["sh", "-c", "unshare --net cat; true"], stdin=subprocess.PIPE)
+def child():
+    return open(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read().strip() or "self"
+while os.readlink(f"/proc/{child()}/ns/net") == os.readlink("/proc/self/ns/net"):
+    time.sleep(0.001)
+namespace = os.open(f"/proc/{child()}/ns/net", os.O_RDONLY)
+
+def says():
+    try:
+        guest, (far, _) = connect(), server.accept()
+        far.sendall(b"x")
+        return (guest, far), guest.recv(1)
+    except OSError as error:
+        return None, type(error).__name__
+
+server.settimeout(10)
+way = WayOut(relays, parse_policy("internet"))
+way.enter(keeper.pid)
+print(says()[1])
+way.open()
+(guest, far), said = says()
+print(said)
+way.shut()
+try:
+    print(guest.recv(1))
+except ConnectionResetError:
+    print("reset")
+print(says()[1])
+way.open()
+print(says()[1])
+way.close()
+print(says()[1])
+keeper.communicate()
+"""
+OWN = """
+keeper = subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE)
+while not open(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read():
+    time.sleep(0.001)
+try:
+    WayOut(relays, parse_policy("internet")).enter(keeper.pid)
+except RuntimeError as error:
+    print("said", error)
+print(subprocess.run(["ip", "link", "show", "eth0"], capture_output=True).returncode)
+keeper.communicate()
+"""
 
 
 def play(script: str) -> list[str]:
@@ -161,8 +209,21 @@ def play(script: str) -> list[str]:
         (CLOSED, ["said reset", "0"]),
         (CLOSED_WHILE_CONNECTING, ["said all closed"]),
         (DESCRIPTORS, ["said True"]),
+        (SHUT, ["OSError", "b'x'", "reset", "ConnectionRefusedError", "b'x'", "ConnectionRefusedError"]),
+        (OWN, ["said QEMU is not in a network namespace of its own", "1"]),
     ],
-    ids=["a long way down only", "silence", "bytes", "connections", "closed", "closed while connecting", "descriptors"],
+    ids=[
+        *(
+            "a long way down only",
+            "silence",
+            "bytes",
+            "connections",
+            "closed",
+            "closed while connecting",
+            "descriptors",
+        ),
+        *("shut and opened", "not a namespace of its own"),
+    ],
 )
 def test_what_a_guest_is_given(script: str, said: list[str]) -> None:
     assert play(script) == said

@@ -84,6 +84,19 @@ def test_a_boot_ends_when_its_vm_is_stopped(disk: Path, tmp_path: Path) -> None:
     assert traces(tmp_path) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network for guests needs root")
+def test_where_a_guest_goes_out_qemu_has_a_network_of_its_own(disk: Path, tmp_path: Path) -> None:
+    provider = provider_for(disk, guest_network="internet")
+    thread, raised = in_background(lambda: provider.boot(VM))
+    wait_until(lambda: qemu_of(tmp_path))
+    network = Path(f"/proc/{qemu_of(tmp_path)[0]}/ns/net").readlink()
+    provider.stop(VM)
+    thread.join(30)
+    assert [type(error) for error in raised] == [MachineStopped]
+    assert network != Path("/proc/self/ns/net").readlink()
+    assert traces(tmp_path) == []
+
+
 def test_a_boot_ends_when_qemu_does(disk: Path, tmp_path: Path) -> None:
     provider = provider_for(disk)
     thread, raised = in_background(lambda: provider.boot(VM))
@@ -200,6 +213,7 @@ def test_what_the_probe_found_is_remembered(tmp_path: Path) -> None:
     [
         ({"path_to_vm": "/nowhere/disk.qcow2"}, "path_to_vm=/nowhere/disk.qcow2: there is no such file"),
         ({"memory_mib": 10}, "does not accept its options: memory_mib: Input should be greater than or equal to 256"),
+        ({"guest_network": "http://x"}, "does not accept its options: guest_network: "),
         ({"colour": "red"}, "does not accept its options: colour: Extra inputs are not permitted"),
     ],
 )

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vm_pool.egress import parse_policy
-from vm_pool.egress.exits import NAME_SERVER, make_exit
+from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
 from vm_pool.guest import GUEST_ID_SHIFT, GuestRoot
 from vm_pool.namespaces import connect_inside
@@ -184,6 +184,7 @@ class Container:
                 raise DesktopStopped(f"{self.vm_id} was stopped while it started")
             network = os.dup(self._network)
         try:
+            make_interface(network)
             outlet = self._relay.open(make_exit(network), self._policy)
         finally:
             os.close(network)

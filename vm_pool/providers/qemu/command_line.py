@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from vm_pool.egress.exits import NAME_SERVER
 from vm_pool.providers.desktop import PORTS
 from vm_pool.providers.qemu.acceleration import Acceleration
 from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot
@@ -47,7 +48,8 @@ def command_line(
     if run_as is not None:
         command += ["-runas", run_as]
     command += ["-chardev", "stdio,id=monitor,signal=off", "-mon", "chardev=monitor,mode=control"]
-    command += ["-netdev", f"user,id=net,restrict=on,ipv6=off,{_forwards()}"]
+    restrict = "off" if options.goes_out else "on"
+    command += ["-netdev", f"user,id=net,restrict={restrict},ipv6=off,{_forwards()}"]
     command += _block("disk", folder / DISK)
     command += ["-chardev", f"file,id=console,path={_escaped(folder / CONSOLE)}", "-serial", "chardev:console"]
     if isinstance(boot, GuestBoot):
@@ -62,7 +64,9 @@ def snapshot_nodes(boot: GuestBoot | OwnBoot) -> list[str]:
 
 def _guest(boot: GuestBoot, options: QemuOptions, clock: int) -> list[str]:
     kernel = boot.disk.kernel
-    screen = f"GUEST_SCREEN={options.screen_width}x{options.screen_height}"
+    session = f"GUEST_SCREEN={options.screen_width}x{options.screen_height}"
+    if options.goes_out:
+        session += f" GUEST_NAME_SERVER={NAME_SERVER}"
     return [
         *("-machine", "q35,vmport=off"),
         *(
@@ -71,7 +75,7 @@ def _guest(boot: GuestBoot, options: QemuOptions, clock: int) -> list[str]:
             "-initrd",
             str(kernel.first_root),
             "-append",
-            f"{_KERNEL_SAYS} DISK=/dev/vda {screen}",
+            f"{_KERNEL_SAYS} DISK=/dev/vda {session}",
         ),
         *("-device", "virtio-blk-pci,drive=disk", "-device", "virtio-net-pci,netdev=net,romfile="),
         *("-chardev", f"socket,id=clock,fd={clock}", "-serial", "chardev:clock"),

@@ -69,6 +69,7 @@ class Kind:
         """
         if self._own:
             self._first_boot(machine, progress)
+            machine.let_out()
             return
         saved = part(
             f"saved-{self._identity()}", lambda target: self._save(machine, target, progress), progress, as_root=False
@@ -82,7 +83,7 @@ class Kind:
             raise
 
     def revert(self, machine: Machine) -> None:
-        """Brings a machine back to its snapshot and proves it healthy.
+        """Brings a machine back to its snapshot and proves it healthy, before its guest may go anywhere.
 
         Raises:
             Exception: That fails; the machine is of no use.
@@ -94,6 +95,7 @@ class Kind:
         else:
             machine.set_clock()
             self._wait(machine, lambda seconds: _health(machine, min(seconds, _FIRST_ANSWER_SECONDS)), RESET_SECONDS)
+        machine.let_out()
 
     def check(self, machine: Machine, seconds: float) -> None:
         """Raises unless the machine is healthy and its screenshot has the right size."""

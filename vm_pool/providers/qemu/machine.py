@@ -18,6 +18,7 @@ from vm_pool.providers.desktop import PORTS, DesktopUnwell
 from vm_pool.providers.qemu.command_line import CONSOLE
 from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_leftover, make_folder
 from vm_pool.providers.qemu.qmp import QMP, QMPError
+from vm_pool.providers.qemu.way_out import WayOut
 
 START_SECONDS = 30.0
 """From launching QEMU to its monitor's greeting; tenths of a second unless the machine is very busy."""
@@ -41,12 +42,14 @@ class Machine:
 
     Args:
         vm_id: Names them.
+        way_out: Where its guest may go; None: nowhere.
     """
 
-    def __init__(self, vm_id: str) -> None:
+    def __init__(self, vm_id: str, way_out: WayOut | None = None) -> None:
         self.vm_id = vm_id
+        self._way_out = way_out
         self.ports: dict[str, int] = {}
-        """On this machine's loopback, by purpose."""
+        """On the loopback of this machine, or of its way out, by purpose."""
         self.screen = (0, 0)
         """Pixels, as of its first screenshot."""
         self._folder = Path()
@@ -78,6 +81,8 @@ class Machine:
         """
         self._folder, self._nodes = make_folder(self.vm_id), nodes
         make_disks(self._folder)
+        way_out = self._way_out
+        lead_through = way_out.lead_through if way_out is not None else lambda _folder, words: words
         monitor, qemus_monitor = socket.socketpair()
         clock, qemus_clock = socket.socketpair()
         with qemus_monitor, qemus_clock, self._guard:
@@ -85,7 +90,10 @@ class Machine:
             if self._stopped:
                 raise MachineStopped(f"{self.vm_id} was stopped before it started")
             self._keeper = subprocess.Popen(  # noqa: S603
-                ["sh", str(KEEPER), str(self._folder), *command(self._folder, qemus_clock.fileno())],  # noqa: S607
+                [
+                    *("sh", str(KEEPER), str(self._folder)),
+                    *lead_through(self._folder, command(self._folder, qemus_clock.fileno())),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=qemus_monitor.fileno(),
                 stderr=subprocess.DEVNULL,
@@ -97,6 +105,8 @@ class Machine:
         try:
             self._qmp().begin(START_SECONDS)
             said = self._ask("human-monitor-command", {"command-line": "info usernet"})
+            if way_out is not None:
+                way_out.enter(self._keeper.pid)
         except QMPError as error:
             raise RuntimeError(f"{self.vm_id}: QEMU did not start: {self._last_words('messages') or error}") from error
         inside = {int(to): int(port) for port, to in _FORWARD.findall(said)}
@@ -120,13 +130,25 @@ class Machine:
         self._snapshot("snapshot-save")
 
     def revert(self) -> None:
-        """Goes back to the snapshot, and runs.
+        """Goes back to the snapshot, and runs; its way out is shut.
 
         Raises:
             QMPError: That fails, or QEMU has ended.
         """
+        if self._way_out is not None:
+            self._way_out.shut()
         self._snapshot("snapshot-load")
         self.run()
+
+    def let_out(self) -> None:
+        """Opens its way out, if it has one.
+
+        Raises:
+            OSError: It was put away meanwhile.
+            RuntimeError: The kernel refuses.
+        """
+        if self._way_out is not None:
+            self._way_out.open()
 
     def quit(self) -> Path:
         """Ends QEMU with its disks complete; returns their folder, which `end` removes.
@@ -165,6 +187,8 @@ class Machine:
         Raises:
             OSError: QEMU does not listen.
         """
+        if self._way_out is not None:
+            return self._way_out.connect(self.ports[purpose], ANSWER_SECONDS)
         return socket.create_connection(("127.0.0.1", self.ports[purpose]), timeout=ANSWER_SECONDS)
 
     def console(self) -> str:
@@ -198,7 +222,11 @@ class Machine:
             except subprocess.TimeoutExpired:
                 keeper.kill()
                 keeper.wait(END_SECONDS)
-        end_leftover(self.vm_id)
+        try:
+            end_leftover(self.vm_id)
+        finally:
+            if self._way_out is not None:
+                self._way_out.close()
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from vm_pool.egress import parse_policy
 
 GUEST_MEMORY_MIB = 2048
 OWN_MEMORY_MIB = 4096
+
+
+def _policy(text: str) -> str:
+    return str(parse_policy(text))
 
 
 class QemuOptions(BaseModel):
@@ -28,6 +34,8 @@ class QemuOptions(BaseModel):
     """Memory of one VM; None for 2048, or 4096 for an image of one's own."""
     cpus: int = Field(2, ge=1, le=64)
     """Processors of one VM."""
+    guest_network: Annotated[str, AfterValidator(_policy)] = "none"
+    """Where VMs may go: none, internet, or hosts with commas between; never to addresses that are not public."""
     os_type: Literal["Ubuntu", "Windows"] = "Ubuntu"
     """The system of an image of one's own: any Linux has drivers for virtual devices, Windows needs a PC's."""
     firmware: Literal["auto", "bios", "uefi"] = "auto"
@@ -38,6 +46,11 @@ class QemuOptions(BaseModel):
     """Of the user in an image of one's own, to set its clock after a reset."""
     boot_seconds: float = Field(300.0, gt=0)
     """How long a VM may take to come up."""
+
+    @property
+    def goes_out(self) -> bool:
+        """Whether a VM may go anywhere at all."""
+        return parse_policy(self.guest_network).reaches_anything
 
     @property
     def memory(self) -> int:

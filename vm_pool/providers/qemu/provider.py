@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vm_pool.egress import parse_policy
+from vm_pool.egress.exits import check_commands
+from vm_pool.egress.relay import Relay
 from vm_pool.errors import ProviderError
 from vm_pool.guest import guest_image_name
 from vm_pool.guest.disk import guest_disk
+from vm_pool.providers.base import with_network
 from vm_pool.providers.qemu import acceleration
 from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot, own_image_name
 from vm_pool.providers.qemu.folders import end_leftover, leftovers
 from vm_pool.providers.qemu.kind import Kind
 from vm_pool.providers.qemu.machine import Machine, MachineStopped
 from vm_pool.providers.qemu.options import QemuOptions
+from vm_pool.providers.qemu.way_out import WayOut
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -38,6 +45,7 @@ class QemuProvider:
         self._guard = threading.Lock()
         self._preparing = threading.Lock()
         self._kind: Kind | None = None
+        self._relay = Relay()
 
     def check_available(self) -> None:
         """Makes sure that QEMU is installed, and that an image of one's own can be booted.
@@ -47,17 +55,23 @@ class QemuProvider:
         """
         _command(QEMU, "qemu-system-x86")
         _command("qemu-img", "qemu-utils")
+        if self.options.goes_out:
+            if os.geteuid() != 0:
+                raise ProviderError("a network for guests needs root: start the VM host as root")
+            check_commands()
         if self.options.path_to_vm is not None:
             own_boot(self.options.path_to_vm, self.options)
 
     def image_name(self) -> str:
         """The guest image of its profile, or the file of the user's own."""
         own = self.options.path_to_vm
-        return guest_image_name(self.options.profile) if own is None else own_image_name(own)
+        image = guest_image_name(self.options.profile) if own is None else own_image_name(own)
+        return with_network(image, self.options.guest_network)
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a VM and waits until its server answers; builds the guest image first where it is missing."""
-        machine = Machine(vm_id)
+        policy = parse_policy(self.options.guest_network)
+        machine = Machine(vm_id, WayOut(self._relay, policy) if policy.reaches_anything else None)
         with self._guard:
             earlier, self._machines[vm_id] = self._machines.get(vm_id), machine
         if earlier is not None:
@@ -68,7 +82,7 @@ class QemuProvider:
         except BaseException:
             machine.end()
             raise
-        return Endpoint("127.0.0.1", machine.ports)
+        return self._endpoint(machine)
 
     def check(self, vm_id: str) -> None:
         """Raises unless the guest is healthy and its screenshot has the right size."""
@@ -81,7 +95,7 @@ class QemuProvider:
         machine = self._machine(vm_id)
         with machine.stoppable():
             self._known_kind(machine).revert(machine)
-        return Endpoint("127.0.0.1", machine.ports)
+        return self._endpoint(machine)
 
     def stop(self, vm_id: str) -> None:
         """Ends the VM, also one that an earlier process started."""
@@ -92,6 +106,10 @@ class QemuProvider:
         else:
             end_leftover(vm_id)
 
+    def connect(self, vm_id: str, purpose: str) -> socket.socket:
+        """A fresh connection to one of the VM's ports; where its guest has a network, no address leads there."""
+        return self._machine(vm_id).connect(purpose)
+
     def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
         """Processes and windows; the disk goes back as a whole with every reset."""
         machine = self._machine(vm_id)
@@ -101,6 +119,9 @@ class QemuProvider:
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the VMs of a predecessor of this host, at whichever step it died."""
         return [vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)]
+
+    def _endpoint(self, machine: Machine) -> Endpoint:
+        return Endpoint("" if self.options.goes_out else "127.0.0.1", machine.ports)
 
     def _machine(self, vm_id: str) -> Machine:
         with self._guard:
