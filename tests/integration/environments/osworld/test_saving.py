@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rollout_tasks.environments.osworld.saving import awaiting_saves
 from tests.desktops import needs_local_desktops
 from tests.integration.guest.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
@@ -17,9 +19,21 @@ while time.time() < end:
 open("/home/user/saved", "w").close()
 """
 
+HELPER = """
+import subprocess
+subprocess.run(["/usr/bin/python3", "/home/user/helper.py"])
+"""
 
-def test_a_program_at_work_is_waited_for(desktop: Desktop) -> None:  # noqa: F811
-    desktop.shell(f"cp /usr/bin/python3 /home/user/soffice.bin; cat >/home/user/work.py <<'END'\n{WORK}\nEND")
+
+@pytest.mark.parametrize("by", ["itself", "a helper"])
+def test_a_program_at_work_is_waited_for(desktop: Desktop, by: str) -> None:  # noqa: F811
+    """GIMP, for one, has plug-ins do its saving."""
+    work = WORK
+    if by == "a helper":
+        desktop.shell(f"cat >/home/user/helper.py <<'END'\n{WORK}\nEND")
+        work = HELPER
+    desktop.shell("rm -f /home/user/saved; cp /usr/bin/python3 /home/user/soffice.bin")
+    desktop.shell(f"cat >/home/user/work.py <<'END'\n{work}\nEND")
     desktop.launch("/home/user/soffice.bin /home/user/work.py")
     desktop.shell("timeout 20 sh -c 'until pgrep -x soffice.bin; do :; done'")
     step = awaiting_saves({"evaluator": {"postconfig": [KEYS]}})["evaluator"]["postconfig"][1]
