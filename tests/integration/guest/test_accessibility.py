@@ -56,6 +56,26 @@ def test_an_empty_desktop_has_a_tree(tree: Callable[[], Any]) -> None:
     assert root.xpath("application[@name='xfdesktop']")
 
 
+def test_icons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
+    """Their program tells nothing of them. A name that is long, one of a starter, and enough to fill a second column."""
+    desktop.shell(
+        "cd ~/Desktop && touch $(seq -f file-%g.txt 12) && echo inside > 'a rather long name for notes, 2024 [old].txt'"
+    )
+    desktop.shell("printf '[Desktop Entry]\\nType=Application\\nName=Sums\\nExec=true\\n' > ~/Desktop/sums.desktop")
+    icons = "//application[@name='xfdesktop']//icon[@st:showing]"
+    seen(tree, f"{icons}[@name='Sums']")
+    told = {icon.get("name"): middle(icon) for icon in tree().xpath(icons, namespaces=NS)}
+    assert {"Home", "Sums", "file-1.txt"} <= told.keys()
+    assert len(told) == 15
+    assert len({x for x, _ in told.values()}) > 1
+    for name in ("a rather long name for notes, 2024 [old].txt", "file-12.txt"):
+        x, y = told[name]
+        control.execute_action({"action_type": "DOUBLE_CLICK", "parameters": {"x": x, "y": y}})
+        seen(tree, f"//application[@name='gedit']/frame[contains(@name, '{name[-12:]}')]")
+        desktop.shell("pkill gedit; while pgrep gedit; do sleep 0.1; done")
+    desktop.shell("rm ~/Desktop/*")
+
+
 def test_buttons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
     """GTK 4 tells positions inside its window; clicking by the tree shows that they were set right, and follow the window."""
     desktop.launch("gnome-calculator")
@@ -76,8 +96,9 @@ def test_a_long_list_gives_the_rows_in_sight(desktop: Desktop, tree: Callable[[]
     desktop.shell("thunar -q; timeout 20 sh -c 'while pgrep -xi thunar; do sleep 0.1; done'")
     desktop.shell("xfconf-query -c thunar -p /last-view -n -t string -s ThunarDetailsView")
     desktop.launch("thunar ~/many")
-    seen(tree, "//table-cell[@name='file-0001' or contains(text(), 'file-0001')]")
-    rows = tree().xpath("//table-cell[starts-with(@name, 'file-') or starts-with(text(), 'file-')]", namespaces=NS)
+    listed = "//table-cell[starts-with(@name, 'file-') or starts-with(text(), 'file-')]"
+    seen(tree, listed)  # wherever in the list: it goes along with the file that was read first
+    rows = tree().xpath(listed, namespaces=NS)
     assert 5 < len(rows) < 200
     desktop.shell("pkill -i thunar")
 

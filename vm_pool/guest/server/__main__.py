@@ -6,7 +6,7 @@ import os
 
 import waitress
 
-from . import warm
+from . import file_manager, warm
 from .app import make_app
 
 THREADS = 24
@@ -21,6 +21,7 @@ def main() -> None:
     for name in ("PYTHONPATH", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_"):
         os.environ.pop(name, None)
     warm.start()
+    file_manager.offer()
     waitress.serve(
         make_app((screen[0], screen[1])),
         host="0.0.0.0",  # noqa: S104  the guest has no other network than its own

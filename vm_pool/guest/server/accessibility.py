@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from flask import Blueprint, Response, current_app, jsonify
 
-from . import processes, x11
+from . import desktop_icons, processes, x11
 from .atspi import details, markup, names, reader
 from .atspi.bus import Bus, BusError
 from .atspi.nodes import Node
@@ -34,6 +35,7 @@ def tree() -> Response:
     deadline = time.monotonic() + TREE_SECONDS
     places = x11.content_places()
     programs = _with_bus(lambda bus: reader.read_desktop(bus, (0, 0, width, height), places, deadline), deadline)
+    desktop_icons.add(programs, Path.home())
     return jsonify(AT=markup.render(programs))
 
 

@@ -1,0 +1,44 @@
+"""Lets the bus start a file manager for what the desktop's icons ask of one: to open, rename or remove what they stand for.
+
+If the bus knew one from the start, the desktop would start it for nobody as it comes up; so the bus is told once the desktop has
+looked for one. It has when it notes the places of its icons.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from .atspi.bus import Bus, BusError
+from .atspi.wire import Call
+from .desktop_icons import NOTES
+
+SERVICE = "org.xfce.FileManager"
+STARTS_IT = f"[D-BUS Service]\nName={SERVICE}\nExec=/usr/bin/Thunar --daemon\n"
+DESKTOP_SECONDS = 30.0
+"""So long the desktop may take; then the bus is told all the same."""
+BUS_SECONDS = 5.0
+_LOOK_SECONDS = 0.02
+
+
+def offer() -> None:
+    """Tells the bus when it is time; returns at once."""
+    threading.Thread(target=_offer, name="file manager", daemon=True).start()
+
+
+def _offer() -> None:
+    deadline = time.monotonic() + DESKTOP_SECONDS
+    while not (Path.home() / NOTES).exists() and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "dbus-1" / "services"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{SERVICE}.service").write_text(STARTS_IT)
+        bus = Bus(os.environ["DBUS_SESSION_BUS_ADDRESS"])
+        reload = Call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "ReloadConfig")
+        bus.ask([reload], time.monotonic() + BUS_SECONDS)
+        bus.close()
+    except (OSError, BusError) as error:
+        print(f"the desktop's icons have no file manager: {error}", flush=True)  # noqa: T201 (the console is its log)
