@@ -1,7 +1,7 @@
-"""A pale photo of berries on leaves, as cameras save it: a JPEG with halved colour, under the name of a PNG.
+"""A pale photo of berries on leaves.
 
-As OSWorld has it, the picture is its own reference: the exported one must differ more from its mean, and look alike. GIMP and
-the evaluator do not decode a JPEG to the very same pixels, so that one that was left alone may differ from its mean more, too.
+As OSWorld has it, the picture is its own reference: the exported one must differ more from its mean, and look alike. It is a PNG:
+GIMP and the evaluator decode a JPEG to slightly different pixels, so that one that was left alone may score 1, too.
 """
 
 import io
@@ -31,7 +31,7 @@ def _photo() -> bytes:
         draw.ellipse((x + size // 4, y + size // 5, x + size // 2, y + size // 3), fill=(205, 185, 188))
     picture = picture.filter(ImageFilter.GaussianBlur(1))
     file = io.BytesIO()
-    picture.save(file, "JPEG", quality=85, subsampling="4:2:0", dpi=(300, 300))
+    picture.save(file, "PNG")
     return file.getvalue()
 
 
