@@ -5,6 +5,6 @@ names, so that what a name means is decided here, when a connection is made; `re
 network namespace in front of it. Nothing but TCP and DNS gets through.
 """
 
-from vm_pool.egress.policy import NetworkPolicy, parse_policy
+from vm_pool.egress.policy import NetworkPolicy, PolicyText, parse_policy
 
-__all__ = ["NetworkPolicy", "parse_policy"]
+__all__ = ["NetworkPolicy", "PolicyText", "parse_policy"]

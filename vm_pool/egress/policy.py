@@ -5,6 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 _NAME = re.compile(r"(\*\.)?(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 NONE, INTERNET = "none", "internet"
@@ -60,3 +63,7 @@ def _is_host(word: str) -> bool:
         return True
     except ValueError:
         return len(word) <= 253 and word not in {NONE, INTERNET} and _NAME.fullmatch(word) is not None
+
+
+PolicyText = Annotated[str, AfterValidator(lambda text: str(parse_policy(text)))]
+"""A policy as an option has it, checked, always written the same way."""

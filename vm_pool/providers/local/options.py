@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from vm_pool.egress import parse_policy
+from vm_pool.egress import PolicyText
 from vm_pool.guest import GuestBuildError, image_named
 
 
@@ -15,10 +15,6 @@ def _known(profile: str) -> str:
         return image_named(profile).name
     except GuestBuildError as error:
         raise ValueError(str(error)) from None
-
-
-def _policy(text: str) -> str:
-    return str(parse_policy(text))
 
 
 class LocalOptions(BaseModel):
@@ -40,7 +36,7 @@ class LocalOptions(BaseModel):
     """How many processors' time one desktop may take; None for as much as is idle."""
     disk_mib: int = Field(2048, ge=64)
     """Files that a desktop may write over its image; they live in memory."""
-    guest_network: Annotated[str, AfterValidator(_policy)] = "none"
+    guest_network: PolicyText = "none"
     """Where desktops may go: none, internet, or hosts with commas between; never to addresses that are not public."""
     start_seconds: float = Field(30.0, gt=0)
     """How long a desktop may take to come up."""

@@ -89,7 +89,7 @@ class Machine:
             self._monitor, self._clock = QMP(monitor, self.vm_id), clock
             if self._stopped:
                 raise MachineStopped(f"{self.vm_id} was stopped before it started")
-            self._keeper = subprocess.Popen(  # noqa: S603
+            keeper = self._keeper = subprocess.Popen(  # noqa: S603
                 [
                     *("sh", str(KEEPER), str(self._folder)),
                     *lead_through(self._folder, command(self._folder, qemus_clock.fileno())),
@@ -106,7 +106,7 @@ class Machine:
             self._qmp().begin(START_SECONDS)
             said = self._ask("human-monitor-command", {"command-line": "info usernet"})
             if way_out is not None:
-                way_out.enter(self._keeper.pid)
+                way_out.enter(keeper.pid)
         except QMPError as error:
             raise RuntimeError(f"{self.vm_id}: QEMU did not start: {self._last_words('messages') or error}") from error
         inside = {int(to): int(port) for port, to in _FORWARD.findall(said)}

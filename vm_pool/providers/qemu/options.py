@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from vm_pool.egress import parse_policy
+from vm_pool.egress import PolicyText, parse_policy
 
 GUEST_MEMORY_MIB = 2048
 OWN_MEMORY_MIB = 4096
-
-
-def _policy(text: str) -> str:
-    return str(parse_policy(text))
 
 
 class QemuOptions(BaseModel):
@@ -34,7 +30,7 @@ class QemuOptions(BaseModel):
     """Memory of one VM; None for 2048, or 4096 for an image of one's own."""
     cpus: int = Field(2, ge=1, le=64)
     """Processors of one VM."""
-    guest_network: Annotated[str, AfterValidator(_policy)] = "none"
+    guest_network: PolicyText = "none"
     """Where VMs may go: none, internet, or hosts with commas between; never to addresses that are not public."""
     os_type: Literal["Ubuntu", "Windows"] = "Ubuntu"
     """The system of an image of one's own: any Linux has drivers for virtual devices, Windows needs a PC's."""
