@@ -29,12 +29,12 @@ def work():
     found = {{}}
     for pid in stats:
         above = pid
-        while above in stats and not stats[above][0].startswith(
-            ("soffice", "gimp", "thunderbird", "vlc", "gedit", "code", "oosplash")
-        ):
-            above = stats[above][1]
-        if above in stats:
-            found[pid] = stats[pid][2:]
+        for _ in range(30):  # the process, its parent, and so on
+            name, parent = stats.get(above, ("", ""))[:2]
+            if name.startswith(("soffice", "gimp", "thunderbird", "vlc", "gedit", "code", "oosplash")):
+                found[pid] = stats[pid][2:]
+                break
+            above = parent
     return found
 
 end = time.time() + {AT_MOST_SECONDS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .atspi import names
@@ -81,8 +82,9 @@ def _grid(pixels: int) -> tuple[int, float]:
 def _label(path: Path, home: Path) -> str:
     if path == home:
         return "Home"
-    if path.suffix == ".desktop":
-        named = re.search(r"^Name=(.+)$", path.read_text(errors="replace"), re.MULTILINE)
-        if named is not None:
-            return named[1]
+    if path.suffix == ".desktop" and path.is_file():
+        with suppress(OSError):  # it may not be read
+            named = re.search(r"^Name=(.+)$", path.read_text(errors="replace"), re.MULTILINE)
+            if named is not None:
+                return named[1]
     return path.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_what_is_there_is_told_by_its_label(tmp_path: Path) -> None:
 
     assert [name for name, _ in found] == ["Trash", "Home", "notes.txt", "a [b] % 2.txt", "Sums"]
     assert [box for _, box in found][:3] == [(48, 22, 48, 48), (48, 129, 48, 48), (48, 236, 48, 48)]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/proc/self/mem")])
+def test_a_starter_that_is_none_goes_by_its_file_name(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "odd.desktop")
+    note(tmp_path, {"Trash": (0, 0), str(tmp_path / "odd.desktop"): (1, 0)})
+
+    assert [name for name, _ in desktop_icons.read(tmp_path)] == ["Trash", "odd.desktop"]
 
 
 def test_the_latest_notes_count(tmp_path: Path) -> None:
