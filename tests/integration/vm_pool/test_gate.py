@@ -323,21 +323,16 @@ def the_gates_own(connection: socket.socket) -> socket.socket:
 
 @contextmanager
 def descriptors_left(number: int) -> Iterator[None]:
-    """For a while this process may open only so many more."""
-    spare = [os.open("/dev/null", os.O_RDONLY) for _ in range(64)]  # fills what is free below the highest
-    highest = max(spare)
-    for one in spare:
-        if one > highest - number:
-            os.close(one)
+    """For a while this process may open only so many more: those with the lowest numbers, whatever is closed meanwhile."""
+    lowest = [os.open("/dev/null", os.O_RDONLY) for _ in range(number)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(lowest, default=2) + 1, hard))
     try:
+        for one in lowest:
+            os.close(one)
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for one in spare:
-            if one <= highest - number:
-                os.close(one)
 
 
 def test_a_borrower_that_vanished_is_noticed_and_small_words_are_not_held_back(
