@@ -45,13 +45,14 @@ def own_vm(provider: Provider, vm_id: str) -> Iterator[OwnVM]:
 
     Args:
         provider: Where it comes from.
-        vm_id: ``<owner>-<number>``; `Provider.reap_leftovers` with the owner's name ends what a kill left behind.
+        vm_id: ``<owner>-<number>``.
 
     Raises:
         Exception: Whatever the provider raises when the VM does not come up.
     """
     with ExitStack() as ends:
         ends.callback(provider.stop, vm_id)
+        provider.reap_leftovers(vm_id)  # no host has this name: ends what nobody uses any more
         endpoint = provider.boot(vm_id)
         provider.check(vm_id)
         if endpoint.ports:

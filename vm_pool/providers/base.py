@@ -43,7 +43,10 @@ class Provider(Protocol):
         """
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Ends what a killed predecessor of this host left running; returns the ids of those VMs."""
+        """Ends what a killed predecessor of this host left running; returns the ids of those VMs.
+
+        May also end what is left of other hosts' VMs on this machine, where it can see that no process uses them any more.
+        """
 
 
 @runtime_checkable

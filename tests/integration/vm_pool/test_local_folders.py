@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
+from vm_pool.providers.holding import make_held
 from vm_pool.providers.local import LocalProvider, container
 
 HOST = f"test-folders-{os.getpid()}"
@@ -69,9 +70,11 @@ def test_desktops_that_begin_and_end_at_the_same_time_keep_out_of_each_others_wa
     def begin_and_end(vm_id: str) -> None:
         try:
             for _ in range(300):
-                container._make_folders(container.folder_of(vm_id))
+                held = make_held(container.folder_of(vm_id), 0o711)
                 (container.folder_of(vm_id) / "disk").mkdir()
+                container.end_abandoned()
                 container.remove_traces(vm_id)
+                os.close(held)
         except OSError as error:
             failures.append(error)
 
@@ -83,3 +86,22 @@ def test_desktops_that_begin_and_end_at_the_same_time_keep_out_of_each_others_wa
 
     assert failures == []
     assert list(top.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")
+def test_what_nobody_holds_is_removed_whoever_made_it(top: Path, caplog: pytest.LogCaptureFixture) -> None:
+    mine = make_held(container.folder_of(f"{HOST}-0"), 0o711)
+    for name in (f"{HOST}-1", "embedded-1.vm-0"):
+        os.close(make_held(container.folder_of(name), 0o711))
+    (container.STATE_FOLDER / "not a VM's").mkdir()
+    (container.STATE_FOLDER / "a file").touch()
+    (container.STATE_FOLDER / "a-link-0").symlink_to("/")
+
+    assert container.end_abandoned() == ["embedded-1.vm-0", f"{HOST}-1"]
+
+    assert sorted(path.name for path in container.STATE_FOLDER.iterdir()) == sorted(
+        [f"{HOST}-0", "a file", "a-link-0", "not a VM's"]
+    )
+    assert "a desktop that nobody uses any more stays: " in caplog.text
+    os.close(mine)
+    assert container.end_abandoned() == [f"{HOST}-0"]

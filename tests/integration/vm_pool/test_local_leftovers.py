@@ -62,6 +62,14 @@ def test_the_next_start_ends_what_a_killed_host_left(bystander: LocalProvider, s
     bystander.check(ALIVE)
 
 
+@pytest.mark.parametrize("step", ["the folder is made", "it is being reset"])
+def test_so_does_the_next_start_of_any_other_host(bystander: LocalProvider, step: str) -> None:
+    killed_host(step)
+    assert LocalProvider({}).reap_leftovers("test-leftovers-next") == [KILLED]
+    assert traces(KILLED) == []
+    bystander.check(ALIVE)
+
+
 @pytest.mark.parametrize("step", [step for step in STEPS if "folder" not in step and "reset" not in step])
 def test_a_killed_hosts_desktop_ends_by_itself(step: str) -> None:
     killed_host(step)
@@ -77,6 +85,7 @@ def test_also_what_a_killed_keeper_left_is_ended(bystander: LocalProvider) -> No
         host.check(KILLED)
     assert (STATE_FOLDER / KILLED).exists()
 
+    assert LocalProvider({}).reap_leftovers("test-leftovers-next") == [], "its host may still use it"
     assert LocalProvider({}).reap_leftovers(HOST) == [KILLED]
 
     assert traces(KILLED) == []

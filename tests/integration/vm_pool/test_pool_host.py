@@ -433,7 +433,7 @@ def test_a_vm_of_ones_own_is_stopped_whatever_happened() -> None:
         assert (vm.vm_id, vm.address) == ("mine-0", "127.0.0.1")
     with pytest.raises(ZeroDivisionError), own_vm(provider, "mine-1"):
         _ = 1 / 0
-    assert [call for call, _target in provider.calls] == ["boot", "check", "stop"] * 2
+    assert [call for call, _target in provider.calls] == ["reap_leftovers", "boot", "check", "stop"] * 2
 
 
 def test_a_vm_of_ones_own_that_does_not_come_up_is_stopped_too() -> None:

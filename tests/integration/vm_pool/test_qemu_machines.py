@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -130,8 +131,9 @@ def test_a_killed_owner_leaves_nothing(owner: subprocess.Popen[bytes], tmp_path:
     wait_until(lambda: traces(tmp_path) == [])
 
 
+@pytest.mark.parametrize("host", [HOST, f"{HOST}-another"])
 def test_what_is_left_when_everything_was_killed_is_reaped(
-    owner: subprocess.Popen[bytes], disk: Path, tmp_path: Path
+    owner: subprocess.Popen[bytes], disk: Path, tmp_path: Path, host: str
 ) -> None:
     keeper = next(int(line.split()[0]) for line in processes_naming(str(tmp_path)) if "keeper.sh" in line)
     os.kill(keeper, signal.SIGKILL)
@@ -139,10 +141,28 @@ def test_what_is_left_when_everything_was_killed_is_reaped(
     owner.wait()
     assert qemu_of(tmp_path) != []
     provider = provider_for(disk)
-    assert provider.reap_leftovers(f"{HOST}-another") == []
-    assert provider.reap_leftovers(HOST) == [VM]
+    assert provider.reap_leftovers(host) == [VM]
     assert traces(tmp_path) == []
-    assert provider.reap_leftovers(HOST) == []
+    assert provider.reap_leftovers(host) == []
+
+
+@pytest.mark.parametrize("who", ["its owner and its keeper", "its owner", "a keeper of an earlier release"])
+def test_another_host_leaves_alone_what_is_used(
+    owner: subprocess.Popen[bytes], disk: Path, tmp_path: Path, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = next(int(line.split()[0]) for line in processes_naming(str(tmp_path)) if "keeper.sh" in line)
+    if who == "its owner":
+        os.kill(keeper, signal.SIGKILL)
+    elif who == "a keeper of an earlier release":  # whose hosts do not hold folders
+        monkeypatch.setattr(fcntl, "flock", lambda *_args: None)
+    assert provider_for(disk).reap_leftovers(f"{HOST}-another") == []
+    assert qemu_of(tmp_path) != []
+    owner.kill()
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    owner.wait()
+    provider_for(disk).reap_leftovers(f"{HOST}-another")
+    wait_until(lambda: traces(tmp_path) == [])
 
 
 def qemu_of(tmp_path: Path) -> list[int]:

@@ -7,6 +7,7 @@ that happens, the kernel ends the whole desktop and its mounts. It dies with thi
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
@@ -21,19 +22,20 @@ from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
 from vm_pool.guest import GUEST_ID_SHIFT, GuestRoot
 from vm_pool.namespaces import connect_inside
+from vm_pool.providers.holding import abandoned, make_held
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.bundle import runtime_config
 from vm_pool.providers.local.keepers import END_SECONDS, end_keeper, first_line, keepers_of, launch_keeper, only_child
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.scripts import checked_vm_id
 
+log = logging.getLogger(__name__)
+
 LAUNCH_SECONDS = 20.0
 """From launching the keeper to the session's first instruction; hundredths of a second unless the machine is very busy."""
 HOSTNAME = "desktop"
 STATE_FOLDER = Path("/run/computer-use-rollouts/desktops")
 """Where the folders of running desktops are, each named after its VM. Goes, with the folder above it, with the last of them."""
-FOLDER_TRIES = 100
-"""How often a desktop's folder is begun anew because the end of another desktop took the ones above it away."""
 
 
 class DesktopStopped(RuntimeError):
@@ -61,6 +63,7 @@ class Container:
         self._guard = threading.Lock()
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
+        self._held: int | None = None
         self._network: int | None = None
         self._written: int | None = None
 
@@ -155,6 +158,7 @@ class Container:
                 if descriptor is not None:
                     os.close(descriptor)
             self._network = self._written = None
+            held, self._held = self._held, None
         try:
             if keeper is not None:
                 end_keeper(keeper.pid)
@@ -164,6 +168,8 @@ class Container:
                         stream.close()
             remove_traces(self.vm_id)
         finally:
+            if held is not None:
+                os.close(held)
             if outlet is not None:
                 outlet.close()
 
@@ -196,7 +202,12 @@ class Container:
 
     def _make_folder(self, root: GuestRoot) -> None:
         config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroups.cgroup_of(self.vm_id))
-        _make_folders(self.folder)
+        held = make_held(self.folder, 0o711)  # the guest's root, nobody here, passes through it and those above
+        with self._guard:
+            if self._stopped:
+                os.close(held)
+                raise DesktopStopped(f"{self.vm_id} was stopped before it started")
+            self._held = held
         for name in ("disk", "root", "layers"):
             (self.folder / name).mkdir(mode=0o711, exist_ok=True)
         for number, layer in enumerate(root.layers):
@@ -242,6 +253,20 @@ def leftovers(host_id: str) -> list[str]:
     return []
 
 
+def end_abandoned() -> list[str]:
+    """Ends what is left of desktops whose processes have all ended, of whichever host; returns their VMs' ids."""
+    ended: list[str] = []
+    for folder in abandoned(STATE_FOLDER):
+        if not any(keepers_of(folder)):  # else it may still end by itself, or be of a host that holds no folders yet
+            try:
+                end_leftover(folder.name)
+            except (ValueError, TimeoutError) as error:
+                log.warning("a desktop that nobody uses any more stays: %s", error)
+            else:
+                ended.append(folder.name)
+    return ended
+
+
 def remove_traces(vm_id: str) -> None:
     """Removes the cgroup, then the folder, of a desktop whose keeper has ended; the folders above with the last desktop."""
     cgroups.remove(vm_id, END_SECONDS)
@@ -250,15 +275,3 @@ def remove_traces(vm_id: str) -> None:
     with suppress(OSError):  # there are others
         for above in folder.parents[:2]:
             above.rmdir()
-
-
-def _make_folders(folder: Path) -> None:
-    """Makes a desktop's folder and the two above it, which the guest's root, nobody here, passes through on its way."""
-    for tries_left in reversed(range(FOLDER_TRIES)):
-        try:
-            for part in (*reversed(folder.parents[:2]), folder):
-                part.mkdir(mode=0o711, exist_ok=True)
-            return
-        except (FileNotFoundError, FileExistsError):  # gone again between two steps
-            if not tries_left:
-                raise

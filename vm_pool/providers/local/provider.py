@@ -15,7 +15,7 @@ from vm_pool.egress.relay import Relay
 from vm_pool.guest import GuestRoot, guest_image_name, guest_root
 from vm_pool.providers import desktop
 from vm_pool.providers.base import with_network
-from vm_pool.providers.local.container import Container, DesktopStopped, end_leftover, leftovers
+from vm_pool.providers.local.container import Container, DesktopStopped, end_abandoned, end_leftover, leftovers
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.providers.local.requirements import check_machine
 from vm_pool.states import Endpoint
@@ -119,8 +119,8 @@ class LocalProvider:
         return self._container(vm_id).connect(desktop.PORTS[purpose], CONNECT_SECONDS)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Ends the desktops of a predecessor of this host, at whichever step it died."""
-        return [vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)]
+        """Ends the desktops of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
+        return [*(vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)), *end_abandoned()]
 
     def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
         if not self._runtime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import shutil
@@ -11,7 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from vm_pool.guest.cache import cache_folder
+from vm_pool.providers.holding import abandoned, make_held
 from vm_pool.scripts import checked_vm_id
+
+log = logging.getLogger(__name__)
 
 END_SECONDS = 10.0
 """From SIGKILL to the end of a process."""
@@ -33,12 +37,11 @@ def folder_of(vm_id: str) -> Path:
     return state_folder() / vm_id
 
 
-def make_folder(vm_id: str) -> Path:
-    """A VM's folder, empty; whatever was there of it is ended and removed."""
+def make_folder(vm_id: str) -> tuple[Path, int]:
+    """A VM's folder, empty, and the descriptor that holds it; whatever was there of it is ended and removed."""
     end_leftover(vm_id)
     folder = folder_of(vm_id)
-    folder.mkdir(mode=0o700, parents=True)
-    return folder
+    return folder, make_held(folder, 0o700)
 
 
 def leftovers(host_id: str) -> list[str]:
@@ -46,6 +49,20 @@ def leftovers(host_id: str) -> list[str]:
     with suppress(FileNotFoundError):
         return sorted(folder.name for folder in state_folder().iterdir() if folder.name.rpartition("-")[0] == host_id)
     return []
+
+
+def end_abandoned() -> list[str]:
+    """Ends what is left of VMs of this user's whose host and keeper have ended; returns their ids."""
+    ended: list[str] = []
+    for folder in abandoned(state_folder()):
+        if not any(_is_keeper(words) for _pid, words in _naming(folder)):  # else it may still end by itself
+            try:
+                end_leftover(folder.name)
+            except (ValueError, RuntimeError) as error:
+                log.warning("a VM that nobody uses any more stays: %s", error)
+            else:
+                ended.append(folder.name)
+    return ended
 
 
 def end_leftover(vm_id: str) -> bool:
@@ -61,14 +78,23 @@ def end_leftover(vm_id: str) -> bool:
 
 def processes_of(folder: Path) -> Iterator[int]:
     """The processes of this user's that name a VM's folder in their command lines."""
+    return (pid for pid, _words in _naming(folder))
+
+
+def _naming(folder: Path) -> Iterator[tuple[int, list[str]]]:
+    """Keepers and QEMUs that name a VM's folder, with their command lines; also those of another copy of this code."""
     mark = str(folder)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                ours = "qemu" in words[0] or (words[0] == "sh" and words[1:2] == [str(KEEPER)])
+                ours = "qemu" in words[0] or _is_keeper(words)
                 if ours and any(word == mark or f"{mark}/" in word for word in words):
-                    yield int(entry.name)
+                    yield int(entry.name), words
+
+
+def _is_keeper(words: list[str]) -> bool:
+    return words[0] == "sh" and any(word.endswith("/".join(KEEPER.parts[-2:])) for word in words[1:2])
 
 
 def _kill(pid: int) -> None:

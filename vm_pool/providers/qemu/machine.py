@@ -57,6 +57,7 @@ class Machine:
         self._guard = threading.Lock()
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
+        self._held: int | None = None
         self._monitor: QMP | None = None
         self._clock: socket.socket | None = None
         _machines.add(self)
@@ -79,7 +80,7 @@ class Machine:
         Raises:
             RuntimeError: QEMU does not start; one sentence says why.
         """
-        self._folder, self._nodes = make_folder(self.vm_id), nodes
+        (self._folder, self._held), self._nodes = make_folder(self.vm_id), nodes
         make_disks(self._folder)
         way_out = self._way_out
         lead_through = way_out.lead_through if way_out is not None else lambda _folder, words: words
@@ -210,6 +211,7 @@ class Machine:
             keeper, self._keeper = self._keeper, None
             monitor, self._monitor = self._monitor, None
             clock, self._clock = self._clock, None
+            held, self._held = self._held, None
         if monitor is not None:
             monitor.close()
         if clock is not None:
@@ -225,6 +227,8 @@ class Machine:
         try:
             end_leftover(self.vm_id)
         finally:
+            if held is not None:
+                os.close(held)
             if self._way_out is not None:
                 self._way_out.close()
 

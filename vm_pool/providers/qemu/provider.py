@@ -19,7 +19,7 @@ from vm_pool.guest.disk import guest_disk
 from vm_pool.providers.base import with_network
 from vm_pool.providers.qemu import acceleration
 from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot, own_image_name
-from vm_pool.providers.qemu.folders import end_leftover, leftovers
+from vm_pool.providers.qemu.folders import end_abandoned, end_leftover, leftovers
 from vm_pool.providers.qemu.kind import Kind
 from vm_pool.providers.qemu.machine import Machine, MachineStopped
 from vm_pool.providers.qemu.options import QemuOptions
@@ -117,8 +117,8 @@ class QemuProvider:
             return self._known_kind(machine).fingerprint(machine, CHECK_SECONDS)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Ends the VMs of a predecessor of this host, at whichever step it died."""
-        return [vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)]
+        """Ends the VMs of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
+        return [*(vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)), *end_abandoned()]
 
     def _endpoint(self, machine: Machine) -> Endpoint:
         return Endpoint("" if self.options.goes_out else "127.0.0.1", machine.ports)
