@@ -263,12 +263,13 @@ class VMHost:
                 self._jobs.prepare(machine, vm.fence, machine.reset)
             else:
                 self._jobs.prepare(machine, vm.fence, machine.boot)
-        elif vm.state is VMState.STOPPED and machine.booted:
-            self._jobs.end(machine)
-        elif vm.state is VMState.ERROR and vm.retry_in is not None:
-            if vm.retry_in > 0:
-                return vm.retry_in
+        elif vm.state is VMState.ERROR and vm.retry_in is not None and vm.retry_in <= 0:
             self._side.try_move(vm.vm_id, {VMState.ERROR}, VMState.INITIALIZING, vm.fence)
+        elif vm.state in (VMState.STOPPED, VMState.ERROR):
+            if machine.booted:  # what is out of use does nothing more, least of all on the internet
+                self._jobs.end(machine)
+            if vm.state is VMState.ERROR and vm.retry_in is not None:
+                return vm.retry_in
         elif vm.state is VMState.FREE:
             due_in = machine.checked_at + self._check_every - time.monotonic()
             if due_in > 0:

@@ -39,7 +39,7 @@ class Jobs:
         self._threads = ThreadPoolExecutor(num_vms, thread_name_prefix=f"vm of {side.host_id}")
 
     def prepare(self, machine: Machine, fence: int, work: Callable[[int], Endpoint]) -> None:
-        """Has a VM booted or reset; a VM with which that fails is quarantined.
+        """Has a VM booted or reset; a VM with which that fails is stopped and quarantined.
 
         Args:
             machine: The VM.
@@ -88,6 +88,7 @@ class Jobs:
             why = f"{type(error).__name__}: {error}"
             if not self.stop.is_set():
                 log.warning("host %s: %s is quarantined: %s", self._side.host_id, vm_id, why)
+            self._end(machine)
             first, longest = self._retry_after
             self._report(lambda: self._side.failed(vm_id, fence, why, first_delay=first, longest_delay=longest))
             return

@@ -1,4 +1,4 @@
-"""A network namespace that plays the internet, with a desktop in it: small_internet.py PROVIDER POLICY < URLS > WHAT CAME
+"""A network namespace that plays the internet, with a desktop in it: small_internet.py PROVIDER POLICY VM_ID < URLS > WHAT CAME
 
 In place of a URL, HOLD has the guest connect and stay so, RESET resets it; what came is then how many connections are open.
 
@@ -197,8 +197,7 @@ def open_connections(wanted: int) -> str:
 def main() -> None:
     """Boots a desktop under the policy and has it ask for each URL."""
     urls = json.load(sys.stdin)
-    name, policy = sys.argv[1:]
-    vm_id = f"small-internet-{os.getpid()}-0"
+    name, policy, vm_id = sys.argv[1:]
     came: dict[str, Any] = {}
     with internet():
         provider = load_provider(name, {"guest_network": policy, "screen_width": 640, "screen_height": 480})

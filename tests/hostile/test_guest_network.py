@@ -7,6 +7,7 @@ gets through is written down. The servers' own record is what is compared.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,7 @@ REFUSED = [
 REDIRECTED = ["10.1.2.3", "private.example", "169.254.169.254", "[fd00::1]", "rebind.example"]
 """Where a page of the internet sends its reader."""
 
+MARK = f"small-internet-{os.getpid()}"
 AFTER_RESET = "http://public.example/?after"
 
 
@@ -63,6 +65,7 @@ def ask(policy: str, urls: list[str], provider: str = "local") -> dict[str, Any]
         str(Path(__file__).with_name("small_internet.py")),
         provider,
         policy,
+        f"{MARK}-0",
     ]
     done = subprocess.run(
         command,
@@ -74,7 +77,7 @@ def ask(policy: str, urls: list[str], provider: str = "local") -> dict[str, Any]
         env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(Path.home())},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert [*traces("small-internet"), *processes_naming("small-internet")] == []
+    assert [*traces(MARK), *processes_naming(MARK)] == []
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -52,11 +52,15 @@ def check_commands() -> None:
     """Makes sure that exits can be made.
 
     Raises:
-        ProviderError: A command is missing; says which package has it.
+        ProviderError: A command is missing, says which package has it; or the kernel refuses the rules.
     """
     for command, package in COMMANDS.items():
         if shutil.which(command) is None:
             raise ProviderError(f"a network for guests needs the command {command}: apt-get install {package}")
+    try:
+        _run(["unshare", "--net"], ["nft", "-f", "-"], _RULES.format(streams=1, names=1, own=GUEST_ADDRESS))
+    except RuntimeError as error:
+        raise ProviderError(f"{error}; it needs a kernel with nftables, and root's rights over networks") from error
 
 
 def make_interface(namespace: int) -> None:
@@ -68,7 +72,7 @@ def make_interface(namespace: int) -> None:
     Raises:
         RuntimeError: The kernel refuses it; says why.
     """
-    _run(namespace, ["ip", "-batch", "-"], _LINKS)
+    _run_inside(namespace, ["ip", "-batch", "-"], _LINKS)
 
 
 def make_exit(namespace: int) -> Listeners:
@@ -84,7 +88,7 @@ def make_exit(namespace: int) -> Listeners:
     listeners = inside(namespace, _listeners)
     try:
         streams, names = (some[0].getsockname()[1] for some in (listeners.streams, listeners.datagrams))
-        _run(namespace, ["nft", "-f", "-"], _RULES.format(streams=streams, names=names, own=GUEST_ADDRESS))
+        _run_inside(namespace, ["nft", "-f", "-"], _RULES.format(streams=streams, names=names, own=GUEST_ADDRESS))
     except BaseException:
         listeners.close()
         raise
@@ -117,15 +121,23 @@ def _listeners() -> Listeners:
         raise
 
 
-def _run(namespace: int, command: list[str], given: str) -> None:
-    done = subprocess.run(  # noqa: S603
-        ["nsenter", f"--net=/proc/self/fd/{namespace}", *command],  # noqa: S607
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SETUP_SECONDS,
-        pass_fds=(namespace,),
-    )
+def _run_inside(namespace: int, command: list[str], given: str) -> None:
+    _run(["nsenter", f"--net=/proc/self/fd/{namespace}"], command, given, namespace)
+
+
+def _run(before: list[str], command: list[str], given: str, *descriptors: int) -> None:
+    cannot = f"a guest's network cannot be made: {command[0]}"
+    try:
+        done = subprocess.run(  # noqa: S603
+            [*before, *command],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SETUP_SECONDS,
+            pass_fds=descriptors,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{cannot}: nothing within {SETUP_SECONDS:.0f} s") from error
     if done.returncode != 0:
-        raise RuntimeError(f"a guest's network cannot be made: {command[0]}: {' '.join(done.stderr.split())[:300]}")
+        raise RuntimeError(f"{cannot}: {' '.join(done.stderr.split())[:300] or f'exit status {done.returncode}'}")

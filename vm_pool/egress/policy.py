@@ -9,7 +9,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-_NAME = re.compile(r"(\*\.)?(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+from vm_pool.egress.addresses import is_public
+
+_NAME = re.compile(r"(\*\.)?(?!-)([a-z0-9_-]{1,63}\.)+(?!0x)(?=[a-z0-9_-]*[a-z])[a-z0-9_-]{1,63}")
+"""With a dot, as all names on the internet have, and no number at the end, which is how addresses can be written, too."""
+_LONGEST_NAME = 253
 NONE, INTERNET = "none", "internet"
 
 
@@ -18,7 +22,7 @@ class NetworkPolicy:
     """What ``none``, ``internet`` or a list of hosts means."""
 
     hosts: tuple[str, ...] = ()
-    """Names, as ``example.org`` or ``*.example.org`` for all below it, and addresses."""
+    """Names, as ``example.org`` or ``*.example.org`` for all below it, and public IPv4 addresses."""
     everything: bool = False
 
     @property
@@ -44,7 +48,7 @@ def parse_policy(text: str) -> NetworkPolicy:
         text: ``none``, ``internet``, or hosts with commas between.
 
     Raises:
-        ValueError: It is none of these; names the host that is none.
+        ValueError: It is none of these, or names what can never be reached; says which host.
     """
     words = [word.strip().lower().rstrip(".") for word in text.split(",")]
     if words == [NONE]:
@@ -52,17 +56,23 @@ def parse_policy(text: str) -> NetworkPolicy:
     if words == [INTERNET]:
         return NetworkPolicy(everything=True)
     for word in words:
-        if not _is_host(word):
-            raise ValueError(f"{word!r} is no host: say none, internet, or hosts as in pypi.org,*.pythonhosted.org")
+        _check_host(word)
     return NetworkPolicy(tuple(sorted(set(words))))
 
 
-def _is_host(word: str) -> bool:
+def _check_host(word: str) -> None:
     try:
-        ipaddress.ip_address(word)
-        return True
+        address = ipaddress.ip_address(word)
     except ValueError:
-        return len(word) <= 253 and word not in {NONE, INTERNET} and _NAME.fullmatch(word) is not None
+        if len(word) > _LONGEST_NAME or _NAME.fullmatch(word) is None:
+            raise ValueError(
+                f"{word!r} is no host: say none, internet, or hosts as in pypi.org,*.pythonhosted.org"
+            ) from None
+    else:
+        if address.version != 4:
+            raise ValueError(f"{word!r} cannot be reached: guests have no IPv6; say its name or its IPv4 address")
+        if not is_public(word):
+            raise ValueError(f"{word!r} is not on the internet: guests never reach private or reserved addresses")
 
 
 PolicyText = Annotated[str, AfterValidator(lambda text: str(parse_policy(text)))]

@@ -11,6 +11,7 @@ import resource
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class Listeners:
 
 
 class Relay:
-    """Runs the outlets, in a thread of its own.
+    """Runs the outlets, in a thread of its own, which ends with the last of them.
 
     Args:
         resolve: Asks DNS; default: as this machine does.
@@ -64,6 +65,8 @@ class Relay:
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self._thread = LoopThread("egress")
+        self._guard = threading.Lock()
+        self._outlets: set[Outlet] = set()
 
     def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
         """Lets a guest out; where this process may have more descriptors, it has them from then on."""
@@ -71,20 +74,32 @@ class Relay:
         wanted = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
         if now != resource.RLIM_INFINITY and now < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-        return Outlet(self._thread.loop, listeners, policy, self._resolve)
+        with self._guard:
+            outlet = Outlet(self._thread.loop, listeners, policy, self._resolve, self._forget)
+            self._outlets.add(outlet)
+        return outlet
 
-    def close(self) -> None:
-        """Ends the thread; the outlets should be closed before."""
-        self._thread.close()
+    def _forget(self, outlet: Outlet) -> None:
+        with self._guard:
+            if outlet in self._outlets:
+                self._outlets.remove(outlet)
+                if not self._outlets:
+                    self._thread.close()
 
 
 class Outlet:
     """One guest's way out. Made by `Relay.open`."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, listeners: Listeners, policy: NetworkPolicy, resolve: Resolve | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listeners: Listeners,
+        policy: NetworkPolicy,
+        resolve: Resolve | None,
+        forget: Callable[[Outlet], None],
     ) -> None:
         self._loop = loop
+        self._forget = forget
         self._listeners = listeners
         self._policy = policy
         self._resolve = resolve
@@ -108,6 +123,7 @@ class Outlet:
         """
         if not self._tasks.ended:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
+        self._forget(self)
 
     async def _shut(self) -> None:
         await self._tasks.end()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
+from vm_pool.egress import exits
+from vm_pool.errors import ProviderError
+from vm_pool.providers.base import check_available
+from vm_pool.providers.local import LocalProvider
 
 pytestmark = needs_local_desktops
 
@@ -115,8 +121,8 @@ try:
     print("said", guest.recv(1))
 except ConnectionResetError:
     print("said reset")
-guest.close(); far.close(); relays.close(); gc.collect()
-print(len(set(os.listdir("/proc/self/fd")) - before))
+guest.close(); far.close(); gc.collect()
+print([thread.name for thread in threading.enumerate()], len(set(os.listdir("/proc/self/fd")) - before))
 """
 
 CLOSED_WHILE_CONNECTING = """
@@ -206,7 +212,7 @@ def play(script: str) -> list[str]:
         (SILENT, ["said reset"]),
         (BYTES, ["said True", "later reset"]),
         (MANY, ["fourth reset", "said b'y'"]),
-        (CLOSED, ["said reset", "0"]),
+        (CLOSED, ["said reset", "['MainThread'] 0"]),
         (CLOSED_WHILE_CONNECTING, ["said all closed"]),
         (DESCRIPTORS, ["said True"]),
         (SHUT, ["OSError", "b'x'", "reset", "ConnectionRefusedError", "b'x'", "ConnectionRefusedError"]),
@@ -227,3 +233,20 @@ def play(script: str) -> list[str]:
 )
 def test_what_a_guest_is_given(script: str, said: list[str]) -> None:
     assert play(script) == said
+
+
+@pytest.mark.parametrize(
+    ("says", "why"), [("echo no tables here >&2; exit 1", "no tables here"), ("exec sleep 60", "nothing within 0 s")]
+)
+def test_a_machine_that_cannot_lead_guests_out_says_so_before_any_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, why: str
+) -> None:
+    provider = LocalProvider({"guest_network": "internet"})
+    check_available(provider)
+    nft = tmp_path / "nft"
+    nft.write_text(f"#!/bin/sh\n{says}\n")
+    nft.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(exits, "SETUP_SECONDS", 20.0 if "exit" in says else 0.3)
+    with pytest.raises(ProviderError, match=f"^a guest's network cannot be made: nft: {why}; it needs a kernel with"):
+        check_available(provider)

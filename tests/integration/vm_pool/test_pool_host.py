@@ -211,6 +211,18 @@ def test_a_vm_that_does_not_boot_is_tried_ever_more_rarely(pool: VMPool, start: 
         pool.acquire("me", timeout=0)
 
 
+def test_a_vm_that_is_not_well_after_its_reset_is_stopped_at_once(
+    pool: VMPool, start: Callable[..., RunningHost]
+) -> None:
+    provider = RecordingProvider(QUICK)
+    start(provider, 1, retry_after=(60.0, 60.0))
+    until(all_free(pool, 1))
+    provider.broken.add("box-0")
+    pool.acquire("me", timeout=5).release()
+    until(lambda: states(pool) == [VMState.ERROR])
+    assert provider.calls[-3:] == [("reset", "box-0"), ("check", "box-0"), ("stop", "box-0")]
+
+
 def test_a_free_vm_that_stops_answering_is_reset(pool: VMPool, start: Callable[..., RunningHost]) -> None:
     provider = RecordingProvider(QUICK)
     start(provider, 2, check_every=0.1)
@@ -292,10 +304,12 @@ def test_a_drained_vm_is_stopped_after_its_use_and_comes_back(pool: VMPool, star
 
 
 def test_an_operators_quarantine_lasts_until_a_reset(pool: VMPool, start: Callable[..., RunningHost]) -> None:
-    start(RecordingProvider(QUICK), 1, silent_after=0.3)
+    provider = RecordingProvider(QUICK)
+    start(provider, 1, silent_after=0.3)
     until(all_free(pool, 1))
     lease = pool.acquire("me", timeout=5, heartbeat=False)
     pool.quarantine("box-0", "smells of smoke")
+    until(lambda: provider.calls[-1] == ("stop", "box-0"))
     time.sleep(0.5)  # several beats of the host
     vm = pool.status().vms[0]
     assert (vm.state, vm.retry_at) == (VMState.ERROR, None)

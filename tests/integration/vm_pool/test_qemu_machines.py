@@ -131,7 +131,7 @@ def test_a_killed_owner_leaves_nothing(owner: subprocess.Popen[bytes], tmp_path:
     wait_until(lambda: traces(tmp_path) == [])
 
 
-@pytest.mark.parametrize("host", [HOST, f"{HOST}-another"])
+@pytest.mark.parametrize("host", [HOST, f"{HOST}-another"], ids=["its own", "another"])
 def test_what_is_left_when_everything_was_killed_is_reaped(
     owner: subprocess.Popen[bytes], disk: Path, tmp_path: Path, host: str
 ) -> None:

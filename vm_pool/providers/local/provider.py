@@ -130,8 +130,12 @@ class LocalProvider:
             if self._containers.get(vm_id) is not instead_of:
                 raise DesktopStopped(f"{vm_id} was stopped during its reset")
             self._containers[vm_id] = container
-        container.start(self._image(container))
-        self._wait_until_up(container)
+        try:
+            container.start(self._image(container))
+            self._wait_until_up(container)
+        except BaseException:
+            container.end()
+            raise
         return Endpoint("", desktop.PORTS)
 
     def _control(self, container: Container) -> desktop.Connect:

@@ -46,7 +46,7 @@ class WayOut:
         names = folder / _NAMES
         names.write_text(f"nameserver {NAME_SERVER}\n")
         names.chmod(0o644)
-        return ["unshare", "--net", "--mount", "sh", "-c", _START, str(folder), *command]
+        return ["unshare", "--net", "--mount", "--propagation", "slave", "sh", "-c", _START, str(folder), *command]
 
     def enter(self, keeper: int) -> None:
         """Takes hold of the namespace, and gives it its interface.

@@ -108,10 +108,39 @@ def test_policies() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a b", "none,a.org", "internet,a.org", "http://a.org", "a.org/", "*", "*.", "a..b", "-a.org"]
+    "text",
+    [
+        *("", "a b", "none,a.org", "internet,a.org", "http://a.org", "a.org/", "*", "*.", "a..b", "-a.org", "a.org:80"),
+        *(
+            "interent",
+            "all",
+            "true",
+            "localhost",
+            "com",
+            "*.com",
+            "1.1.1",
+            "127.1",
+            "010.8.8.8",
+            "256.1.1.1",
+            "*.1.1.1",
+        ),
+        *("a.0x7f", "0x7f.1", "a.1", "1.1.1.1/8", "a" * 64 + ".org", ".".join(["abc"] * 64)),
+    ],
 )
 def test_what_is_no_policy_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no host: say none, internet, or hosts"):
+        policy.parse_policy(text)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "127.0.0.1", "169.254.169.254", "0.1.2.3", "a.org,192.168.1.5"])
+def test_what_is_never_reached_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^'[0-9.]+' is not on the internet: guests never reach private"):
+        policy.parse_policy(text)
+
+
+@pytest.mark.parametrize("text", ["2606:4700::1111", "::1", "::ffff:1.1.1.1", "a.org,2606:2800:220:1::1"])
+def test_guests_have_no_ipv6(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^'[0-9a-f:.]+' cannot be reached: guests have no IPv6"):
         policy.parse_policy(text)
 
 
