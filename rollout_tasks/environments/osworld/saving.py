@@ -13,14 +13,16 @@ AT_MOST_SECONDS = 15.0
 """What never rests, as a video does, is not waited for any longer."""
 _KEYS = "pyautogui"
 _UNTIL_IDLE = f"""
-import glob, os, time
+import glob, os, re, time
+
+PROGRAMS = re.compile("soffice([.]bin)?|oosplash|gimp(-[0-9.]+)?|thunderbird(-bin|-esr)?|vlc|gedit|code")
 
 def work():
     "Processor time and state of the programs and of all that they have started."
     stats = {{}}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
-            line = open(path).read()
+            line = open(path, errors="replace").read()
         except OSError:
             continue
         rest = line.rpartition(")")[2].split()
@@ -31,7 +33,7 @@ def work():
         above = pid
         for _ in range(30):  # the process, its parent, and so on
             name, parent = stats.get(above, ("", ""))[:2]
-            if name.startswith(("soffice", "gimp", "thunderbird", "vlc", "gedit", "code", "oosplash")):
+            if PROGRAMS.fullmatch(name):
                 found[pid] = stats[pid][2:]
                 break
             above = parent

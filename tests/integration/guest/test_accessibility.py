@@ -76,6 +76,33 @@ def test_icons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Cal
     desktop.shell("rm ~/Desktop/*")
 
 
+def test_no_icon_hides_the_others_and_settings_count(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
+    """Links that lead nowhere, pipes, more files than cells; then the panel at the top."""
+    desktop.shell(
+        "cd ~/Desktop && ln -s nowhere lost && ln -s round round && mkfifo pipe && touch $'two\nlines' $'b\\xff'"
+        " && mkfifo pipe.desktop"
+    )
+    icons = "//application[@name='xfdesktop']//icon[@st:showing]"
+    seen(tree, f"{icons}[@name='pipe.desktop']")
+    told = {icon.get("name") for icon in tree().xpath(icons, namespaces=NS)}
+    assert {"Home", "lost", "pipe", "pipe.desktop"} <= told
+
+    desktop.shell("cd ~/Desktop && rm -f * && touch $(seq -f file-%03g 90)")
+    seen(tree, f"{icons}[@name='file-020']")
+    places = [middle(icon) for icon in tree().xpath(icons, namespaces=NS)]
+    assert len(places) == len(set(places)) == 72
+
+    desktop.shell("cd ~/Desktop && rm -f * && echo inside > one.txt")
+    seen(tree, f"{icons}[@name='one.txt']")
+    panel = "xfconf-query -c xfce4-panel -p /panels/panel-1/position"
+    before = desktop.shell(panel).strip()
+    desktop.shell(f"{panel} -s 'p=6;x=0;y=0'; sleep 3")
+    x, y = middle(seen(tree, f"{icons}[@name='one.txt']"))
+    control.execute_action({"action_type": "DOUBLE_CLICK", "parameters": {"x": x, "y": y}})
+    seen(tree, "//application[@name='gedit']/frame[contains(@name, 'one.txt')]")
+    desktop.shell(f"pkill gedit; while pgrep gedit; do sleep 0.1; done; {panel} -s '{before}'; rm ~/Desktop/*")
+
+
 def test_buttons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
     """GTK 4 tells positions inside its window; clicking by the tree shows that they were set right, and follow the window."""
     desktop.launch("gnome-calculator")

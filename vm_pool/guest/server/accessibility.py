@@ -35,7 +35,9 @@ def tree() -> Response:
     deadline = time.monotonic() + TREE_SECONDS
     places = x11.content_places()
     programs = _with_bus(lambda bus: reader.read_desktop(bus, (0, 0, width, height), places, deadline), deadline)
-    desktop_icons.add(programs, Path.home())
+    with x11.connected() as display:
+        area = x11.work_area(display)
+    desktop_icons.add(programs, Path.home(), area or (0, 0, width, height))
     return jsonify(AT=markup.render(programs))
 
 

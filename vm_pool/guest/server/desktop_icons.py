@@ -1,14 +1,17 @@
 """The icons on the desktop: their program says nothing of them to assistive technology, but notes in which cell each one is.
 
-How large cells are, and what is between them, follows from the size of what the panel leaves, as in xfdesktop 4.18 (Debian 12).
+How large cells are, and what is between them, follows from the size of what panels leave of the screen, as in xfdesktop 4.18
+(Debian 12). What is read belongs to whoever uses the desktop: nothing in it may cost much, or hide more than itself.
 """
 
 from __future__ import annotations
 
-import configparser
+import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from .atspi import names
@@ -17,22 +20,59 @@ from .atspi.nodes import Box, Node, Program
 PROGRAM, FRAME = "xfdesktop", "Desktop"
 NOTES = Path(".config/xfce4/desktop")
 """In the user's home. Written a second after an icon has come, gone or moved."""
-ICON, PADDING, MARGIN = 48, 6, 8
-"""Pixels. The panel is at the bottom, so that cells begin at the screen's upper left corner."""
-CELL = 1.9 * ICON + 2 * PADDING
+SETTINGS = Path(".config/xfce4/xfconf/xfce-perchannel-xml/xfce4-desktop.xml")
+"""In the user's home, too; there once anything was set. Written within seconds."""
+NOTES_BYTES, STARTER_BYTES = 1 << 20, 1 << 16
+"""So much of a file of notes, and of one that starts a program, is read."""
+PADDING, MARGIN = 6, 8
+"""Pixels."""
 MOST = 500
-TRASH = "Trash"
-"""What is noted for the only icon that stands for no file."""
+SPECIAL = {"Trash": ("Trash", "show-trash"), "/": ("File System", "show-filesystem")}
+"""What is noted for an icon that stands for no file: its label, and the setting that hides it. The home folder has one, too."""
 _STATES = names.ENABLED | names.SENSITIVE | names.SHOWING | names.VISIBLE
-_FILE = re.compile(r"icons\.screen0-(\d+)x(\d+)\.rc")
+_FILE = re.compile(r"icons\.screen0-\d+x\d+\.rc")
+_NUMBER = re.compile(r"(row|col)=(\d{1,4})")
+_ESCAPED = {"s": " ", "n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
-def add(programs: Sequence[Program], home: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of a screen.
+
+    Args:
+        area: What panels leave of it.
+        icon: How large pictures are, in pixels.
+    """
+
+    area: Box
+    icon: int = 48
+
+    def box(self, row: int, column: int) -> Box | None:
+        """Where the picture in a cell is; None where there is no such cell."""
+        cell = 1.9 * self.icon + 2 * PADDING
+        across, down = (self._cells(pixels - 2 * MARGIN, cell) for pixels in self.area[2:])
+        if row >= down[0] or column >= across[0]:
+            return None
+        x, y = across[1] + column * across[2], down[1] + row * down[2]
+        corner = (self.area[0] + round(x + (cell - self.icon) / 2), self.area[1] + round(y) + PADDING)
+        return (*corner, self.icon, self.icon)
+
+    @staticmethod
+    def _cells(pixels: int, cell: float) -> tuple[int, int, float]:
+        """How many there are, where the first one begins, and how far it is from one to the next."""
+        cells = max(int((pixels - 2 * MARGIN) / cell), 1)
+        rest = int(pixels - cells * cell)
+        between = (rest - 2 * MARGIN) // (cells - 1) if cells > 1 else 1
+        return cells, MARGIN + (rest - (cells - 1) * between) // 2, cell + between
+
+
+def add(programs: Sequence[Program], home: Path, area: Box) -> None:
     """Puts the icons into the tree of the program that draws them, unless it has told of them itself.
 
     Args:
         programs: All that are on the screen.
         home: The user's home folder.
+        area: What panels leave of the screen.
     """
     for program in programs:
         for frame in program.root.children:
@@ -42,49 +82,88 @@ def add(programs: Sequence[Program], home: Path) -> None:
                     continue
                 view.adopt(
                     Node(program.root.program, "", names.ROLES.index("icon"), name, states=_STATES, box=box)
-                    for name, box in read(home)
+                    for name, box in read(home, area)
                 )
 
 
-def read(home: Path) -> list[tuple[str, Box]]:
+def read(home: Path, area: Box) -> list[tuple[str, Box]]:
     """The label of each icon and where its picture is, column by column; none where nothing was noted."""
-    try:
-        size, notes = max(_notes(home / NOTES), key=lambda found: found[1].stat().st_mtime)
-        icons = configparser.ConfigParser(interpolation=None, strict=False, delimiters=("=",), comment_prefixes=("#",))
-        icons.read_string(notes.read_text(errors="replace"))
-        across, down = (_grid(pixels) for pixels in size)
-        found = []
-        for path in icons.sections()[:MOST]:
-            place = icons[path]
-            if "row" in place and "col" in place and (path == TRASH or Path(path).exists()):
-                x, y = across[0] + int(place["col"]) * across[1], down[0] + int(place["row"]) * down[1]
-                box = (round(x + (CELL - ICON) / 2), round(y) + PADDING, ICON, ICON)
-                found.append((_label(Path(path), home), box))
-    except (ValueError, OSError, configparser.Error):  # nothing was noted, or not by the release that is known here
+    settings = dict(
+        re.findall(r'<property name="([\w-]+)" type="\w+" value="(\w+)"', _text(home / SETTINGS, NOTES_BYTES))
+    )
+    if settings.get("style") in ("0", "1"):  # no icons, or those of minimised windows
         return []
-    return sorted(found, key=lambda icon: icon[1][:2])
+    size = settings.get("icon-size", "")
+    grid = Grid(area, min(max(int(size), 16), 192)) if re.fullmatch(r"\d{1,3}", size) else Grid(area)
+    cells: dict[Box, list[str]] = {}
+    for path, row, column in _noted(home):
+        if (box := grid.box(row, column)) is not None and _is_shown(path, home, settings):
+            cells.setdefault(box, []).append(path)
+    # Those that no cell was left for are noted in the first one, too, where the icon is that came first.
+    first = {box: min(paths, key=lambda path: _order(path, home)) for box, paths in cells.items()}
+    return [(_label(path, home), box) for box, path in sorted(first.items(), key=lambda cell: cell[0][:2])[:MOST]]
 
 
-def _notes(folder: Path) -> Iterator[tuple[tuple[int, int], Path]]:
-    for file in folder.iterdir():
-        if (size := _FILE.fullmatch(file.name)) is not None:
-            yield (int(size[1]), int(size[2])), file
+def _noted(home: Path) -> Iterator[tuple[str, int, int]]:
+    """Each icon's path, row and column in the latest notes."""
+    try:
+        files = [file for file in (home / NOTES).iterdir() if _FILE.fullmatch(file.name)]
+        latest = max(files, key=lambda file: file.lstat().st_mtime)
+    except (OSError, ValueError):
+        return
+    for group in re.split(r"^\[", _text(latest, NOTES_BYTES, "surrogateescape"), flags=re.MULTILINE)[1:]:
+        path, closed, places = group.rpartition("]\n")
+        place = {found[1]: found[2] for line in places.split("\n") if (found := _NUMBER.fullmatch(line))}
+        if closed and len(place) == 2:
+            yield path, int(place["row"]), int(place["col"])
 
 
-def _grid(pixels: int) -> tuple[int, float]:
-    """Where the first cell begins, and how far it is from one to the next."""
-    cells = max(int((pixels - 2 * MARGIN) / CELL), 1)
-    rest = int(pixels - cells * CELL)
-    between = (rest - 2 * MARGIN) // (cells - 1) if cells > 1 else 1
-    return MARGIN + (rest - (cells - 1) * between) // 2, CELL + between
+def _is_shown(path: str, home: Path, settings: dict[str, str]) -> bool:
+    if path in SPECIAL:
+        return settings.get(SPECIAL[path][1]) != "false"
+    if path == str(home):
+        return settings.get("show-home") != "false"
+    return "\0" not in path and os.path.lexists(path)
 
 
-def _label(path: Path, home: Path) -> str:
-    if path == home:
+def _order(path: str, home: Path) -> tuple[bool, bool, str]:
+    """As xfdesktop fills the cells: what stands for no file, then folders, then files."""
+    return path not in SPECIAL and path != str(home), not os.path.isdir(path), path.casefold()
+
+
+def _label(path: str, home: Path) -> str:
+    if path in SPECIAL:
+        return SPECIAL[path][0]
+    if path == str(home):
         return "Home"
-    if path.suffix == ".desktop" and path.is_file():
-        with suppress(OSError):  # it may not be read
-            named = re.search(r"^Name=(.+)$", path.read_text(errors="replace"), re.MULTILINE)
-            if named is not None:
-                return named[1]
-    return path.name
+    name = os.path.basename(path).encode(errors="surrogateescape").decode(errors="replace")
+    if not name.endswith(".desktop"):
+        return name
+    return _name_in(_text(Path(path), STARTER_BYTES)) or name
+
+
+def _name_in(starter: str) -> str:
+    """What a file that starts a program calls it, in the session's language."""
+    language = os.environ.get("LANG", "").partition(".")[0]
+    keys = ("Name", f"Name[{language.partition('_')[0]}]", f"Name[{language}]")
+    group, found = "", {}
+    for line in starter.split("\n"):
+        if line.startswith("["):
+            group = line.strip()
+        elif group == "[Desktop Entry]":
+            key, _, value = line.partition("=")
+            found[key.strip()] = value.strip()
+    name = next((found[key] for key in reversed(keys) if found.get(key)), "")
+    return re.sub(r"\\(.)", lambda escape: _ESCAPED.get(escape[1], escape[0]), name)
+
+
+def _text(path: Path, most: int, errors: str = "replace") -> str:
+    """The beginning of a file; nothing where it is none, or may not be read. Never waits, as opening a pipe would."""
+    with suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                return os.read(file, most).decode(errors=errors)
+        finally:
+            os.close(file)
+    return ""

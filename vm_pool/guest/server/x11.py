@@ -119,6 +119,14 @@ def active_window(display: Any) -> int:
     return int(found[0]) if found is not None and len(found) else 0
 
 
+def work_area(display: Any) -> tuple[int, int, int, int] | None:
+    """What panels leave of the screen: x, y, width, height; None when the window manager does not say."""
+    found = property_of(display, display.screen().root, "_NET_WORKAREA")
+    return (
+        (int(found[0]), int(found[1]), int(found[2]), int(found[3])) if found is not None and len(found) > 3 else None
+    )
+
+
 def size_of(display: Any, window_id: int) -> tuple[int, int]:
     """A window's width and height."""
     geometry = display.create_resource_object("window", window_id).get_geometry()

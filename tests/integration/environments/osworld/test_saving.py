@@ -25,13 +25,16 @@ subprocess.run(["/usr/bin/python3", "/home/user/helper.py"])
 """
 
 
-@pytest.mark.parametrize("by", ["itself", "a helper"])
+@pytest.mark.parametrize("by", ["itself", "a helper", "itself, beside one whose name is cut within a character"])
 def test_a_program_at_work_is_waited_for(desktop: Desktop, by: str) -> None:  # noqa: F811
     """GIMP, for one, has plug-ins do its saving."""
     work = WORK
     if by == "a helper":
         desktop.shell(f"cat >/home/user/helper.py <<'END'\n{WORK}\nEND")
         work = HELPER
+    if by.endswith("a character"):
+        desktop.shell("cp /bin/sleep /home/user/abcdefghijklmnü")
+        desktop.launch("/home/user/abcdefghijklmnü 60")
     desktop.shell("rm -f /home/user/saved; cp /usr/bin/python3 /home/user/soffice.bin")
     desktop.shell(f"cat >/home/user/work.py <<'END'\n{work}\nEND")
     desktop.launch("/home/user/soffice.bin /home/user/work.py")

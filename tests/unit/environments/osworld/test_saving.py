@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -45,3 +46,38 @@ def test_a_wait_comes_after_whatever_presses_keys_and_at_the_end() -> None:
 )
 def test_nothing_else_is_waited_for(given: dict[str, Any]) -> None:
     assert awaiting_saves(given) == given
+
+
+def programs() -> re.Pattern[str]:
+    code = awaiting_saves(task(KEYS))["evaluator"]["postconfig"][1]["parameters"]["command"][-1]
+    there: dict[str, Any] = {}
+    exec(code.partition("def work")[0], there)  # noqa: S102 (our own)
+    found: re.Pattern[str] = there["PROGRAMS"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "soffice.bin",
+        "soffice",
+        "oosplash",
+        "gimp",
+        "gimp-2.10",
+        "gimp-3.0",
+        "thunderbird",
+        "thunderbird-esr",
+        "vlc",
+        "code",
+    ],
+)
+def test_programs_that_save_are_waited_for(name: str) -> None:
+    assert programs().fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["codec-server", "codeblocks", "geditor", "vlc-watch", "code-watch", "vlcd", "gimps", "sofficex", "my-gimp", ""],
+)
+def test_others_of_like_names_are_not(name: str) -> None:
+    assert not programs().fullmatch(name)
