@@ -159,6 +159,20 @@ def test_a_file_nothing_opens_is_said_so_at_once(desktop: Desktop) -> None:
     assert (reply.status_code, reply.json()["message"]) == (500, "no program opens /home/user/thing.strange")
 
 
+def test_a_window_that_comes_after_its_opener_has_given_up_counts(desktop: Desktop) -> None:
+    """As on a slow machine: a program that D-Bus starts may be too late for who asked."""
+    opener = '#!/bin/sh\n(sleep 6; exec gedit "$1") &\nsleep 5\nexit 4\n'
+    installed = "/usr/local/bin/xdg-open"
+    desktop.shell(
+        f"cat >~/opener <<'END'\n{opener}END\necho password | sudo -S install ~/opener {installed}; touch ~/late.txt"
+    )
+    try:
+        reply = requests.post(desktop.url("/setup/open_file"), json={"path": "~/late.txt"}, timeout=100)
+        assert reply.status_code == 200, reply.text
+    finally:
+        desktop.shell(f"pkill gedit; echo password | sudo -S rm {installed}")
+
+
 def test_an_upload_cannot_leave_half_a_file(desktop: Desktop) -> None:
     desktop.shell("echo old > ~/kept; echo password | sudo -S chown root ~/Music; mkdir -p ~/a-folder")
     refused = requests.post(

@@ -16,7 +16,7 @@ from .waiting import wait_until
 
 blueprint = Blueprint("opening", __name__)
 
-WINDOW_SECONDS = 60.0
+WINDOW_SECONDS = 120.0
 OTHER_TITLE_SECONDS = 8.0
 """A new window whose title does not name the file is taken for its window after so long."""
 SETTINGS_SECONDS = 10.0
@@ -30,18 +30,25 @@ def open_file() -> str:
     if not os.path.exists(path):
         raise not_found(f"there is no file {path}")
     began = time.monotonic()
+    refused_after = 0.0
     with x11.connected() as display:
         before = {window.id for window in x11.normal_windows(display)}
         opener = processes.start(["xdg-open", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         def outcome() -> str:
+            nonlocal refused_after
             shown = x11.normal_windows(display)
             if any(Path(path).stem.lower() in window.title.lower() for window in shown):
                 return "opened"
+            after = time.monotonic() - began
             if opener.poll():
-                return "refused"
+                refused_after = refused_after or after
+                if (
+                    after >= 2 * refused_after
+                ):  # one that gave up late, on a slow machine, may only have not seen the start
+                    return "refused"
             new = any(window.kind == "normal" and window.id not in before for window in shown)
-            return "opened" if new and time.monotonic() - began > OTHER_TITLE_SECONDS else ""
+            return "opened" if new and after > OTHER_TITLE_SECONDS else ""
 
         found = wait_until(outcome, WINDOW_SECONDS, 0.1)
     if found == "refused":

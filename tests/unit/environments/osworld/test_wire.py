@@ -25,7 +25,7 @@ class Guest(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.served.append(self.path)
-        if self.path == "/stall" or (self.path == "/platform" and self.stalled.is_set()):
+        if self.path in ("/stall", "/screenshot") or (self.path == "/platform" and self.stalled.is_set()):
             time.sleep(1.0)
         self.send_response(500 if self.path == "/refuse" else 200)
         self.send_header("Content-Length", "2")
@@ -75,6 +75,21 @@ def test_a_refusal_of_what_must_be_accepted_is_raised(line: Wire) -> None:
     with pytest.raises(RequestRefused, match="/refuse answered HTTP 500: ok"):
         REQUESTS.post(f"{line.origin}/refuse")
     assert [refusal.path for refusal in line.refusals] == ["/refuse"]
+
+
+def test_a_slow_picture_of_a_living_vm_is_waited_for(line: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "SILENT_SECONDS", 0.1)
+    assert REQUESTS.get(f"{line.origin}/screenshot", timeout=0.2).text == "ok"
+    assert "/platform" in Guest.served
+
+
+def test_a_vm_that_is_gone_is_noticed_while_a_picture_is_waited_for(
+    line: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SILENT_SECONDS", 0.1)
+    Guest.stalled.set()
+    with pytest.raises(VMUnreachable, match=r"does not answer: /screenshot is not answered, and nothing else is"):
+        REQUESTS.get(f"{line.origin}/screenshot", timeout=0.2)
 
 
 def test_a_slow_answer_of_a_living_vm_is_only_that_requests_trouble(line: Wire) -> None:
