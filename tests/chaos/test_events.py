@@ -13,14 +13,15 @@ def test_a_killed_workers_attempt_is_in_the_events(cluster: Cluster) -> None:
     cluster.start_vm_host(num_vms=2)
     cluster.start_worker(concurrency=1)
     cluster.wait_for_worker()
-    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [3, 3]}}, [{"id": "a", "question": "work"}])
+    children = cluster.children()  # looking for them takes its time on a busy machine
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [5, 5]}}, [{"id": "a", "question": "work"}])
     record = run.folder.attempt("a#0", 1) / "trajectory.jsonl"
     deadline = time.monotonic() + 60
     while not (record.exists() and "header" in record.read_text()):
         assert time.monotonic() < deadline, "the rollout has not begun"
         time.sleep(0.02)
 
-    for child in cluster.children():
+    for child in children:
         child.kill()
     run.wait(seconds=90)
 
