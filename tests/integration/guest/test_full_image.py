@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 import requests
+from lxml import etree
 
 from tests.desktops import needs_local_desktops
-from tests.integration.guest.conftest import Desktop
+from tests.integration.guest.conftest import SCREEN, Desktop
 
 pytestmark = [needs_local_desktops, pytest.mark.slow, pytest.mark.timeout(1800)]  # an image takes minutes to build
 
 PROFILE = "full"
 SECONDS = 120.0
+STATE = "{https://accessibility.ubuntu.example.org/ns/state}"
+PLACE = "{https://accessibility.ubuntu.example.org/ns/component}"
 DOCK = "//application[@name='xfce4-panel']//push-button"
 
 
@@ -112,6 +115,43 @@ def test_saving_asks_nothing(
 
     wait_for(lambda: desktop.shell(f"stat -c %s.%Y {path}") != before, "saved file")
     assert desktop.windows() == [title]
+
+
+def test_gimps_open_menus_are_in_the_tree(desktop: Desktop) -> None:
+    """GIMP is made with GTK 2, which does not say of the items of an open menu that they are showing."""
+
+    def shown() -> dict[str, tuple[int, int]]:
+        """The middle of what of GIMP's menus is in sight, by its name."""
+        tree = etree.fromstring(requests.get(desktop.url("/accessibility"), timeout=60).json()["AT"].encode())
+        found = {}
+        for node in tree.xpath("//application[@name='gimp']//*[self::menu or contains(name(), 'menu-item')]"):
+            if node.get(f"{STATE}showing") == "true" and node.get("name"):
+                x, y, width, height = (
+                    int(number)
+                    for name in ("screencoord", "size")
+                    for number in node.get(f"{PLACE}{name}").strip("()").split(",")
+                )
+                found[node.get("name")] = (x + width // 2, y + height // 2)
+        return found
+
+    def click(name: str) -> None:
+        act(desktop, f"click{shown()[name]}")
+
+    desktop.launch("gimp")
+    wait_for(lambda: "Windows" in shown(), "menu bar of GIMP")
+    bar = set(shown())
+    assert "Dockable Dialogs" not in bar
+    click("Windows")
+    wait_for(lambda: "Dockable Dialogs" in shown(), "open menu")
+    assert "Tool Options" not in shown()
+    click("Dockable Dialogs")
+    wait_for(lambda: "Tool Options" in shown(), "open menu in a menu")
+    # It is longer than the screen, and what is out of it cannot be seen.
+    assert all(0 <= x < SCREEN[0] and 0 <= y < SCREEN[1] for x, y in shown().values())
+    act(desktop, "press('esc')")
+    wait_for(lambda: "Tool Options" not in shown(), "closed inner menu")
+    act(desktop, "press('esc')")
+    wait_for(lambda: set(shown()) == bar, "closed menu")
 
 
 @pytest.mark.parametrize("started", ["dock", "finder", "link"])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,13 @@ def keepers(vm_id: str) -> list[int]:
     return [int(trace.split()[1]) for trace in traces(vm_id) if trace.startswith("process ")]
 
 
+def send(number: signal.Signals, pids: list[int]) -> None:
+    """To those that are still there: a desktop's programs come and go."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def until_gone(vm_id: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while left := traces(vm_id):
@@ -79,8 +87,7 @@ def test_a_killed_hosts_desktop_ends_by_itself(step: str) -> None:
 def test_also_what_a_killed_keeper_left_is_ended(bystander: LocalProvider) -> None:
     host = LocalProvider({"screen_width": 800, "screen_height": 600})
     host.boot(KILLED)
-    for pid in keepers(KILLED):
-        os.kill(pid, signal.SIGKILL)
+    send(signal.SIGKILL, keepers(KILLED))
     with pytest.raises(RuntimeError):
         host.check(KILLED)
     assert (STATE_FOLDER / KILLED).exists()
@@ -97,8 +104,7 @@ def test_also_what_a_killed_keeper_left_is_ended(bystander: LocalProvider) -> No
 def test_a_frozen_desktop_can_be_ended(bystander: LocalProvider, whole: bool) -> None:
     host = LocalProvider({"screen_width": 800, "screen_height": 600})
     host.boot(KILLED)
-    for pid in [*processes(KILLED), *(keepers(KILLED) if whole else [])]:
-        os.kill(pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, [*processes(KILLED), *(keepers(KILLED) if whole else [])])
     with pytest.raises(RuntimeError, match=r"GET /health: no whole answer within"):
         host.check(KILLED)
     host.reset(KILLED)

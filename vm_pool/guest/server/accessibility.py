@@ -34,10 +34,13 @@ def tree() -> Response:
     width, height = current_app.config["SCREEN"]
     deadline = time.monotonic() + TREE_SECONDS
     places = x11.content_places()
-    programs = _with_bus(lambda bus: reader.read_desktop(bus, (0, 0, width, height), places, deadline), deadline)
+    screen = (0, 0, width, height)
+    with x11.connected() as display:
+        popups = x11.popup_places(display)
+    programs = _with_bus(lambda bus: reader.read_desktop(bus, screen, places, popups, deadline), deadline)
     with x11.connected() as display:
         area = x11.work_area(display)
-    desktop_icons.add(programs, Path.home(), area or (0, 0, width, height))
+    desktop_icons.add(programs, Path.home(), area or screen)
     return jsonify(AT=markup.render(programs))
 
 

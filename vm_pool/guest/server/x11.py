@@ -151,3 +151,17 @@ def content_places() -> dict[tuple[int, str], tuple[int, int, int, int]]:
                 size = (int(width - left - right), int(height - top - bottom))
                 places[int(pid[0]), window.title] = (int(corner.x + left), int(corner.y + top), *size)
     return places
+
+
+def popup_places(display: Any) -> list[tuple[int, int, int, int]]:
+    """Where windows are that the window manager leaves alone, such as open menus: x, y, width, height."""
+    places = []
+    for window in display.screen().root.query_tree().children:
+        try:
+            has = window.get_attributes()
+            geometry = window.get_geometry()
+        except Xlib.error.XError:
+            continue
+        if has.override_redirect and has.map_state == X.IsViewable:
+            places.append((int(geometry.x), int(geometry.y), int(geometry.width), int(geometry.height)))
+    return places

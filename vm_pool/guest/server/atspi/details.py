@@ -25,6 +25,15 @@ def read_details(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
             question[4](node, answer)
 
 
+def read_places(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
+    """Fills in only where nodes are."""
+    asked = [node for node in nodes if names.COMPONENT in node.interfaces]
+    calls = [node.call(names.COMPONENT, "GetExtents", "u", wire.numbers(node.coordinates)) for node in asked]
+    for node, answer in zip(asked, bus.ask(calls, deadline), strict=True):
+        if answer is not None:
+            _box(node, answer)
+
+
 def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Node, Reply], None]]]:
     if names.COMPONENT in node.interfaces:
         yield names.COMPONENT, "GetExtents", "u", wire.numbers(node.coordinates), _box

@@ -46,7 +46,7 @@ REGISTRY_PATH = "/org/a11y/atspi/registry"
 ROOT_PATH = "/org/a11y/atspi/accessible/root"
 CACHE_PATH = "/org/a11y/atspi/cache"
 NULL_PATH = "/org/a11y/atspi/null"
-MENU_BAR, TABLE_CELL, TERMINAL = (ROLES.index(name) for name in ("menu bar", "table cell", "terminal"))
+MENU, MENU_BAR, TABLE_CELL, TERMINAL = (ROLES.index(name) for name in ("menu", "menu bar", "table cell", "terminal"))
 
 CALLED = {"Chromium": "Google Chrome"}
 """Programs by the name they give themselves, and the name by which OSWorld's evaluators look for them."""

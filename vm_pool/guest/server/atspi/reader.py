@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import details, gtk4, libreoffice, names, tables, wire
+from . import details, gtk2, gtk4, libreoffice, names, tables, wire
 from .bus import Bus
 from .nodes import DEEPEST, Box, Node, Program, expand, read_cache, read_property, read_references, time_left
 from .wire import Call, Reader
@@ -60,19 +60,22 @@ def read_programs(bus: Bus, deadline: float) -> list[Program]:
     return programs
 
 
-def read_desktop(bus: Bus, screen: Box, windows: WindowPlaces, deadline: float) -> list[Program]:
+def read_desktop(bus: Bus, screen: Box, windows: WindowPlaces, popups: Sequence[Box], deadline: float) -> list[Program]:
     """Every program with the whole of its tree, and details of all that can be seen.
 
     Args:
         bus: The bus of accessibility.
         screen: The screen's left, top, right and bottom.
         windows: Where windows are; see `gtk4.set_places`.
+        popups: Where menus and the like are; see `gtk2.show_open_menus`.
         deadline: When to stop, by the monotonic clock; what has been read by then is returned.
     """
     programs = read_programs(bus, deadline)
     for program in programs:
         if program.root.program not in bus.silent:
             complete(bus, program, screen, deadline)
+            while gtk2.is_gtk2(program) and gtk2.show_open_menus(bus, program, popups, deadline):
+                complete(bus, program, screen, deadline)
     seen = [node for program in programs for node in program.root.walk() if node.showing]
     details.read_details(bus, seen, deadline)
     for program in programs:
