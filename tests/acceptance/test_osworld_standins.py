@@ -28,6 +28,7 @@ def task_list(shared_data: Path) -> Path:
     return shared_data / "osworld" / "test_all.json"
 
 
+@pytest.mark.slow
 def test_every_file_that_a_task_asks_for_has_a_stand_in(task_list: Path) -> None:
     items = {item.id: item for item in load_items(task_list)}
 

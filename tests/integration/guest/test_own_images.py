@@ -141,6 +141,7 @@ def test_a_script_that_fails_leaves_nothing_and_is_named(own: Path) -> None:
     assert not [line for line in Path("/proc/mounts").read_text().splitlines() if NAME in line]
 
 
+@pytest.mark.slow
 def test_a_package_that_is_nowhere_is_named(own: Path) -> None:
     built = build("--package", "no-such-package-here")
 

@@ -91,7 +91,8 @@ def test_everything_of_a_stopped_desktop_is_gone(provider: LocalProvider) -> Non
         provider.check(vm_id)
 
 
-@pytest.mark.parametrize("what", [pytest.param("boot", marks=pytest.mark.slow), "reset"])
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["boot", "reset"])
 def test_a_stop_at_any_moment_leaves_nothing(provider: LocalProvider, what: str) -> None:
     vm_id = f"{HOST}-3"
     outcomes = []

@@ -25,7 +25,7 @@ KILLED, ALIVE = f"{HOST}-0", f"{HOST}-other-0"
 STEPS = ["the folder is made", "the keeper is launched", "the first process runs", "it is up", "it is being reset"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bystander() -> Iterator[LocalProvider]:
     """A desktop of another host whose name begins like the killed one's."""
     provider = LocalProvider({"screen_width": 800, "screen_height": 600})
