@@ -43,6 +43,17 @@ class Settings(BaseSettings):
         30.0, gt=0, validation_alias="ROLLOUT_RECONCILE_EVERY", description="Seconds between looks for lost work."
     )
 
+    download_hosts: str = Field(
+        "",
+        validation_alias="ROLLOUT_DOWNLOAD_HOSTS",
+        description="Hosts of one's own network, as NAME or NAME:PORT with commas between, that tasks' files may come from.",
+    )
+
+    @property
+    def trusted_hosts(self) -> frozenset[str]:
+        """The hosts of `download_hosts`."""
+        return frozenset(host for word in self.download_hosts.split(",") if (host := word.strip().lower()))
+
     @property
     def silent_seconds(self) -> float:
         """How long who works on something may be silent before another takes it over: never longer than a rollout's message

@@ -1,5 +1,7 @@
 """A network namespace that plays the internet, with a desktop in it: small_internet.py PROVIDER POLICY VM_ID < URLS > WHAT CAME
 
+With `downloads` in place of the three, the URLs are downloaded as tasks' files are, by this process itself.
+
 In place of a URL, HOLD has the guest connect and stay so, RESET resets it; what came is then how many connections are open.
 
 Every address leads to this process, private ones and the host's own among them; whoever is connected to is written down. Run it in
@@ -8,9 +10,12 @@ network and mount namespaces of its own (unshare --net --mount): nothing of it i
 
 from __future__ import annotations
 
+import datetime
 import http.client
 import json
+import os
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -20,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -28,7 +34,11 @@ import dns.message
 import dns.rcode
 import dns.rdatatype
 import dns.rrset
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from rollout_tasks.environments.osworld import downloads
 from vm_pool.own import own_vm
 from vm_pool.providers.base import ReachesVMs, check_available, load_provider
 
@@ -58,6 +68,9 @@ ZONE: dict[str, list[str]] = {
 }
 REBINDING = "rebind.example"
 """Public when asked for the first time, private ever after."""
+CERTIFIED = "public.example"
+"""Whose certificate every server shows that is asked by HTTPS."""
+DOWNLOADS = "downloads"
 HOLD, RESET = "hold", "reset"
 HOLDING = f"setsid python3 -c 'import socket, time; s = socket.create_connection((\"{PUBLIC}\", 80)); time.sleep(600)'"
 OPEN_SECONDS = 60
@@ -147,6 +160,38 @@ class Web6(ThreadingHTTPServer):
         super().server_bind()
 
 
+class SecureWeb(ThreadingHTTPServer):
+    """As `Web`, by HTTPS; each connection shakes hands in its own thread."""
+
+    def __init__(self, certificate: Path) -> None:
+        super().__init__(("0.0.0.0", 443), Web)  # noqa: S104
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+
+    def handle_error(self, *_: Any) -> None:
+        """Whoever does not like the certificate goes away."""
+
+
+def write_certificate(path: Path) -> None:
+    """A certificate and its key, which vouches for itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, CERTIFIED)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(CERTIFIED)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, *form) + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+
+
 @contextmanager
 def internet() -> Iterator[None]:
     """This namespace as the whole internet."""
@@ -193,9 +238,32 @@ def open_connections(wanted: int) -> str:
     return str(len(Web.connections))
 
 
+def download(urls: list[str]) -> dict[str, Any]:
+    """What comes of each URL when it is a task's file."""
+    came: dict[str, Any] = {}
+    downloads.PAUSE_SECONDS = (0.01, 0.02)
+    with internet(), tempfile.TemporaryDirectory() as folder:
+        certificate = Path(folder, "certificate.pem")
+        write_certificate(certificate)
+        os.environ["SSL_CERT_FILE"] = str(certificate)
+        threading.Thread(target=SecureWeb(certificate).serve_forever, daemon=True).start()
+        cache = downloads.DownloadCache(Path(folder, "cache"))
+        for url in urls:
+            Web.reached.clear()
+            try:
+                answer = cache.fetch(url).path.read_text()
+            except downloads.DownloadError as error:
+                answer = f"error: {error}"
+            came[url] = {"answer": answer, "reached": list(Web.reached)}
+    return came
+
+
 def main() -> None:
     """Boots a desktop under the policy and has it ask for each URL."""
     urls = json.load(sys.stdin)
+    if sys.argv[1:] == [DOWNLOADS]:
+        json.dump(download(urls), sys.stdout)
+        return
     name, policy, vm_id = sys.argv[1:]
     came: dict[str, Any] = {}
     with internet():

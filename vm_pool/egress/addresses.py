@@ -39,7 +39,16 @@ OWN_SECONDS = 10.0
 
 
 class NotPublic(OSError):
-    """There is no address that a guest may connect to; says for what."""
+    """There is no address that may be connected to; says for what."""
+
+
+class Unresolved(NotPublic):
+    """DNS gave no address at all."""
+
+    def __init__(self, sentence: str, *, for_now: bool) -> None:
+        """`for_now`: whether asking again may help."""
+        super().__init__(sentence)
+        self.for_now = for_now
 
 
 def is_public(text: str) -> bool:
@@ -63,12 +72,14 @@ def public_addresses(host: str, resolve: Resolve | None = None) -> list[str]:
         resolve: Asks DNS; default: as this machine does.
 
     Raises:
-        NotPublic: It has none, or only others.
+        Unresolved: It has none.
+        NotPublic: It has only others.
     """
     try:
         found = list((resolve or _resolve)(host))
     except (OSError, UnicodeError) as error:
-        raise NotPublic(f"{host} has no address: {error}") from error
+        for_now = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+        raise Unresolved(f"{host} has no address: {error}", for_now=for_now) from error
     public = [address for address in dict.fromkeys(found) if is_public(address)]
     if not public:
         raise NotPublic(f"{host} has no address on the internet")

@@ -24,6 +24,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from rollout_tasks.settings import settings
+from vm_pool.egress.addresses import NotPublic, Unresolved
+from vm_pool.egress.http_transport import PublicTransport
+
 MAX_BYTES = 4 << 30
 """A larger file is no task's."""
 TRIES = 4
@@ -122,6 +126,9 @@ class DownloadCache:
                 elif status not in _PASSING or not left:
                     partial.unlink(missing_ok=True)
                     raise DownloadError(f"{url}: HTTP {status} {error.response.reason_phrase}") from error
+            except NotPublic as error:
+                if not left or not (isinstance(error, Unresolved) and error.for_now):
+                    raise DownloadError(f"{url}: {error}{_how_to_trust(error)}") from error
             except (httpx.HTTPError, httpx.InvalidURL, _BrokenOff) as error:
                 if not left:
                     raise DownloadError(f"{url}: {str(error) or type(error).__name__} ({TRIES} tries)") from error
@@ -184,7 +191,12 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
         if state.total == have:
             return
         headers |= {"Range": f"bytes={have}-", "If-Range": state.validator}
-    with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=_TIMEOUT) as response:
+    with (
+        httpx.Client(
+            transport=PublicTransport(settings().trusted_hosts), follow_redirects=True, timeout=_TIMEOUT
+        ) as client,
+        client.stream("GET", url, headers=headers) as response,
+    ):
         response.raise_for_status()
         if response.status_code != 206:
             have = 0
@@ -199,6 +211,10 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
                 progress(have, total)
     if total is not None and have != total:
         raise _BrokenOff(f"broke off after {have} of {total} bytes")
+
+
+def _how_to_trust(error: NotPublic) -> str:
+    return "" if isinstance(error, Unresolved) else "; ROLLOUT_DOWNLOAD_HOSTS names hosts of one's own network"
 
 
 def _total(response: httpx.Response, have: int) -> int | None:

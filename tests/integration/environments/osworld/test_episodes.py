@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 from rollout_tasks.environments.osworld.screenshot import size_of
+from rollout_tasks.settings import settings
 from tests.desktops import needs_local_desktops
 from tests.integration.environments.osworld.conftest import SCREEN, Desk, Play
 
@@ -191,6 +192,8 @@ class Files(BaseHTTPRequestHandler):
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Files]]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("ROLLOUT_DOWNLOAD_HOSTS", "127.0.0.1")
+    settings.cache_clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Files)
     Files.port = server.server_port
     Files.content.clear()
@@ -201,6 +204,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[File
     server.shutdown()
     server.server_close()
     thread.join()
+    settings.cache_clear()
 
 
 def test_files_are_downloaded_once_for_setup_and_evaluation(play: Begin, desk: Desk, files: type[Files]) -> None:

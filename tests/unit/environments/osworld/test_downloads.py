@@ -14,6 +14,7 @@ import pytest
 
 from rollout_tasks.environments.osworld import downloads
 from rollout_tasks.environments.osworld.downloads import DownloadCache, DownloadError
+from rollout_tasks.settings import settings
 
 CONTENT = bytes(range(256)) * 4096
 
@@ -75,9 +76,12 @@ def server() -> Iterator[FileServer]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DownloadCache:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DownloadCache]:
     monkeypatch.setattr(downloads, "PAUSE_SECONDS", (0.01, 0.02))
-    return DownloadCache(tmp_path / "downloads")
+    monkeypatch.setenv("ROLLOUT_DOWNLOAD_HOSTS", "127.0.0.1")
+    settings.cache_clear()
+    yield DownloadCache(tmp_path / "downloads")
+    settings.cache_clear()
 
 
 def files_in(cache: DownloadCache, folder: str) -> list[str]:
@@ -162,6 +166,12 @@ def test_a_missing_file_is_named_at_once(server: FileServer, cache: DownloadCach
 def test_an_unreachable_server_is_named_after_some_tries(cache: DownloadCache) -> None:
     with pytest.raises(DownloadError, match=r"http://127.0.0.1:1/x: .*\(4 tries\)"):
         cache.fetch("http://127.0.0.1:1/x")
+
+
+def test_a_private_address_is_refused_at_once(cache: DownloadCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "PAUSE_SECONDS", (60.0, 60.0))
+    with pytest.raises(DownloadError, match=r"^http://10.1.2.3/x: 10.1.2.3 has no address on the internet; ROLLOUT_"):
+        cache.fetch("http://10.1.2.3/x")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/file", "data:,x"])

@@ -1,0 +1,118 @@
+"""HTTP that reaches the internet alone: for addresses that a task or a page names, and that this machine did not choose.
+
+What a name means is looked up once for each request, redirects included, and the connection goes to the address that was
+checked: a name that means another address a moment later gains nothing.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Collection
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from vm_pool.egress.addresses import NotPublic, Resolve, Unresolved, public_addresses
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class PublicTransport(httpx.BaseTransport):
+    """Sends requests to public addresses, and to hosts that are trusted all the same."""
+
+    def __init__(self, trusted: Collection[str] = (), resolve: Resolve | None = None) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            trusted: Hosts, as ``name`` or ``name:port`` in lower case, that may have any address.
+            resolve: Asks DNS; default: as this machine does.
+        """
+        self._trusted = frozenset(trusted)
+        self._resolve = resolve
+        self._direct = httpx.HTTPTransport()
+        self._proxies: dict[str, httpx.HTTPTransport] = {}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Sends one request.
+
+        Raises:
+            NotPublic: Its host has no public address and is not trusted; says which host.
+            httpx.TransportError: It cannot be sent, or nothing comes back.
+        """
+        if request.url.scheme not in _PORTS:
+            raise httpx.UnsupportedProtocol(f"{request.url}: only http and https are sent")
+        host = _host(request.url)
+        proxy = _proxy_of(request.url)
+        if self._trusts(request.url):
+            return self._through(proxy).handle_request(request)
+        try:
+            addresses = public_addresses(host, self._resolve)
+        except Unresolved:
+            if not proxy:
+                raise
+            return self._through(proxy).handle_request(request)  # only the proxy can look names up here
+        if proxy:
+            return self._through(proxy).handle_request(request)
+        return self._send_to(addresses, request)
+
+    def _send_to(self, addresses: list[str], request: httpx.Request) -> httpx.Response:
+        """To the first address that can be connected to; the certificate must be the name's all the same."""
+        extensions = {**request.extensions, "sni_hostname": _host(request.url)}
+        for address in addresses:
+            try:
+                return self._direct.handle_request(
+                    httpx.Request(
+                        request.method,
+                        request.url.copy_with(host=address),
+                        headers=request.headers,
+                        stream=request.stream,
+                        extensions=extensions,
+                    )
+                )
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+        raise NotPublic(f"{_host(request.url)} has no address on the internet")
+
+    def _trusts(self, url: httpx.URL) -> bool:
+        host = _host(url)
+        name = f"[{host}]" if ":" in host else host
+        return not self._trusted.isdisjoint({host, name, f"{name}:{url.port or _PORTS[url.scheme]}"})
+
+    def _through(self, proxy: str) -> httpx.HTTPTransport:
+        if not proxy:
+            return self._direct
+        if proxy not in self._proxies:
+            self._proxies[proxy] = httpx.HTTPTransport(proxy=proxy)
+        return self._proxies[proxy]
+
+    def close(self) -> None:
+        """Ends all connections."""
+        for transport in (self._direct, *self._proxies.values()):
+            transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        self.close()
+
+
+def _host(url: httpx.URL) -> str:
+    """As it is asked for in DNS, and named in certificates."""
+    return url.raw_host.decode("ascii").rstrip(".")
+
+
+def _proxy_of(url: httpx.URL) -> str:
+    """The proxy that the environment names for a URL; empty: none."""
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all", "")
+    if not proxy or urllib.request.proxy_bypass(_host(url)):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
