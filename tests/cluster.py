@@ -189,7 +189,8 @@ class Cluster:
             {"data": {"path": str(self.items_file)}, "output_dir": str(self.results), **config}, where="test"
         )
         file = self.folder / "run.yaml"
-        file.write_text(json.dumps(resolved.model_dump(mode="json", exclude_none=True)))
+        # What is as it is by default is left out: an older version may not know it.
+        file.write_text(json.dumps(resolved.model_dump(mode="json", exclude_defaults=True)))
         done = subprocess.run(
             [sys.executable, "scripts/submit.py", "--config", str(file), "--json"],
             env={**self.environment, **self.environments.get("submitter", {})},

@@ -1,7 +1,4 @@
-"""Workers of two neighbouring versions on one broker: the one before, as tagged, and this one.
-
-The tag names the last version whose task names, queues and stored runs this one promises to work with.
-"""
+"""Workers of two versions on one broker: the oldest that this one promises to work with, and this one."""
 
 from __future__ import annotations
 
@@ -10,24 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from rollout_tasks.runs.store import VERSION
+from rollout_tasks.runs.store import MIN_VERSION
 from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import Cluster
 from tests.conftest import REPOSITORY
 
-TAG = f"stored-runs-{VERSION}"
+OLDEST = {1: "08110a0266093dc9e5d46c1580a32ce6b7f5bfd6"}
+"""The first commit that wrote stored runs and messages of a version."""
 ITEMS = 24
 
 
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
-    """A copy of the tagged version."""
-    known = subprocess.run(["git", "rev-parse", "--verify", "--quiet", TAG], cwd=REPOSITORY, check=False, timeout=30)
+    """A copy of the oldest code that can work on what this code writes."""
+    commit = OLDEST[MIN_VERSION]
+    known = subprocess.run(
+        ["git", "cat-file", "-e", commit], cwd=REPOSITORY, check=False, capture_output=True, timeout=30
+    )
     if known.returncode:
-        pytest.skip(f"this copy of the repository has no tag {TAG}")
+        pytest.skip(f"this copy of the repository has no commit {commit}: git fetch --unshallow")
     folder = tmp_path / "before"
     folder.mkdir()
-    packed = subprocess.run(["git", "archive", TAG], cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
+    packed = subprocess.run(["git", "archive", commit], cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
     subprocess.run(["tar", "--extract", "--directory", str(folder)], input=packed.stdout, check=True, timeout=60)
     return folder
 
