@@ -35,6 +35,7 @@ from vm_pool.guest import (
     disk_of,
     image_named,
     prune,
+    remove_image,
     root_of,
     size_of,
     stock,
@@ -98,6 +99,10 @@ def build(
     prune_outdated: Annotated[
         bool, typer.Option("--prune", help="Remove what is outdated and not in use, and build nothing.")
     ] = False,
+    remove: Annotated[
+        str,
+        typer.Option("--remove", metavar="NAME", help="Remove an image of your own, with all that only it is made of."),
+    ] = "",
     check: Annotated[
         Path | None,
         typer.Option(
@@ -152,7 +157,10 @@ def build(
     try:
         with _progress() as progress:
             if prune_outdated:
-                _show_pruned(*prune(progress), as_json)
+                _show_removed("outdated parts of guest images", *prune(progress), as_json)
+                return
+            if remove:
+                _show_removed(f"parts of the guest image {remove}", *remove_image(remove, progress), as_json)
                 return
             if name:
                 with define(
@@ -242,12 +250,12 @@ def _show(parts: list[Stocked], as_json: bool) -> None:
         typer.echo(f"Outdated: {_gigabytes(outdated)}; build_guest.py --prune removes what of it is not in use.")
 
 
-def _show_pruned(removed: list[Stocked], kept: list[Stocked], as_json: bool) -> None:
+def _show_removed(what: str, removed: list[Stocked], kept: list[Stocked], as_json: bool) -> None:
     if as_json:
         command_line.print_json({"removed": list(map(_as_json, removed)), "in_use": list(map(_as_json, kept))})
         return
     size = _gigabytes(sum(part.bytes for part in removed))
-    typer.echo(f"Removed {len(removed)} outdated parts of guest images: {size}")
+    typer.echo(f"Removed {len(removed)} {what}: {size}")
     for part in kept:
         typer.echo(f"In use, so still there: {part.folder}")
 

@@ -13,7 +13,7 @@ from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from vm_pool.guest.profiles import PROFILES
 from vm_pool.guest.release import Release
 from vm_pool.guest.root import GuestRoot, guest_image_name, guest_root, root_of, size_of
-from vm_pool.guest.stock import Stocked, prune, stock
+from vm_pool.guest.stock import Stocked, prune, remove_image, stock
 
 __all__ = [
     "GUEST_ID_COUNT",
@@ -36,6 +36,7 @@ __all__ = [
     "image_names",
     "kept_facts",
     "prune",
+    "remove_image",
     "root_of",
     "size_of",
     "stock",

@@ -92,6 +92,15 @@ def remove(name: str) -> bool:
     return True
 
 
+def is_used(name: str) -> bool:
+    """Whether a process uses a part."""
+    path = _used_file(name)
+    if not path.exists():
+        return False
+    with locked(path, wait=False) as alone:
+        return not alone
+
+
 _used: dict[Path, int] = {}
 """The open lock files of the parts that this process, or the one it was forked from, uses."""
 

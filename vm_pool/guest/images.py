@@ -155,6 +155,26 @@ def define(
             shutil.rmtree(new, ignore_errors=True)
 
 
+def forget(name: str) -> None:
+    """Removes what is kept of a user's image, also where it is broken; its layers stay.
+
+    Raises:
+        GuestBuildError: There is no such image, or it cannot be removed.
+    """
+    if name in PROFILES:
+        raise GuestBuildError(
+            f"--remove: {name} is a profile, which comes with this project; --prune removes old layers"
+        )
+    folder = _folder(name)
+    if not _NAME.fullmatch(name) or not folder.is_dir():
+        raise GuestBuildError(f"--remove: there is no guest image {name!r} of your own; --list names what there is")
+    gone = folder.with_name(f".{name}.new")
+    with _stored(folder), _alone(folder):
+        shutil.rmtree(gone, ignore_errors=True)
+        folder.rename(gone)
+        shutil.rmtree(gone)
+
+
 @contextmanager
 def _stored(folder: Path) -> Iterator[None]:
     try:
@@ -162,7 +182,7 @@ def _stored(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise GuestBuildError(
-            f"the guest image cannot be stored: {error.filename or folder}: {error.strerror}"
+            f"the guest image cannot be changed: {error.filename or folder}: {error.strerror}"
         ) from error
 
 

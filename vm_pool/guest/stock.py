@@ -14,8 +14,9 @@ from vm_pool.guest.cache import Progress, cache_folder
 from vm_pool.guest.disk import disk_name
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.image_facts import facts_folder_name
-from vm_pool.guest.images import image_named, image_names
+from vm_pool.guest.images import forget, image_named, image_names
 from vm_pool.guest.kernel import kernel_name
+from vm_pool.guest.profiles import PROFILES
 from vm_pool.guest.root import guest_image_name, layer_names, size_of
 
 _NAME = re.compile(
@@ -61,9 +62,35 @@ def prune(progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], l
     return removed, kept
 
 
-def _parts() -> Iterator[Stocked]:
+def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], list[Stocked]]:
+    """Removes an image that a user made, with all that no other image is made of.
+
+    Returns:
+        What was removed, and what a process began to use meanwhile.
+
+    Raises:
+        GuestBuildError: There is no such image, it comes with this project, or a process uses it; nothing is removed then.
+    """
+    needed = {part.folder.name for part in _parts() if part.current}
+    own = [
+        part for part in _parts(without=name) if part.image == name or (part.folder.name in needed and not part.current)
+    ]
+    own = own if name not in PROFILES else []
+    if used := [part.folder for part in own if cache.is_used(part.folder.name)]:
+        raise GuestBuildError(f"--remove: the guest image {name!r} is in use ({used[0]}): stop its VM hosts first")
+    forget(name)
+    removed: list[Stocked] = []
+    kept: list[Stocked] = []
+    for part in own:
+        progress(f"Removing {part.folder.name}")
+        (removed if cache.remove(part.folder.name) else kept).append(part)
+    return removed, kept
+
+
+def _parts(without: str = "") -> Iterator[Stocked]:
+    """Everything in the cache, as it would be without an image."""
     now = {kernel_name()}
-    for name in image_names():
+    for name in set(image_names()) - {without}:
         with suppress(GuestBuildError):
             image = image_named(name)
             now |= {*layer_names(image), disk_name(image), facts_folder_name(guest_image_name(name))}

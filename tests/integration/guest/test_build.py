@@ -16,8 +16,11 @@ import pytest
 
 from vm_pool.guest import PROFILES, GuestBuildError, Release, define, guest_root, image_named, packages_layer, root_of
 from vm_pool.guest.cache import part
+from vm_pool.guest.disk import disk_name
+from vm_pool.guest.image_facts import facts_folder_name
+from vm_pool.guest.images import image_names
 from vm_pool.guest.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
-from vm_pool.guest.root import layer_names, size_of
+from vm_pool.guest.root import guest_image_name, layer_names, size_of
 
 REPOSITORY = Path(__file__).parents[3]
 BUILDER = """
@@ -238,6 +241,77 @@ def test_outdated_parts_are_removed_unless_they_are_used_or_built(cache: Path) -
     assert pruned() == {"removed": [], "in_use": []}
     assert contents(cache) == sorted([*current, "something-else"])
     assert not list(cache.glob("*.used"))
+
+
+def removed(name: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "scripts/build_guest.py", "--remove", name, "--json"]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+def test_an_image_of_ones_own_is_removed_with_what_only_it_needs(cache: Path, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("true\n")
+    for name, release in (("mine", "bookworm"), ("newer", "trixie"), ("newest", "trixie")):
+        with define(name, "core", Release(release), scripts=[script]):
+            pass
+    layers = {name: layer_names(image_named(name)) for name in ("core", "mine", "newer", "newest")}
+    disks = {name: disk_name(image_named(name)) for name in layers}
+    facts = {name: facts_folder_name(guest_image_name(name)) for name in layers}
+    older = f"additions-mine-{'0' * 16}"
+    for folder in {*sum(layers.values(), ()), *disks.values(), *facts.values(), older}:
+        (cache / folder).mkdir(exist_ok=True)
+    there = set(contents(cache)) - {"images"}
+    user = subprocess.Popen(
+        [sys.executable, "-c", USER, layers["mine"][-1]],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert user.stdout
+    assert user.stdout.readline() == "using\n"
+
+    refused = removed("mine")
+    assert refused.returncode == 2
+    assert f"'mine' is in use ({cache / layers['mine'][-1]}): stop its VM hosts first" in " ".join(
+        refused.stderr.split()
+    )
+    assert set(contents(cache)) - {"images"} == there
+    assert "mine" in image_names()
+    user.communicate()
+
+    said = json.loads(removed("mine").stdout)
+    gone = {layers["mine"][-1], disks["mine"], facts["mine"], older}
+    assert {Path(part["folder"]).name for part in said["removed"]} == gone
+    assert set(contents(cache)) - {"images"} == there - gone
+    assert "mine" not in image_names()
+
+    assert removed("newer").returncode == 0
+    gone |= {layers["newer"][-1], disks["newer"], facts["newer"]}
+    assert set(contents(cache)) - {"images"} == there - gone, "the packages of trixie are another image's, too"
+    assert removed("newest").returncode == 0
+    assert set(contents(cache)) - {"images"} == {*layers["core"], disks["core"], facts["core"]}
+    assert not list(cache.glob("*.used"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("core", "--remove: core is a profile, which comes with this project; --prune removes old layers"),
+        ("mine", "--remove: there is no guest image 'mine' of your own; --list names what there is"),
+        ("../x", "--remove: there is no guest image '../x' of your own; --list names what there is"),
+    ],
+)
+def test_what_is_no_image_of_ones_own_is_not_removed(cache: Path, name: str, sentence: str) -> None:
+    for layer in layer_names(image_named("core")):
+        (cache / layer).mkdir(parents=True)
+    before = contents(cache)
+
+    said = removed(name)
+
+    assert said.returncode == 2
+    assert sentence in " ".join(said.stderr.split())
+    assert contents(cache) == before
 
 
 def test_the_image_belongs_to_the_guests_own_users() -> None:
