@@ -1,14 +1,21 @@
-"""What OSWorld's tasks name and this version of desktop-env lacks, or reads wrongly: two getters, two metrics, one repair."""
+"""What OSWorld's tasks name and this version of desktop-env lacks, or reads wrongly.
+
+Two getters, two metrics, two options of metrics that it would ignore, and one repair.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 GETTERS = frozenset({"chrome_appearance_mode_ui", "chrome_color_scheme"})
 METRICS = frozenset({"check_play_and_exit", "check_structure_sim_with_threshold"})
+OPTIONS = frozenset({("compare_pptx_files", "examine_run_count"), ("compare_config", "containment_ok")})
+"""Metrics and their options."""
 
 _CHROME_PREFERENCES = "/home/user/.config/google-chrome/Default/Preferences"
 _COLOR_SCHEMES = {0: "system", 1: "light", 2: "dark"}
@@ -30,6 +37,10 @@ def add_to(getters: Any, metrics: Any) -> None:
         for name, function in functions.items():
             if not hasattr(module, name):
                 setattr(module, name, function)
+    for metric, option in OPTIONS:
+        compare = getattr(metrics, metric)
+        if option not in inspect.getsource(compare):
+            setattr(metrics, metric, _WITH_OPTION[option](compare))
     getters.get_data_delete_automacally = _data_deleted_on_exit
 
 
@@ -92,3 +103,69 @@ def _same_structure(result: str | None, expected: str | None, ssim_threshold: fl
         return 0.0
     with Image.open(result) as ours, Image.open(expected) as theirs:
         return 1.0 if ours.size == theirs.size and structure_check_by_ssim(ours, theirs, ssim_threshold) else 0.0
+
+
+def _with_run_count(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Compares slides; with ``examine_run_count: false``, however their paragraphs are cut into runs.
+
+    The first runs of two paragraphs are compared then, as many as the shorter one has, as in OSWorld's own comparison.
+    """
+
+    def compare_pptx_files(result: Any, expected: Any, *, examine_run_count: bool = True, **options: Any) -> Any:
+        if examine_run_count:
+            return compare(result, expected, **options)
+        with _uncounted_runs():
+            return compare(result, expected, **options)
+
+    return compare_pptx_files
+
+
+class _Uncounted(tuple[Any, ...]):
+    """Runs of a paragraph that look as many as any other's when they are counted."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+@contextmanager
+def _uncounted_runs() -> Iterator[None]:
+    """Lets python-pptx give such runs. A process evaluates one task at a time."""
+    from pptx.text import text
+
+    paragraphs: Any = text._Paragraph
+    runs = paragraphs.runs
+    paragraphs.runs = property(lambda paragraph: _Uncounted(runs.fget(paragraph)))
+    try:
+        yield
+    finally:
+        paragraphs.runs = runs
+
+
+def _with_containment(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Compares a program's settings; with ``containment_ok: true``, those expected must be among them, as JSON or as text."""
+
+    def compare_config(
+        result: str | None, rules: Mapping[str, Any], *, containment_ok: bool = False, **options: Any
+    ) -> Any:
+        if not containment_ok or not result:
+            return compare(result, rules, **options)
+        written, expected = Path(result).read_text(encoding="utf-8"), str(rules["expected"])
+        try:
+            return 1.0 if _contains(json.loads(written), json.loads(expected)) else 0.0
+        except ValueError:
+            return 1.0 if expected.strip() in written else 0.0
+
+    return compare_config
+
+
+def _contains(there: Any, expected: Any) -> bool:
+    """Whether all that is expected is there: of an object its members, all else as a whole."""
+    if isinstance(there, dict) and isinstance(expected, dict):
+        return all(name in there and _contains(there[name], value) for name, value in expected.items())
+    return bool(there == expected)
+
+
+_WITH_OPTION: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "examine_run_count": _with_run_count,
+    "containment_ok": _with_containment,
+}

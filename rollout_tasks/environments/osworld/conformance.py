@@ -12,6 +12,7 @@ from desktop_image.conformance.probe import Guest, ProbeError, look
 from desktop_image.conformance.touches import touches_of
 from desktop_image.conformance.verdicts import verdict_of
 from rollout_tasks.environments.base import Conformance
+from rollout_tasks.environments.osworld.metric_options import unread_options
 from rollout_tasks.errors import UserError
 from vm_pool.errors import ProviderError
 from vm_pool.guest import GuestBuildError, facts_of_image
@@ -32,11 +33,12 @@ def conformance(items: Iterable[Item], images: Sequence[Facts]) -> list[Conforma
 
 def _compared(item: Item, images: Sequence[Facts]) -> Conformance:
     touches = touches_of({**item.metadata, **item.env_config, "instruction": item.question})
+    ignored = tuple(unread_options(item.metadata.get("evaluator") or {}))
     for facts in images:
         verdict = verdict_of(touches, facts)
         if verdict.reasons:
-            return Conformance(item, verdict.name, verdict.reasons)
-    return Conformance(item, "faithful")
+            return Conformance(item, verdict.name, (*verdict.reasons, *ignored))
+    return Conformance(item, "unfaithful", ignored) if ignored else Conformance(item, "faithful")
 
 
 def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callable[[str], None]) -> Facts:

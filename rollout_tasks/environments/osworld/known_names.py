@@ -32,16 +32,23 @@ class KnownNames:
     metrics: frozenset[str]
 
 
-@lru_cache(maxsize=1)
-def known_names() -> KnownNames | None:
-    """The names; None where desktop-env is not installed."""
+def package_folder() -> Path | None:
+    """Where desktop-env is installed; None: nowhere."""
     try:
         found = importlib.util.find_spec("desktop_env")
     except ModuleNotFoundError:
         return None
     if found is None or not found.submodule_search_locations:
         return None
-    package = Path(next(iter(found.submodule_search_locations)))
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+@lru_cache(maxsize=1)
+def known_names() -> KnownNames | None:
+    """The names; None where desktop-env is not installed."""
+    package = package_folder()
+    if package is None:
+        return None
     getters = _names(package / "evaluators" / "getters" / "__init__.py")
     return KnownNames(
         _steps(package / "controllers" / "setup.py"),

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pptx
+import pptx.util
 import pytest
 
 from rollout_tasks.environments.osworld import library
@@ -84,3 +86,67 @@ def test_vlc_quits_after_playing_when_its_settings_say_so(
 
 def test_without_settings_vlc_is_not_known_to_quit() -> None:
     assert library.desktop_env().metrics.check_play_and_exit(None, {"expected_play_and_exit": 1}) == 0.0
+
+
+def deck(path: Path, *runs: str, sizes: int = 18) -> str:
+    """Slides with one paragraph, cut into these runs."""
+    slides = pptx.Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[6])
+    paragraph = slide.shapes.add_textbox(0, 0, 1000000, 1000000).text_frame.paragraphs[0]
+    for text in runs:
+        run = paragraph.add_run()
+        run.text = text
+        run.font.size = pptx.util.Pt(sizes)
+    slides.save(str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("ours", "options", "score"),
+    [
+        (["Online Shopping"], {"examine_run_count": False}, 1),
+        (["Online Shopping"], {"examine_run_count": True}, 0),
+        (["Online Shopping"], {}, 0),
+        (["Online ", "Shoppin", "g"], {}, 1),
+        (["Online Shoppings"], {"examine_run_count": False}, 0),
+    ],
+)
+def test_runs_are_counted_unless_the_task_says_otherwise(
+    tmp_path: Path, ours: list[str], options: dict[str, Any], score: int
+) -> None:
+    compare = library.desktop_env().metrics.compare_pptx_files
+    gold = deck(tmp_path / "gold.pptx", "Online ", "Shoppin", "g")
+
+    assert compare(deck(tmp_path / "ours.pptx", *ours), gold, enable_debug=False, **options) == score
+
+
+def test_uncounted_runs_are_compared_all_the_same(tmp_path: Path) -> None:
+    compare = library.desktop_env().metrics.compare_pptx_files
+    files = deck(tmp_path / "a.pptx", "text", sizes=20), deck(tmp_path / "b.pptx", "te", "xt", sizes=18)
+
+    assert compare(*files, examine_run_count=False) == 0
+    assert compare(*files, examine_run_count=False, examine_font_size=False) == 1
+    assert len(pptx.Presentation(files[1]).slides[0].shapes[0].text_frame.paragraphs[0].runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "options", "score"),
+    [
+        ('{"a": 1, "b": {"c": 2, "d": 3}}', '{"b": {"c": 2}}', {"containment_ok": True}, 1.0),
+        ('{"a": 1}', '{"a": 2}', {"containment_ok": True}, 0.0),
+        ('{"a": [1, 2]}', '{"a": [1]}', {"containment_ok": True}, 0.0),
+        ('{"a": 1}', '{"a": 1, "b": 1}', {"containment_ok": True}, 0.0),
+        ("// mine\n{'a': 1}\n", "{'a': 1}\n", {"containment_ok": True}, 1.0),
+        ('{"a": 1, "b": 1}', '{"a": 1}', {"containment_ok": False}, 0.0),
+        ('{"a": 1, "b": 1}', '{"a": 1}', {}, 0.0),
+        ('{"a": 1}', '{"a": 1}', {}, 1.0),
+    ],
+)
+def test_settings_may_be_among_others_where_the_task_says_so(
+    tmp_path: Path, written: str, expected: str, options: dict[str, Any], score: float
+) -> None:
+    compare = library.desktop_env().metrics.compare_config
+    (tmp_path / "settings.json").write_text(written)
+
+    assert compare(str(tmp_path / "settings.json"), {"expected": expected}, **options) == score
+    assert compare(None, {"expected": expected}, **options) == 0
