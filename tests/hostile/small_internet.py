@@ -49,6 +49,7 @@ NETWORKS_V6 = ("::/0",)
 PUBLIC, PUBLIC_V6 = "93.184.216.34", "2606:2800:220:1::1"
 ZONE: dict[str, list[str]] = {
     "public.example": [PUBLIC],
+    "same.example": [PUBLIC],
     "allowed.example": ["93.184.216.40"],
     "below.wide.example": ["93.184.216.41"],
     "six.example": [PUBLIC_V6],
@@ -120,8 +121,9 @@ class Names(threading.Thread):
 
 
 class Web(BaseHTTPRequestHandler):
-    """Every web server there is."""
+    """Every web server there is; a connection stays open for more requests, where the client wants that."""
 
+    protocol_version = "HTTP/1.1"
     reached: list[str] = []  # noqa: RUF012 (one for all)
     connections: set[Any] = set()  # noqa: RUF012
 

@@ -30,7 +30,8 @@ class PublicTransport(httpx.BaseTransport):
         """
         self._trusted = frozenset(trusted)
         self._resolve = resolve
-        self._direct = httpx.HTTPTransport()
+        # A connection that stayed open to an address would be taken for another name there, whose certificate was never seen.
+        self._direct = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
         self._proxies: dict[str, httpx.HTTPTransport] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
