@@ -65,8 +65,9 @@ def _script(folder: str) -> list[Turn]:
         cells += f"{year}\t{applied}\t{supported}\t=C{row}/B{row}\n"
     return [
         turn("I look at the last year's figures.", click("[push-button] Files", pause=3)),
-        turn("I go to the folder.", keys("ctrl", "l", pause=1), when="[frame] Home"),
-        turn("It is this one.", write(f"/home/user/Documents/Fundings/{folder}\n", pause=2)),
+        turn("I open the folder.", double_click("[table-cell] Documents", pause=2), when="[frame] Home"),
+        turn("In it, the one of the schemes.", double_click("[table-cell] Fundings", pause=2), when="[frame] Documents"),
+        turn("And this one's.", double_click(f"[table-cell] {folder}", pause=2), when="[frame] Fundings"),
         turn("I open a report.", double_click(f"] {folder}23.pdf", pause=1)),
         turn("I open a spreadsheet.", click("[push-button] LibreOffice Calc"), when=f"[frame] {folder}23.pdf"),
         turn("I write the totals of the panel.", write(cells, pause=1), when="A1 (focused)"),

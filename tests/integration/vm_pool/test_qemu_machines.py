@@ -18,7 +18,7 @@ import pytest
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.errors import ProviderError
 from vm_pool.providers.base import check_available, load_provider
-from vm_pool.providers.qemu import QemuProvider
+from vm_pool.providers.qemu import QemuProvider, acceleration
 from vm_pool.providers.qemu.acceleration import Acceleration, choose, probe
 from vm_pool.providers.qemu.machine import MachineStopped
 from vm_pool.providers.qemu.qmp import QMP, QMPError
@@ -226,6 +226,52 @@ def test_what_the_probe_found_is_remembered(tmp_path: Path) -> None:
         [remembered] = (tmp_path / "cache").rglob("kvm.json")
         remembered.write_text(remembered.read_text().replace("seven", "no"))
         assert "of no instructions" in choose("auto", QEMU).why
+
+
+FAILING_KVM = f"""#!{sys.executable}
+# A QEMU whose KVM serves the probe, and then fails as one inside another machine may. All else is QEMU's own.
+import ctypes, os, signal, subprocess, sys
+
+arguments = sys.argv[1:]
+if "kvm" not in arguments:
+    os.execv({QEMU!r}, [{QEMU!r}, *arguments])
+if any("isa-debug-exit" in one for one in arguments):
+    sys.exit(33)
+at = arguments.index("-accel")
+arguments[at + 1 : at + 4] = ["tcg", "-cpu", "max"]
+if "-runas" in arguments:  # with another user, it would not end with this process
+    del arguments[(at := arguments.index("-runas")) : at + 2]
+qemu = subprocess.Popen(
+    [{QEMU!r}, *arguments],
+    stdout=subprocess.PIPE,
+    preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL),
+)
+for line in qemu.stdout:
+    os.write(1, line.replace(b'"status": "running"', b'"status": "internal-error"'))
+"""
+
+
+def test_where_kvm_fails_a_guest_software_takes_over(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "qemu-system-x86_64").write_text(FAILING_KVM)
+    (tools / "qemu-system-x86_64").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setattr(acceleration, "DEVICE", tmp_path)
+    kvm = provider_for(disk, boot_seconds=20, accelerator="kvm")
+    with pytest.raises(RuntimeError, match=f"{VM}: KVM could not go on running its guest"):
+        kvm.boot(VM)
+    assert choose("auto", str(tools / "qemu-system-x86_64")).name == "kvm"
+
+    for provider in (provider_for(disk, boot_seconds=2, accelerator="auto") for _ in range(2)):
+        with pytest.raises(RuntimeError, match=f"{VM} is not ready within 2 s"):
+            provider.boot(VM)
+        assert traces(tmp_path) == []
+
+    assert caplog.text.count(f"software emulation, which is slow: {VM}: KVM could not go on running its guest") == 2
+    assert choose("auto", str(tools / "qemu-system-x86_64")).name == "tcg"
 
 
 @pytest.mark.parametrize(

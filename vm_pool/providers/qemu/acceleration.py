@@ -1,7 +1,8 @@
 """Whether this machine's processor can run virtual machines by itself: found out by letting it run one.
 
 ``/dev/kvm`` may be there and still be of no use, as inside many virtual machines. So a machine of seven instructions is booted
-through the firmware; what it took is remembered until the host machine boots again.
+through the firmware; what it took is remembered until the host machine boots again. Where a guest fails later for want of
+something that the processor does not do, that is remembered as well.
 """
 
 from __future__ import annotations
@@ -63,20 +64,32 @@ def why_no_kvm(qemu: str) -> str:
         return f"there is no {DEVICE}"
     if not os.access(DEVICE, os.R_OK | os.W_OK):
         return f"{DEVICE} may not be used by this user: add it to the group kvm"
-    remembered = state_folder() / "kvm.json"
-    key = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {qemu} {Path(qemu).stat().st_mtime_ns}"
     try:
-        known = json.loads(remembered.read_text())
-        if known["key"] == key:
+        known = json.loads(_remembered().read_text())
+        if known["key"] == _key(qemu):
             return str(known["why"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     why = probe(qemu, Acceleration("kvm", ""))
+    remember(qemu, why)
+    return why
+
+
+def remember(qemu: str, why: str) -> None:
+    """Keeps what speaks against KVM, or that nothing does, for all that ask on this machine until it boots again."""
+    remembered = _remembered()
     remembered.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=remembered.parent, delete=False) as file:
-        json.dump({"key": key, "why": why}, file)
+        json.dump({"key": _key(qemu), "why": why}, file)
     Path(file.name).rename(remembered)
-    return why
+
+
+def _remembered() -> Path:
+    return state_folder() / "kvm.json"
+
+
+def _key(qemu: str) -> str:
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {qemu} {Path(qemu).stat().st_mtime_ns}"
 
 
 def probe(qemu: str, acceleration: Acceleration) -> str:

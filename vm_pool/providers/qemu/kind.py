@@ -22,7 +22,7 @@ from vm_pool.providers.qemu.acceleration import Acceleration
 from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot
 from vm_pool.providers.qemu.clock import set_over_http
 from vm_pool.providers.qemu.command_line import DISK, VARIABLES, command_line, snapshot_nodes
-from vm_pool.providers.qemu.machine import Machine
+from vm_pool.providers.qemu.machine import Machine, ProcessorFailed
 from vm_pool.providers.qemu.options import QemuOptions
 from vm_pool.providers.qemu.qmp import QMPError
 
@@ -58,6 +58,8 @@ class Kind:
         self._acceleration = acceleration
         self._boot = boot
         self._own = isinstance(boot, OwnBoot)
+        self._failed: ProcessorFailed | None = None
+        """Why none of them will come up."""
 
     def start(self, machine: Machine, progress: Progress) -> None:
         """Brings a machine up, in the state that `revert` goes back to.
@@ -65,8 +67,16 @@ class Kind:
         Only the first guest of a kind boots; the others go on from what it saved.
 
         Raises:
+            ProcessorFailed: No machine of this kind will come up.
             Exception: It does not come up; the machine is of no use.
         """
+        try:
+            self._start(machine, progress)
+        except ProcessorFailed as error:
+            self._failed = error
+            raise
+
+    def _start(self, machine: Machine, progress: Progress) -> None:
         if self._own:
             self._first_boot(machine, progress)
             machine.let_out()
@@ -119,6 +129,8 @@ class Kind:
         machine.put_away()
 
     def _first_boot(self, machine: Machine, progress: Progress) -> None:
+        if self._failed is not None:
+            raise self._failed
         began = time.monotonic()
         what = self._boot.image.name if self._own else f"guest image {self._options.profile}"
         how = "with KVM" if self._acceleration.name == "kvm" else "with software emulation"

@@ -33,6 +33,10 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)")
 
 
+class ProcessorFailed(QMPError):
+    """A machine stands still for good, since KVM does not do something that the guest needs: inside other machines, it may not."""
+
+
 class MachineStopped(RuntimeError):
     """The VM was stopped while something was being done with it."""
 
@@ -117,9 +121,15 @@ class Machine:
         """Lets the machine run, if it does not.
 
         Raises:
-            QMPError: QEMU has ended, or does not answer.
+            ProcessorFailed: The processor's own virtualisation cannot run what the guest does.
+            QMPError: QEMU has ended, or does not answer, or its guest has shut itself down.
         """
-        if self._ask("query-status")["status"] != "running":
+        status = self._ask("query-status")["status"]
+        if status == "internal-error":
+            raise ProcessorFailed(f"{self.vm_id}: KVM could not go on running its guest (QEMU's state: internal-error)")
+        if status == "shutdown":
+            raise QMPError(f"{self.vm_id}: the guest has shut itself down")
+        if status != "running":
             self._ask("cont")
 
     def save(self) -> None:

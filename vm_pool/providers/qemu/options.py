@@ -37,7 +37,8 @@ class QemuOptions(BaseModel):
     firmware: Literal["auto", "bios", "uefi"] = "auto"
     """What starts an image of one's own; auto looks at how its disk is partitioned."""
     accelerator: Literal["auto", "kvm", "tcg"] = "auto"
-    """kvm: the processor's own virtualisation. tcg: software emulation. auto: kvm where a small machine boots with it."""
+    """kvm: the processor's own virtualisation. tcg: software emulation. auto: kvm where a small machine boots with it,
+    until a guest does not."""
     client_password: str = "password"  # noqa: S105 (everybody knows it)
     """Of the user in an image of one's own, to set its clock after a reset."""
     boot_seconds: float = Field(300.0, gt=0)

@@ -21,7 +21,7 @@ from vm_pool.providers.qemu import acceleration
 from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot, own_image_name
 from vm_pool.providers.qemu.folders import end_abandoned, end_leftover, leftovers
 from vm_pool.providers.qemu.kind import Kind
-from vm_pool.providers.qemu.machine import Machine, MachineStopped
+from vm_pool.providers.qemu.machine import Machine, MachineStopped, ProcessorFailed
 from vm_pool.providers.qemu.options import QemuOptions
 from vm_pool.providers.qemu.way_out import WayOut
 from vm_pool.states import Endpoint
@@ -78,11 +78,29 @@ class QemuProvider:
             earlier.end()
         try:
             with machine.stoppable():
-                self._known_kind(machine).start(machine, lambda sentence: _say(machine, sentence))
+                self._start(machine)
         except BaseException:
             machine.end()
             raise
         return self._endpoint(machine)
+
+    def _start(self, machine: Machine) -> None:
+        """Brings it up; in software where the processor turns out to be of no use, and nobody asked for it."""
+        kind = self._known_kind(machine)
+        try:
+            kind.start(machine, lambda sentence: _say(machine, sentence))
+        except ProcessorFailed as error:
+            if self.options.accelerator != "auto":
+                raise
+            machine.put_away()
+            self._give_up_kvm(kind, str(error))
+            self._known_kind(machine).start(machine, lambda sentence: _say(machine, sentence))
+
+    def _give_up_kvm(self, kind: Kind, why: str) -> None:
+        with self._preparing:
+            if self._kind is kind:
+                acceleration.remember(_command(QEMU, "qemu-system-x86"), why)
+                self._kind = None
 
     def check(self, vm_id: str) -> None:
         """Raises unless the guest is healthy and its screenshot has the right size."""
