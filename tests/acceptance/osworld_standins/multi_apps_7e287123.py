@@ -66,7 +66,9 @@ def _script(folder: str) -> list[Turn]:
     return [
         turn("I look at the last year's figures.", click("[push-button] Files", pause=3)),
         turn("I open the folder.", double_click("[table-cell] Documents", pause=2), when="[frame] Home"),
-        turn("In it, the one of the schemes.", double_click("[table-cell] Fundings", pause=2), when="[frame] Documents"),
+        turn(
+            "In it, the one of the schemes.", double_click("[table-cell] Fundings", pause=2), when="[frame] Documents"
+        ),
         turn("And this one's.", double_click(f"[table-cell] {folder}", pause=2), when="[frame] Fundings"),
         turn("I open a report.", double_click(f"] {folder}23.pdf", pause=1)),
         turn("I open a spreadsheet.", click("[push-button] LibreOffice Calc"), when=f"[frame] {folder}23.pdf"),
