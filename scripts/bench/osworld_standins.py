@@ -181,7 +181,7 @@ def run(
             "max_attempts": 1,
             "limits": {"max_turns": 100, "max_seconds": 900},
             "output_dir": str(output_dir),
-            "run_id": run_id or time.strftime("standins-%Y%m%d-%H%M%S"),
+            "run_id": run_id or time.strftime(f"standins-%Y%m%d-%H%M%S-{os.getpid()}"),
         }
     )
     benchmark = replace(load_items(data_path), items=tuple(items))
