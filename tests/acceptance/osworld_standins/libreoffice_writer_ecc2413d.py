@@ -40,7 +40,7 @@ def broken(times: int) -> list[Turn]:
         turn("I click in the last line.", click(f"[paragraph] {LAST_LINE}", pause=1)),
         turn("I go to its end.", keys("end", pause=1)),
         *(turn("I break the page.", keys("ctrl", "enter", pause=1)) for _ in range(times)),
-        DONE,
+        DONE | {"when": f"Page {1 + times} of {5 + times} @"},
     ]
 
 
