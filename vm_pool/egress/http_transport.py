@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Collection
-from types import TracebackType
-from typing import Self
 
 import httpx
 
-from vm_pool.egress.addresses import NotPublic, Resolve, Unresolved, public_addresses
+from vm_pool.egress.addresses import Resolve, Unresolved, public_addresses
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -59,22 +57,13 @@ class PublicTransport(httpx.BaseTransport):
 
     def _send_to(self, addresses: list[str], request: httpx.Request) -> httpx.Response:
         """To the first address that can be connected to; the certificate must be the name's all the same."""
-        extensions = {**request.extensions, "sni_hostname": _host(request.url)}
-        for address in addresses:
+        *others, last = addresses
+        for address in others:
             try:
-                return self._direct.handle_request(
-                    httpx.Request(
-                        request.method,
-                        request.url.copy_with(host=address),
-                        headers=request.headers,
-                        stream=request.stream,
-                        extensions=extensions,
-                    )
-                )
+                return self._direct.handle_request(_sent_to(address, request))
             except (httpx.ConnectError, httpx.ConnectTimeout):
-                if address == addresses[-1]:
-                    raise
-        raise NotPublic(f"{_host(request.url)} has no address on the internet")
+                continue
+        return self._direct.handle_request(_sent_to(last, request))
 
     def _trusts(self, url: httpx.URL) -> bool:
         host = _host(url)
@@ -93,16 +82,15 @@ class PublicTransport(httpx.BaseTransport):
         for transport in (self._direct, *self._proxies.values()):
             transport.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        self.close()
+def _sent_to(address: str, request: httpx.Request) -> httpx.Request:
+    return httpx.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": _host(request.url)},
+    )
 
 
 def _host(url: httpx.URL) -> str:

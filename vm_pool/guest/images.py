@@ -155,19 +155,27 @@ def define(
             shutil.rmtree(new, ignore_errors=True)
 
 
-def forget(name: str) -> None:
-    """Removes what is kept of a user's image, also where it is broken; its layers stay.
+def check_own(name: str) -> None:
+    """Makes sure that an image is one that a user made, be what is kept of it broken or not.
 
     Raises:
-        GuestBuildError: There is no such image, or it cannot be removed.
+        GuestBuildError: There is no such image, or it comes with this project.
     """
     if name in PROFILES:
         raise GuestBuildError(
             f"--remove: {name} is a profile, which comes with this project; --prune removes old layers"
         )
-    folder = _folder(name)
-    if not _NAME.fullmatch(name) or not folder.is_dir():
+    if not _NAME.fullmatch(name) or not _folder(name).is_dir():
         raise GuestBuildError(f"--remove: there is no guest image {name!r} of your own; --list names what there is")
+
+
+def forget(name: str) -> None:
+    """Removes what is kept of a user's image; its layers stay.
+
+    Raises:
+        GuestBuildError: It cannot be removed.
+    """
+    folder = _folder(name)
     gone = folder.with_name(f".{name}.new")
     with _stored(folder), _alone(folder):
         shutil.rmtree(gone, ignore_errors=True)

@@ -14,9 +14,8 @@ from vm_pool.guest.cache import Progress, cache_folder
 from vm_pool.guest.disk import disk_name
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.image_facts import facts_folder_name
-from vm_pool.guest.images import forget, image_named, image_names
+from vm_pool.guest.images import check_own, forget, image_named, image_names
 from vm_pool.guest.kernel import kernel_name
-from vm_pool.guest.profiles import PROFILES
 from vm_pool.guest.root import guest_image_name, layer_names, size_of
 
 _NAME = re.compile(
@@ -71,11 +70,11 @@ def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tupl
     Raises:
         GuestBuildError: There is no such image, it comes with this project, or a process uses it; nothing is removed then.
     """
+    check_own(name)
     needed = {part.folder.name for part in _parts() if part.current}
     own = [
         part for part in _parts(without=name) if part.image == name or (part.folder.name in needed and not part.current)
     ]
-    own = own if name not in PROFILES else []
     if used := [part.folder for part in own if cache.is_used(part.folder.name)]:
         raise GuestBuildError(f"--remove: the guest image {name!r} is in use ({used[0]}): stop its VM hosts first")
     forget(name)
