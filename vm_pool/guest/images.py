@@ -22,6 +22,8 @@ from vm_pool.guest.release import BOOKWORM, Release
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST_NAME = 40
+OWN = "own"
+"""Stands for an image's name where facts are of an image that was not built here."""
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
 _DEFINITION = "image.json"
 _KEYRING = "keyring.gpg"
@@ -212,6 +214,8 @@ def _check(name: str, profile: str) -> None:
         )
     if name in PROFILES:
         raise GuestBuildError(f"--name: {name} is a profile's name; take another")
+    if name == OWN:
+        raise GuestBuildError(f"--name: {name} stands for disk images that were not built here; take another")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise GuestBuildError(
             f"--name: {name!r} is no name for an image: small letters and digits, with - between them,"

@@ -14,15 +14,13 @@ from vm_pool.guest.cache import Progress, cache_folder
 from vm_pool.guest.disk import disk_name
 from vm_pool.guest.errors import GuestBuildError
 from vm_pool.guest.image_facts import facts_folder_name
-from vm_pool.guest.images import check_own, forget, image_named, image_names
+from vm_pool.guest.images import OWN, check_own, forget, image_named, image_names
 from vm_pool.guest.kernel import kernel_name
 from vm_pool.guest.root import guest_image_name, layer_names, size_of
 
 _NAME = re.compile(
     r"(?P<kind>packages|files|additions|disk|facts|kernel|saved)-(?:(?P<image>[a-z][a-z0-9-]*?)-)?[0-9a-f]{16,32}(?:-\d+)?"
 )
-OWN = "own"
-"""Stands for an image's name where facts are of an image that was not built here."""
 _QCOW2 = struct.Struct(">4sIQI")
 
 

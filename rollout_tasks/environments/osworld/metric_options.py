@@ -26,7 +26,7 @@ _READ_NOWHERE = frozenset(
 def unread_options(evaluator: Mapping[str, Any]) -> Iterator[str]:
     """One sentence for each option of a task's evaluator that its metric ignores; none where desktop-env is not installed."""
     given = evaluator.get("options")
-    if not given:
+    if not given or evaluator["func"] == "infeasible":
         return
     several = given if isinstance(given, list) else [given]
     for place, (metric, options) in enumerate(zip(metrics_of(evaluator), several, strict=False)):

@@ -111,6 +111,8 @@ def test_a_name_that_would_be_trouble_is_refused(name: str, cache: Path) -> None
 def test_profiles_keep_their_names_and_are_what_is_extended() -> None:
     with pytest.raises(GuestBuildError, match=r"^--name: full is a profile's name; take another$"):
         define("full", "core", Release())
+    with pytest.raises(GuestBuildError, match=r"^--name: own stands for disk images that were not built here"):
+        define("own", "core", Release())
     with pytest.raises(
         GuestBuildError, match=r"^there is no guest profile 'huge' that an image could extend: choose one of core,"
     ):

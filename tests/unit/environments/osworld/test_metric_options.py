@@ -31,7 +31,7 @@ def unread(metric: Any, options: Any) -> list[str]:
         ("compare_references", {"content_only": True, "reference_base_result": 0.6}),
         (["compare_docx_files", "compare_text_file"], [{}, None]),
         ("no_such_metric", {"anything": 1}),
-        ("infeasible", {}),
+        ("infeasible", {"anything": 1}),
     ],
 )
 def test_what_a_metric_reads_is_not_named(metric: Any, options: Any) -> None:
