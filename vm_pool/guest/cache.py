@@ -75,9 +75,12 @@ def remove(name: str) -> bool:
 
     Returns:
         Whether it is gone.
+
+    Raises:
+        GuestBuildError: It is another user's.
     """
     finished = cache_folder() / name
-    with locked(_used_file(name), wait=False) as alone:
+    with _ours(_used_file(name)), locked(_used_file(name), wait=False) as alone:
         if not alone:
             return False
         with locked(_lock_file(name), wait=False) as idle:
@@ -93,12 +96,24 @@ def remove(name: str) -> bool:
 
 
 def is_used(name: str) -> bool:
-    """Whether a process uses a part."""
+    """Whether a process uses a part.
+
+    Raises:
+        GuestBuildError: It is another user's.
+    """
     path = _used_file(name)
     if not path.exists():
         return False
-    with locked(path, wait=False) as alone:
+    with _ours(path), locked(path, wait=False) as alone:
         return not alone
+
+
+@contextmanager
+def _ours(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise GuestBuildError(f"{path.parent} is another user's, who alone can remove what is in it") from error
 
 
 _used: dict[Path, int] = {}

@@ -183,6 +183,7 @@ def forget(name: str) -> None:
         shutil.rmtree(gone, ignore_errors=True)
         folder.rename(gone)
         shutil.rmtree(gone)
+        folder.with_name(f"{name}.lock").unlink()
 
 
 @contextmanager
@@ -192,17 +193,17 @@ def _stored(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise GuestBuildError(
-            f"the guest image cannot be changed: {error.filename or folder}: {error.strerror}"
+            f"the guest image cannot be changed: {error.filename or folder}: {error.strerror or error}"
         ) from error
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Refuses where another process makes an image of the same name."""
+    """Refuses where another process makes or removes an image of the same name."""
     with locked(folder.with_name(f"{folder.name}.lock"), wait=False) as alone:
         if not alone:
             raise GuestBuildError(
-                f"--name: another process is making the image {folder.name!r} now; try again when it is done"
+                f"another process is making or removing the image {folder.name!r} now; try again when it is done"
             )
         yield
 

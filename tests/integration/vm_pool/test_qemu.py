@@ -6,14 +6,17 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.desktops import said_by
-from tests.virtual_machines import processes_naming
+from tests.virtual_machines import processes_naming, put_failing_kvm
+from vm_pool.guest.cache import cache_folder
 from vm_pool.providers import desktop
 from vm_pool.providers.base import connect
 from vm_pool.providers.qemu import QemuProvider
+from vm_pool.providers.qemu.acceleration import choose
 from vm_pool.states import Endpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -122,3 +125,22 @@ def test_a_guest_whose_server_is_dead_fails_its_check_and_is_well_after_a_reset(
         provider.check(VM)
     provider.reset(VM)
     provider.check(VM)
+
+
+def test_where_kvm_fails_the_guest_image_no_other_program_tries_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    built = list(cache_folder().iterdir())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache_folder().mkdir(parents=True)
+    for part in built:
+        (cache_folder() / part.name).symlink_to(part)
+    qemu = put_failing_kvm(tmp_path, monkeypatch)
+    assert choose("auto", qemu).name == "kvm"
+    with pytest.raises(RuntimeError, match=f"{HOST}-2 is not ready within 2 s"):
+        QemuProvider({**SCREEN, "boot_seconds": 2}).boot(f"{HOST}-2")
+    assert "software emulation, which is slow: KVM could not go on booting guest image core" in caplog.text
+    chosen = choose("auto", qemu)
+    assert chosen.name == "tcg"
+    assert "kvm.json until this machine boots again" in chosen.why
+    assert processes_naming(f"{HOST}-2") == []

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 from vm_pool.guest import GuestBuildError, Release
 from vm_pool.guest import define as defined
 from vm_pool.guest.cache import cache_folder
-from vm_pool.guest.images import Image, image_named, image_names
+from vm_pool.guest.images import Image, forget, image_named, image_names
 from vm_pool.guest.root import guest_image_name, layer_names
 
 
@@ -181,7 +185,49 @@ def test_an_image_whose_build_fails_is_not_made_and_an_earlier_one_stays(files: 
 
 def test_two_processes_do_not_make_one_image_at_once() -> None:
     with defined("mine", "core", Release()):
-        with pytest.raises(GuestBuildError, match=r"^--name: another process is making the image 'mine' now"):
+        with pytest.raises(GuestBuildError, match=r"^another process is making or removing the image 'mine' now"):
             define("mine", "office", Release())
         define("other", "office", Release())
     assert image_named("mine").profile == "core"
+
+
+def test_nothing_is_left_of_an_image_that_is_forgotten(cache: Path) -> None:
+    define("mine", "core", Release())
+    folder = next(cache.rglob("mine"))
+    forget("mine")
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_what_is_no_folder_of_an_image_is_not_removed(cache: Path, tmp_path: Path) -> None:
+    define("mine", "core", Release())
+    folder = next(cache.rglob("mine"))
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(GuestBuildError, match=r"cannot be changed: .*symbolic link"):
+        forget("mine")
+    assert list((tmp_path / "elsewhere").iterdir())
+
+
+REMOVE_AS_ANOTHER = """
+import os
+from vm_pool.guest import GuestBuildError, cache
+os.setresuid(65534, 65534, 65534)
+for ask in (cache.is_used, cache.remove):
+    try:
+        ask("packages-0123456789abcdef")
+    except GuestBuildError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which needs root")
+def test_another_users_cache_is_said_to_be_his(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are for their user alone
+        Path(folder).chmod(0o755)
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        cache_folder().mkdir(parents=True)
+        (cache_folder() / "packages-0123456789abcdef.used").touch()
+        said = subprocess.run([sys.executable, "-c", REMOVE_AS_ANOTHER], capture_output=True, text=True, check=False)
+        assert (
+            said.stdout.splitlines() == [f"{cache_folder()} is another user's, who alone can remove what is in it"] * 2
+        )

@@ -67,7 +67,7 @@ def why_no_kvm(qemu: str) -> str:
     try:
         known = json.loads(_remembered().read_text())
         if known["key"] == _key(qemu):
-            return str(known["why"])
+            return f"{known['why']}; noted in {_remembered()} until this machine boots again" if known["why"] else ""
     except (OSError, ValueError, KeyError, TypeError):
         pass
     why = probe(qemu, Acceleration("kvm", ""))

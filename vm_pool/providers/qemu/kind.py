@@ -58,8 +58,13 @@ class Kind:
         self._acceleration = acceleration
         self._boot = boot
         self._own = isinstance(boot, OwnBoot)
-        self._failed: ProcessorFailed | None = None
-        """Why none of them will come up."""
+        self._given_up = False
+        """Whether KVM could not run it, and those that wait for a first boot need not try."""
+
+    @property
+    def what(self) -> str:
+        """Names what they boot."""
+        return str(self._boot.image) if self._own else f"guest image {self._options.profile}"
 
     def start(self, machine: Machine, progress: Progress) -> None:
         """Brings a machine up, in the state that `revert` goes back to.
@@ -67,13 +72,13 @@ class Kind:
         Only the first guest of a kind boots; the others go on from what it saved.
 
         Raises:
-            ProcessorFailed: No machine of this kind will come up.
+            ProcessorFailed: KVM cannot boot what they boot.
             Exception: It does not come up; the machine is of no use.
         """
         try:
             self._start(machine, progress)
-        except ProcessorFailed as error:
-            self._failed = error
+        except ProcessorFailed:
+            self._given_up = self._options.accelerator == "auto"
             raise
 
     def _start(self, machine: Machine, progress: Progress) -> None:
@@ -87,10 +92,11 @@ class Kind:
         try:
             machine.launch(lambda folder: _copy(saved / DISK, folder / DISK), self._command, snapshot_nodes(self._boot))
             self.revert(machine)
-        except (QMPError, DesktopUnwell):
-            log.warning("%s: what a first boot saved is of no use, and will be made anew", machine.vm_id)
+        except (QMPError, DesktopUnwell) as error:
             shutil.rmtree(saved, ignore_errors=True)
-            raise
+            raise RuntimeError(
+                f"{machine.vm_id}: what a first boot saved is of no use, and is made anew at the next boot: {error}"
+            ) from error
 
     def revert(self, machine: Machine) -> None:
         """Brings a machine back to its snapshot and proves it healthy, before its guest may go anywhere.
@@ -129,10 +135,10 @@ class Kind:
         machine.put_away()
 
     def _first_boot(self, machine: Machine, progress: Progress) -> None:
-        if self._failed is not None:
-            raise self._failed
+        if self._given_up:
+            raise ProcessorFailed(f"{machine.vm_id}: KVM has failed another VM of the same image")
         began = time.monotonic()
-        what = self._boot.image.name if self._own else f"guest image {self._options.profile}"
+        what = self.what
         how = "with KVM" if self._acceleration.name == "kvm" else "with software emulation"
         progress(f"Booting {what} {how} ({machine.vm_id})")
         machine.launch(self._make_disks, self._command, snapshot_nodes(self._boot))
@@ -152,7 +158,12 @@ class Kind:
 
         self._wait(machine, look, self._options.boot_seconds)
         if not self._own:
-            canary.settled(lambda: self.fingerprint(machine, _SCREENSHOT_SECONDS), SETTLE_SECONDS)
+            self._wait(
+                machine,
+                lambda seconds: canary.settled(lambda: self.fingerprint(machine, _SCREENSHOT_SECONDS), seconds),
+                SETTLE_SECONDS,
+            )
+        machine.run()
         progress(f"Saving the state of {what}, which took {time.monotonic() - began:.0f} s to boot")
         machine.save()
 

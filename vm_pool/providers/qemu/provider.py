@@ -18,6 +18,7 @@ from vm_pool.guest import guest_image_name
 from vm_pool.guest.disk import guest_disk
 from vm_pool.providers.base import with_network
 from vm_pool.providers.qemu import acceleration
+from vm_pool.providers.qemu.acceleration import Acceleration
 from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot, own_image_name
 from vm_pool.providers.qemu.folders import end_abandoned, end_leftover, leftovers
 from vm_pool.providers.qemu.kind import Kind
@@ -45,6 +46,8 @@ class QemuProvider:
         self._guard = threading.Lock()
         self._preparing = threading.Lock()
         self._kind: Kind | None = None
+        self._kvm_failed = ""
+        """At what; empty while it has not."""
         self._relay = Relay()
 
     def check_available(self) -> None:
@@ -89,18 +92,25 @@ class QemuProvider:
         kind = self._known_kind(machine)
         try:
             kind.start(machine, lambda sentence: _say(machine, sentence))
-        except ProcessorFailed as error:
+        except ProcessorFailed:
             if self.options.accelerator != "auto":
                 raise
             machine.put_away()
-            self._give_up_kvm(kind, str(error))
+            self._give_up_kvm(kind)
             self._known_kind(machine).start(machine, lambda sentence: _say(machine, sentence))
 
-    def _give_up_kvm(self, kind: Kind, why: str) -> None:
+    def _give_up_kvm(self, kind: Kind) -> None:
+        """For these VMs; where our own guest image does not come up, for all of this machine."""
         with self._preparing:
-            if self._kind is kind:
-                acceleration.remember(_command(QEMU, "qemu-system-x86"), why)
-                self._kind = None
+            if self._kind is not kind:
+                return
+            self._kind = None
+            self._kvm_failed = f"KVM could not go on booting {kind.what} (QEMU's state: internal-error)"
+            if self.options.path_to_vm is None:
+                try:
+                    acceleration.remember(_command(QEMU, "qemu-system-x86"), self._kvm_failed)
+                except OSError as error:
+                    log.warning("that KVM is of no use could not be noted, and is found out again: %s", error)
 
     def check(self, vm_id: str) -> None:
         """Raises unless the guest is healthy and its screenshot has the right size."""
@@ -157,7 +167,11 @@ class QemuProvider:
             if self._kind is None:
                 self.check_available()
                 qemu = _command(QEMU, "qemu-system-x86")
-                chosen = acceleration.choose(self.options.accelerator, qemu)
+                chosen = (
+                    Acceleration("tcg", self._kvm_failed)
+                    if self._kvm_failed
+                    else acceleration.choose(self.options.accelerator, qemu)
+                )
                 if chosen.name == "tcg":
                     log.warning("QEMU uses software emulation, which is slow: %s", chosen.why)
                 else:
