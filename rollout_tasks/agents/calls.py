@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,14 @@ from jsonschema.exceptions import best_match
 
 from rollout_tasks.environments.base import Tool, ToolCall
 from rollout_tasks.models.base import RawToolCall
+from rollout_tasks.unicode_text import storable_json
 
 MAX_REASON = 500
 """Characters of a validation error; the wrong value itself may be any size."""
+DEEPEST_ARGUMENTS = 32
+"""Lists and objects in each other; validating them is recursive."""
+MOST_DIGITS = 100
+"""Of a whole number; more cannot become a float."""
 
 
 class UnusableCallError(ValueError):
@@ -40,7 +46,7 @@ class CallReader:
         if validator is None:
             raise UnusableCallError(f"Tool {raw.name[:100]!r} not found. Known: {', '.join(self._validators)}.")
         try:
-            arguments = json.loads(raw.arguments or "{}", parse_constant=_refuse_constant)
+            arguments = storable_json(_parsed(raw.arguments or "{}"), DEEPEST_ARGUMENTS)
         except (ValueError, RecursionError) as error:
             reason = "arguments are cut off: the reply reached its token limit" if cut_off else f"no JSON: {error}"
             raise UnusableCallError(f"Validation failed for {raw.name}: {reason}") from error
@@ -51,8 +57,23 @@ class CallReader:
         return ToolCall(raw.id, raw.name, arguments)
 
 
-def _refuse_constant(name: str) -> float:
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number)
+
+
+def _refuse(name: str) -> float:
     raise ValueError(f"{name} is no number")
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits is too long")
+    return int(digits)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text[:50])
 
 
 _compiled: dict[str, Draft202012Validator] = {}

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -18,9 +19,11 @@ from urllib.parse import quote, urlsplit
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
 from rollout_tasks.models.base import Message, Reply, Usage
+from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
 from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide, retry_after
 from rollout_tasks.settings import settings
+from rollout_tasks.unicode_text import storable
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
 SESSION_HEADER = "X-Session-Id"
 """Keeps a trajectory on one replica, and tells a scripted model which script to play."""
 OPENAI_URL = "https://api.openai.com/v1"
+LARGEST_RESPONSE = 64 << 20
+"""Bytes, unpacked; token ids and log-probabilities of 100,000 tokens take a quarter of it."""
+_READ_CHARACTERS = 5000
+"""Of an error's message."""
 _NO_KEY = "none"
 """Sent where no key is configured: local servers ask for none, others answer 401."""
 _OVERFLOW_CODE = "context_length_exceeded"
@@ -120,33 +127,39 @@ class ModelClient:
         import httpx2  # what the openai package sends with
 
         try:
-            response = self._send(body)
+            response, text = self._send(body)
             if not response.is_success:
-                return self._refused(response)
-            return parse_reply(response.text, Usage(requests=tries, seconds=time.monotonic() - started))
-        except httpx2.TimeoutException:
+                return self._refused(response, text)
+            return parse_reply(text, Usage(requests=tries, seconds=time.monotonic() - started))
+        except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
             return FailedTry(slow, FailureClass.MODEL_OVERLOAD)
         except httpx2.HTTPError as error:
             unreachable = f"{self._endpoint} cannot be reached: {type(error).__name__}: {error}"
             return FailedTry(unreachable, FailureClass.MODEL_OVERLOAD)
-        except NotAReplyError as error:
+        except (NotAReplyError, UnreadableBodyError) as error:
             return FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL)
 
-    def _send(self, body: bytes) -> httpx2.Response:
+    def _send(self, body: bytes) -> tuple[httpx2.Response, str]:
         import httpx2
 
         connected = self._connected()
         headers = [*connected.headers, self._session, (b"Content-Length", b"%d" % len(body))]
         stream = httpx2.ByteStream(body)
-        return connected.client.send(
-            httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions=self._extensions)
+        response = connected.client.send(
+            httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions=self._extensions),
+            stream=True,
+            follow_redirects=False,
         )
+        with closing(response):
+            return response, read_text(response, LARGEST_RESPONSE, self._config.timeout)
 
-    def _refused(self, response: httpx2.Response) -> FailedTry:
-        status, error = response.status_code, _error_of(response)
-        message = _message_of(error, response)
+    def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
+        status, error = response.status_code, _error_of(text)
+        message = _message_of(error, text) or response.reason_phrase
         sentence = f"{self._endpoint} answered {status}: {message}"
+        if response.has_redirect_location:
+            sentence += f"; it redirects to {_shown_url(response.headers['location'])}, which is not followed"
         if status in RETRIED_STATUSES or status >= 500:
             wanted = retry_after(response.headers.get("retry-after"))
             return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)
@@ -164,8 +177,7 @@ class ModelClient:
     @property
     def _endpoint(self) -> str:
         """The endpoint as errors name it, without what a URL may carry of secrets."""
-        parts = urlsplit(self._base_url)
-        return f"model {self._config.name} at {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return f"model {self._config.name} at {_shown_url(self._base_url)}"
 
     def _without_key(self, sentence: str) -> str:
         return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
@@ -176,6 +188,7 @@ def _connect(api_key: str, base_url: str) -> _Connected:
     import openai
 
     client = openai.DefaultHttpxClient()
+    client.headers["Accept-Encoding"] = "gzip"
     package = openai.OpenAI(api_key=api_key, base_url=base_url, http_client=client)
     for name, value in {**package.default_headers, **package.auth_headers}.items():
         if isinstance(value, str) and not name.startswith("X-Stainless-"):
@@ -185,19 +198,28 @@ def _connect(api_key: str, base_url: str) -> _Connected:
     return _Connected(client, sample.url, sample.headers.raw)
 
 
-def _error_of(response: httpx2.Response) -> Any:
-    """What the response's JSON says of the error; None when it is no JSON."""
+def _shown_url(url: str) -> str:
+    """An address without what it may carry of secrets."""
     try:
-        body = response.json()
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that is none"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]
+
+
+def _error_of(text: str) -> Any:
+    """What a response's JSON says of the error; None when it is no JSON."""
+    try:
+        body = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return body.get("error", body) if isinstance(body, dict) else body
 
 
-def _message_of(error: Any, response: httpx2.Response) -> str:
+def _message_of(error: Any, text: str) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    text = message if isinstance(message, str) and message.strip() else response.text
-    return " ".join(text.split())[:500] or response.reason_phrase
+    said = storable(message) if isinstance(message, str) and message.strip() else text
+    return " ".join(said[:_READ_CHARACTERS].split())[:500]
 
 
 def _is_context_overflow(status: int, error: Any, message: str) -> bool:

@@ -7,6 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout_tasks.models.base import Message, RawToolCall, Reply, Usage
+from rollout_tasks.unicode_text import storable
+
+MOST_TOOL_CALLS = 128
+"""In one reply."""
+MOST_TOKENS = 10**9
+"""Of a request or a reply; a count above it is taken for none."""
+_NAME_CHARACTERS = 200
+"""Kept of names that only the endpoint gives: the model's, the reason why it ended."""
 
 
 class NotAReplyError(ValueError):
@@ -36,21 +44,25 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
         text = message.get("refusal") or ""
     if not isinstance(text, str):
         raise NotAReplyError(f"with content that is no text: {str(text)[:200]!r}")
-    calls = tuple(_tool_call(call) for call in _list(message.get("tool_calls")))
+    text = storable(text)
+    asked = _list(message.get("tool_calls"))
+    if len(asked) > MOST_TOOL_CALLS:
+        raise NotAReplyError(f"with {len(asked)} tool calls, more than the {MOST_TOOL_CALLS} that are taken")
+    calls = tuple(_tool_call(call) for call in asked)
     return Reply(
         message=_for_history(text, calls),
         text=text,
         tool_calls=calls,
-        finish_reason=str(choice.get("finish_reason") or ""),
+        finish_reason=_name(choice.get("finish_reason")),
         usage=usage_so_far + _usage(response.get("usage")),
-        served_by=str(response.get("model") or ""),
+        served_by=_name(response.get("model")),
         token_data=_token_data(response, choice),
     )
 
 
 def _json_object(body: str) -> dict[str, Any]:
     try:
-        response = json.loads(body)
+        response = json.loads(body, parse_constant=lambda _name: None)
     except (ValueError, RecursionError) as error:
         raise NotAReplyError(f"with bad JSON: {body[:200]!r}") from error
     if not isinstance(response, dict):
@@ -60,12 +72,16 @@ def _json_object(body: str) -> dict[str, Any]:
 
 def _tool_call(call: Any) -> RawToolCall:
     function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not call.get("id"):
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not _name(call.get("id")):
         raise NotAReplyError(f"with a tool call without id or name: {str(call)[:200]!r}")
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = "" if arguments is None else json.dumps(arguments)
-    return RawToolCall(str(call["id"]), function["name"], arguments)
+    return RawToolCall(_name(call["id"]), storable(function["name"]), storable(arguments))
+
+
+def _name(value: Any) -> str:
+    return storable(str(value)[:_NAME_CHARACTERS]) if value and isinstance(value, str | int) else ""
 
 
 def _for_history(text: str, calls: tuple[RawToolCall, ...]) -> Message:
@@ -86,24 +102,33 @@ def _usage(counts: Any) -> Usage:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else 0
 
 
 def _token_data(response: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
     """Token ids and log-probabilities, under vLLM's names; empty when the endpoint gave none."""
     found: dict[str, Any] = {}
-    prompt_ids = response.get("prompt_token_ids") or choice.get("prompt_token_ids")
-    if prompt_ids:
+    if prompt_ids := _token_ids(response.get("prompt_token_ids") or choice.get("prompt_token_ids")):
         found["prompt_token_ids"] = prompt_ids
-    if choice.get("token_ids"):
-        found["token_ids"] = choice["token_ids"]
+    if ids := _token_ids(choice.get("token_ids")):
+        found["token_ids"] = ids
     logprobs = choice.get("logprobs")
     entries = _list(logprobs.get("content")) if isinstance(logprobs, dict) else []
     if entries and all(isinstance(entry, dict) for entry in entries):
-        found["logprobs"] = [entry.get("logprob") for entry in entries]
+        found["logprobs"] = [_logprob(entry.get("logprob")) for entry in entries]
         if "token_ids" not in found:
-            found["tokens"] = [entry.get("token") for entry in entries]
+            found["tokens"] = [storable(str(entry.get("token"))) for entry in entries]
     return found
+
+
+def _token_ids(value: Any) -> list[int]:
+    """Token ids; none where anything else is among them."""
+    ids = _list(value)
+    return ids if all(type(one) is int and 0 <= one <= MOST_TOKENS for one in ids) else []
+
+
+def _logprob(value: Any) -> float | None:
+    return float(value) if type(value) in {float, int} and -MOST_TOKENS < value < MOST_TOKENS else None
 
 
 def _list(value: Any) -> list[Any]:

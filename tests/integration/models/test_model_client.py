@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import resource
 import socket
 import threading
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -34,6 +38,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     hang: bool = False
     cut: bool = False
+    drip: bool = False
 
 
 def error(status: int, message: str, code: str | None = None, **headers: str) -> Answer:
@@ -77,7 +82,13 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(answer.body)))
         self.end_headers()
-        self.wfile.write(answer.body[:10] if answer.cut else answer.body)
+        if answer.drip:
+            for byte in answer.body:
+                if self.server.stopping.wait(0.05):
+                    return
+                self.wfile.write(bytes([byte]))
+        with suppress(ConnectionError):
+            self.wfile.write(answer.body[:10] if answer.cut else answer.body)
         self.close_connection = answer.cut
 
     def log_message(self, *_: Any) -> None:
@@ -171,6 +182,17 @@ LASTING = {
     "disconnect": (Answer(cut=True), FailureClass.MODEL_OVERLOAD, "cannot be reached: RemoteProtocolError"),
     "bad JSON": (Answer(body=b'{"ch'), FailureClass.MODEL, """answered with bad JSON: '{"ch' (try 3 of 3)"""),
     "empty choices": (Answer(body=b'{"choices": []}'), FailureClass.MODEL, "answered without choices"),
+    "drip": (Answer(drip=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
+    "no gzip": (
+        Answer(headers={"content-encoding": "gzip"}),
+        FailureClass.MODEL,
+        "answered with a body that is no gzip: Error -3 while decompressing data",
+    ),
+    "packed otherwise": (
+        Answer(headers={"content-encoding": "br"}),
+        FailureClass.MODEL,
+        "answered in the encoding 'br', which was not asked for (try 3 of 3)",
+    ),
 }
 
 
@@ -195,6 +217,10 @@ REFUSALS = {
     "404": (error(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist"),
     "422": (error(422, "no such field"), "answered 422: no such field"),
     "text": (Answer(404, b"Not\nFound", {"content-type": "text/plain"}), "answered 404: Not Found"),
+    "redirect": (
+        Answer(307, b"", {"location": "http://user:secret@10.0.0.1/v1?token=secret"}),
+        "answered 307: Temporary Redirect; it redirects to http://10.0.0.1/v1, which is not followed",
+    ),
     "long wait": (
         error(429, "quota used up", retry_after="300"),
         "answered 429: quota used up; it asks to wait 300 s, more than the 120 s waited here",
@@ -220,6 +246,40 @@ def test_what_cannot_get_better_fails_at_once(
     assert caught.value.failure_class is (FailureClass.MODEL_OVERLOAD if overload else FailureClass.MODEL)
     about_context = "the conversation no longer fits the model's context" in str(caught.value)
     assert about_context == ("context" in request.node.callspec.id)
+
+
+def packed_zeros(mebibytes: int) -> bytes:
+    pack = zlib.compressobj(1, wbits=31)
+    zeros = bytes(1 << 20)
+    return b"".join([*(pack.compress(zeros) for _ in range(mebibytes)), pack.flush()])
+
+
+def test_a_packed_reply_is_read(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
+    endpoint.will(Answer(body=gzip.compress(Answer().body), headers={"content-encoding": "gzip"}))
+
+    assert connect().complete(MESSAGES, []).text == "42"
+    assert endpoint.requests[0][0]["accept-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("charset", ["zlib_codec", "utf-16", "no-such", "punycode"])
+def test_the_charset_of_the_headers_is_nothing_to_go_by(
+    endpoint: Endpoint, connect: Callable[..., ModelClient], charset: str
+) -> None:
+    endpoint.will(Answer(headers={"content-type": f"application/json; charset={charset}"}))
+
+    assert connect().complete(MESSAGES, []).text == "42"
+
+
+def test_a_bomb_is_not_unpacked(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
+    bomb = packed_zeros(512)
+    endpoint.will(*[Answer(body=bomb, headers={"content-encoding": "gzip"})] * 3)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    with pytest.raises(RolloutFailure, match="answered with more than 64 MiB") as caught:
+        connect().complete(MESSAGES, [])
+
+    assert caught.value.failure_class is FailureClass.MODEL
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
 
 
 def test_nobody_there() -> None:

@@ -79,8 +79,64 @@ def test_nonsense_is_named(body: str, said: str) -> None:
         parse_reply(body, Usage())
 
 
-@pytest.mark.parametrize("usage", [None, 5, {}, {"prompt_tokens": None, "completion_tokens": "3"}])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        5,
+        {},
+        {"prompt_tokens": None, "completion_tokens": "3"},
+        {"prompt_tokens": 10**4000, "completion_tokens": True},
+        {"prompt_tokens": -1, "completion_tokens": 1e300},
+    ],
+)
 def test_missing_usage_counts_as_nothing(usage: Any) -> None:
     served = {**response({"content": "x"}), "usage": usage}
 
     assert parse_reply(json.dumps(served), Usage(requests=1)).usage == Usage(requests=1)
+
+
+def test_text_that_utf8_has_no_bytes_for_is_replaced() -> None:
+    call = {"id": "c\ud800", "function": {"name": "f\udfff", "arguments": '{"a": "\0"}'}}
+    choice = {"finish_reason": "stop\ud800", "message": {"content": "a\ud800b\0 \ud83d\ude00", "tool_calls": [call]}}
+    said = {"logprobs": {"content": [{"token": "\ud83d", "logprob": -1}]}}
+
+    reply = parse_reply(json.dumps({"model": "m\ud800", "choices": [{**choice, **said}]}), Usage())
+
+    assert reply.text == "a\ufffdb\ufffd \U0001f600"
+    assert reply.tool_calls == (RawToolCall("c\ufffd", "f\ufffd", '{"a": "\ufffd"}'),)
+    assert (reply.finish_reason, reply.served_by, reply.token_data["tokens"]) == ("stop\ufffd", "m\ufffd", ["\ufffd"])
+    assert "\\ud" not in json.dumps(reply.message).replace("\\ud83d\\ude00", "")
+
+
+@pytest.mark.parametrize("ids", [5, "12", [1, "2"], [1, -1], [1, True], [1.0], [10**30], {"0": 1}])
+def test_token_ids_that_are_none_are_left_out(ids: Any) -> None:
+    served = response({"content": "42"}, choice={"token_ids": ids}, prompt_token_ids=ids)
+
+    assert parse_reply(json.dumps(served), Usage()).token_data == {}
+
+
+def test_logprobs_that_are_no_numbers_are_none() -> None:
+    entries = ", ".join(
+        f'{{"logprob": {said}}}' for said in ("NaN", "-Infinity", "1e999", "9" * 400, '"x"', "0", "-0.5")
+    )
+    served = (
+        '{"choices": [{"message": {"content": "x"}, "token_ids": [1], "logprobs": {"content": [' + entries + "]}}]}"
+    )
+
+    found = parse_reply(served, Usage()).token_data["logprobs"]
+
+    assert found == [None, None, None, None, None, 0, -0.5]
+
+
+def test_too_many_calls_are_named() -> None:
+    calls = [{"id": str(number), "function": {"name": "f", "arguments": "{}"}} for number in range(129)]
+
+    with pytest.raises(NotAReplyError, match="with 129 tool calls, more than the 128 that are taken"):
+        parse_reply(json.dumps(response({"tool_calls": calls})), Usage())
+
+
+@pytest.mark.parametrize("call_id", [None, "", [], {"a": 1}, 1.5])
+def test_an_id_that_is_none_is_named(call_id: Any) -> None:
+    with pytest.raises(NotAReplyError, match="a tool call without id or name"):
+        parse_reply(json.dumps(response({"tool_calls": [{"id": call_id, "function": {"name": "f"}}]})), Usage())

@@ -1,0 +1,64 @@
+"""Reads the body of a model's response, within limits of size and time: an endpoint may be somebody else's."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+
+_GZIP = zlib.MAX_WBITS | 16
+
+
+class UnreadableBodyError(ValueError):
+    """A body that is too large or packed in a way not asked for; the message completes "the endpoint answered"."""
+
+
+class TooSlowError(TimeoutError):
+    """A body that does not end in time."""
+
+
+def read_text(response: httpx2.Response, largest: int, seconds: float) -> str:
+    """The body as text; whatever charset its headers name, JSON is UTF-8.
+
+    Args:
+        response: Of which nothing but the headers was read.
+        largest: Bytes at most, unpacked.
+        seconds: How long it may take.
+
+    Raises:
+        UnreadableBodyError: It is larger, or packed in a way not asked for.
+        TooSlowError: It takes longer.
+        httpx2.HTTPError: The connection fails.
+    """
+    deadline = time.monotonic() + seconds
+    body = bytearray()
+    unpack = _unpacking(response.headers.get("content-encoding", ""))
+    for piece in response.iter_raw():
+        body += unpack(piece, largest + 1 - len(body))
+        if len(body) > largest:
+            raise UnreadableBodyError(f"with more than {largest >> 20} MiB")
+        if time.monotonic() > deadline:
+            raise TooSlowError
+    return body.decode("utf-8-sig", "replace")
+
+
+def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
+    """Unpacks one piece after the other, never to more bytes than asked for."""
+    name = encoding.strip().lower()
+    if name in {"", "identity"}:
+        return lambda piece, _most: piece
+    if name not in {"gzip", "x-gzip"}:
+        raise UnreadableBodyError(f"in the encoding {name[:50]!r}, which was not asked for")
+    unpacker = zlib.decompressobj(_GZIP)
+
+    def unpack(piece: bytes, most: int) -> bytes:
+        try:
+            return unpacker.decompress(piece, most)
+        except zlib.error as error:
+            raise UnreadableBodyError(f"with a body that is no gzip: {error}") from error
+
+    return unpack
