@@ -119,7 +119,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
     def __init__(
         self, address: str, ports: Mapping[str, int], config: DesktopConfig, cache_dir: Path, *, proxy: bool = False
     ) -> None:
-        self.wire = Wire(address, ports["control"])
+        self.wire = Wire(address, ports["control"], list(ports.values()))
         with _construction, _provider(_Attached(address, ports)):
             super().__init__(
                 provider_name="docker",

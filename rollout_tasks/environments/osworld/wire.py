@@ -10,14 +10,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+
+from rollout_tasks.environments.osworld.guest_http import GuestSession
 
 CONNECT_SECONDS = 5.0
 PROBE_SECONDS = 5.0
@@ -52,7 +55,7 @@ ANSWER_SECONDS = {
 
 
 class VMUnreachable(BaseException):
-    """The VM does not answer any more. No `Exception`: desktop-env catches those and goes on."""
+    """The VM does not answer any more, or something else in its place. No `Exception`: desktop-env catches those and goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +72,33 @@ class RequestRefused(Exception):
 
 
 class Wire:
-    """The line to one VM's control server, from `open` to `close`."""
+    """The line to one VM, from `open` to `close`: to its control server, and to what else answers there."""
 
-    def __init__(self, address: str, port: int) -> None:
+    def __init__(self, address: str, port: int, others: Collection[int] = ()) -> None:
+        """Sends nothing yet.
+
+        Args:
+            address: Where the VM answers.
+            port: Of its control server.
+            others: Ports of whatever else answers there.
+        """
         self.origin = f"http://{address}:{port}"
+        self._places = {f"{address}:{one}" for one in (port, *others)}
         self.lost = ""
         """Why the VM is taken to be gone; empty while it answers."""
         self.refusals: list[Refusal] = []
         self.must_accept: frozenset[str] = frozenset()
         """Paths of requests that nothing may follow once one is refused."""
-        self._session = requests.Session()
-        self._session.trust_env = False
+        self._session = GuestSession()
 
     def open(self) -> None:
         """From now on desktop-env's requests to the VM go through here."""
-        _wires[urlsplit(self.origin).netloc] = self
+        _wires.update(dict.fromkeys(self._places, self))
 
     def close(self) -> None:
         """Ends that."""
-        _wires.pop(urlsplit(self.origin).netloc, None)
+        for place in self._places:
+            _wires.pop(place, None)
         self._session.close()
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
@@ -99,6 +110,8 @@ class Wire:
             requests.RequestException: The VM answers, but this request failed.
         """
         self.check()
+        if not url.startswith(f"{self.origin}/"):  # whatever it is, it is not the server that tells of the VM
+            return self._session.request(method, url, **{**options, "timeout": ELSEWHERE_SECONDS})
         path = urlsplit(url).path
         given = options.get("timeout") if path != "/screenshot" else None
         options["timeout"] = (CONNECT_SECONDS, _shorter(given, ANSWER_SECONDS.get(path)))
@@ -110,6 +123,8 @@ class Wire:
         except requests.ConnectionError as error:
             self.probe(f"the connection broke at {path}")
             raise error
+        if 300 <= response.status_code < 400:
+            self._distrust(f"{path} was answered with a redirect (HTTP {response.status_code})")
         if response.status_code >= 400:
             self.refusals.append(Refusal(path, response.status_code, response.text[:500]))
             if path in self.must_accept:
@@ -132,6 +147,15 @@ class Wire:
             VMUnreachable: Always.
         """
         self.lost = self.lost or f"the VM at {self.origin} does not answer: {why}"
+        self.check()
+
+    def _distrust(self, why: str) -> None:
+        """Notes that something else answers in the place of the VM's server.
+
+        Raises:
+            VMUnreachable: Always.
+        """
+        self.lost = f"what answers at {self.origin} is not the VM's server: {why}"
         self.check()
 
     def _connected(self, method: str, url: str, options: Mapping[str, Any]) -> requests.Response:
@@ -183,9 +207,8 @@ class Wire:
         """
         self.check()
         try:
-            with requests.Session() as session:
-                session.trust_env = False
-                session.get(f"{self.origin}/platform", timeout=(CONNECT_SECONDS, PROBE_SECONDS))
+            with closing(GuestSession()) as session:
+                session.request("GET", f"{self.origin}/platform", timeout=(CONNECT_SECONDS, PROBE_SECONDS))
         except requests.RequestException:
             self.lose(problem)
 
