@@ -24,6 +24,10 @@ SHEET_CHARACTERS = 7_900
 """The cells of a spreadsheet end where the whole has so many characters; `sheet.LEAST_CONTENTS` they always get."""
 MAX_DESCRIPTION = 2_000
 """Characters of one element's text; a long document would drown everything else."""
+LONGEST_TREE = 16 << 20
+"""Characters of XML; a browser's largest pages take two million."""
+DEEPEST = 250
+"""Elements in each other; what is deeper is left out."""
 _NAMESPACES = "https://accessibility.{system}.example.org/ns/{part}"
 _NUMBERS = re.compile(r"-?\d+")
 _INTERACTIVE = """
@@ -100,15 +104,17 @@ def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
     shown = "visible" if system == "windows" else "showing"
     words = _Words(state, f"{state}{shown}", f"{state}visible", component, attributes)
     active = _active_window(root, words)
-    return list(_walk(root, 0, words, None, active))
+    return list(_walk(root, 0, words, None, active, DEEPEST))
 
 
 def parsed(xml: str) -> Any:
     """The tree's root; nothing outside the text is read for it.
 
     Raises:
-        ValueError: It is no XML.
+        ValueError: It is no XML, or too long.
     """
+    if len(xml) > LONGEST_TREE:
+        raise ValueError(f"the accessibility tree has {len(xml)} characters, more than {LONGEST_TREE}")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True, recover=True)
     try:
         root = etree.fromstring(xml.encode("utf-8", "surrogatepass"), parser)
@@ -184,7 +190,7 @@ def _active_window(root: Any, words: _Words) -> Window | None:
 
 
 def _walk(
-    node: Any, depth: int, words: _Words, inside: Any, active: Window | None, in_sheet: bool = False
+    node: Any, depth: int, words: _Words, inside: Any, active: Window | None, levels: int, in_sheet: bool = False
 ) -> Iterator[Element]:
     """A node and what is below it; nothing below what is neither shown nor could be.
 
@@ -194,6 +200,7 @@ def _walk(
         words: Attributes' names.
         inside: The outermost window that it is in.
         active: The window above the others.
+        levels: How many there may be below it.
         in_sheet: Whether it is inside a spreadsheet.
     """
     if not isinstance(node.tag, str):
@@ -223,8 +230,8 @@ def _walk(
             states = _states(node, role, words) if has_states else ()
             yield Element(depth, role, name, said, seen, states, in_sheet)
             below = depth + 1
-    for child in node:
-        yield from _walk(child, below, words, inside, active, in_sheet or role == _SHEET)
+    for child in node if levels else ():
+        yield from _walk(child, below, words, inside, active, levels - 1, in_sheet or role == _SHEET)
 
 
 def _states(node: Any, role: str, words: _Words) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import library
 from rollout_tasks.environments.osworld.commands import Action, command_for
 from rollout_tasks.environments.osworld.saving import awaiting_saves
+from rollout_tasks.environments.osworld.screenshot import as_png
 from rollout_tasks.environments.osworld.wire import REQUESTS, Refusal, Wire, lay
 
 _library = library.desktop_env()
@@ -226,7 +227,11 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
     def _seen(self, observation: Mapping[str, Any]) -> Mapping[str, Any]:
         if observation["screenshot"] is None:
             self.wire.lose("it gives no screenshot")
-        return observation
+        try:
+            return {**observation, "screenshot": as_png(observation["screenshot"])}
+        except ValueError as error:
+            self.wire.distrust(str(error))
+            raise
 
     @contextmanager
     def _quietly(self) -> Iterator[None]:

@@ -6,9 +6,10 @@ import io
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import ImageDraw, ImageFont
 
 from rollout_tasks.environments.osworld.a11y import INTERACTIVE, Element
+from rollout_tasks.environments.osworld.screenshot import decoded
 
 MAX_MARKS = 400
 """More boxes than this hide the picture."""
@@ -50,9 +51,12 @@ def listed(marks: Mapping[int, Element]) -> str:
 
 
 def draw(screenshot: bytes, marks: Mapping[int, Element]) -> bytes:
-    """The screenshot with the boxes on it, as PNG."""
-    with Image.open(io.BytesIO(screenshot)) as opened:
-        picture = opened.convert("RGB")
+    """The screenshot with the boxes on it, as PNG.
+
+    Raises:
+        ValueError: The screenshot is no picture.
+    """
+    picture = decoded(screenshot).convert("RGB")
     brush = ImageDraw.Draw(picture)
     font = _font()
     for number, element in marks.items():

@@ -16,7 +16,7 @@ from rollout_tasks.environments.osworld.commands import Action
 from rollout_tasks.environments.osworld.desktop import Desktop, Outcome
 from rollout_tasks.environments.osworld.downloads import DownloadCache
 from rollout_tasks.environments.osworld.scoring import score
-from rollout_tasks.environments.osworld.screenshot import as_png, size_of
+from rollout_tasks.environments.osworld.screenshot import size_of
 from rollout_tasks.environments.osworld.settling import settle, shows_something
 from rollout_tasks.environments.osworld.sight import Sight, sight
 from rollout_tasks.environments.osworld.task import metrics_of
@@ -116,7 +116,7 @@ class Session:
         """The screen before the task; the run's coordinates mean nothing on one of another size."""
         picture = self._desktop.screenshot()
         wanted = (self._config.screen_width, self._config.screen_height)
-        found = size_of(as_png(picture))
+        found = size_of(picture)
         if found != wanted:
             raise RuntimeError(
                 f"the VM's screen has {found[0]}x{found[1]} pixels, the run's {wanted[0]}x{wanted[1]}:"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from PIL import Image, ImageChops
+
+from rollout_tasks.environments.osworld.screenshot import decoded
 
 CHANGE_SECONDS = 8.0
 """A program that shows nothing by then has no window, or takes too long to wait for."""
@@ -29,15 +30,19 @@ def shows_something(task: Mapping[str, Any]) -> bool:
 
 
 def settle(look: Callable[[], bytes | None], before: bytes) -> None:
-    """Returns once the screen differs from `before` and has come to rest, or when that takes too long."""
+    """Returns once the screen differs from `before` and has come to rest, or when that takes too long.
+
+    Raises:
+        ValueError: A screenshot is no picture.
+    """
     began = time.monotonic()
-    first = _decoded(before)
+    first = decoded(before).convert("L")
     last, still_since, changed = first, began, False
     while True:
         time.sleep(LOOK_SECONDS)
         seen = look()
         now = time.monotonic()
-        picture = last if seen is None else _decoded(seen)
+        picture = last if seen is None else decoded(seen).convert("L")
         if _differ(picture, last):
             still_since = now
         changed = changed or _differ(picture, first)
@@ -52,11 +57,6 @@ def _program(step: Mapping[str, Any]) -> str:
     command = step["parameters"].get("command", "")
     words = command.split() if isinstance(command, str) else [str(word) for word in command]
     return words[0].rsplit("/", 1)[-1] if words else ""
-
-
-def _decoded(png: bytes) -> Image.Image:
-    with Image.open(io.BytesIO(png)) as picture:
-        return picture.convert("L")
 
 
 def _differ(one: Image.Image, other: Image.Image) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import Observation
 from rollout_tasks.environments.osworld import a11y, marks, osworld_table
-from rollout_tasks.environments.osworld.screenshot import as_png, size_of
+from rollout_tasks.environments.osworld.screenshot import size_of
 
 NO_TREE = "(The programs gave no accessibility tree.)"
 TERMINAL_HEADING = "Terminal:"
@@ -36,7 +36,7 @@ def sight(seen: Mapping[str, Any], config: DesktopConfig) -> Sight:
     Raises:
         ValueError: The screenshot is no picture, or an agent without pictures would see nothing.
     """
-    picture = as_png(seen["screenshot"])
+    picture = seen["screenshot"]
     screen = size_of(picture)
     kind = config.observation_type
     found = _elements(seen, config)

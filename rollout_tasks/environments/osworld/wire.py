@@ -124,7 +124,7 @@ class Wire:
             self.probe(f"the connection broke at {path}")
             raise error
         if 300 <= response.status_code < 400:
-            self._distrust(f"{path} was answered with a redirect (HTTP {response.status_code})")
+            self.distrust(f"{path} was answered with a redirect (HTTP {response.status_code})")
         if response.status_code >= 400:
             self.refusals.append(Refusal(path, response.status_code, response.text[:500]))
             if path in self.must_accept:
@@ -149,7 +149,7 @@ class Wire:
         self.lost = self.lost or f"the VM at {self.origin} does not answer: {why}"
         self.check()
 
-    def _distrust(self, why: str) -> None:
+    def distrust(self, why: str) -> None:
         """Notes that something else answers in the place of the VM's server.
 
         Raises:

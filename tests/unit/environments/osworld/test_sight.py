@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageChops
 
 from rollout_tasks.config import DesktopConfig
-from rollout_tasks.environments.osworld import a11y, marks
+from rollout_tasks.environments.osworld import a11y, marks, osworld_table
 from rollout_tasks.environments.osworld.screenshot import as_png, size_of
 from rollout_tasks.environments.osworld.sight import NO_TREE, sight
 
@@ -264,15 +264,37 @@ def test_a_long_document_does_not_drown_the_rest() -> None:
     assert len(a11y.lines(found)) < a11y.MAX_DESCRIPTION + 20
 
 
-@pytest.mark.parametrize(
-    "xml", ["", "no xml", "<!DOCTYPE a [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><a name='x'>&e;</a>"]
-)
-def test_a_broken_or_hostile_tree_does_no_harm(xml: str) -> None:
+LAUGHS = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+HOSTILE = {
+    "empty": "",
+    "no XML": "no xml",
+    "a file": "<!DOCTYPE a [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><a name='x'>&e;</a>",
+    "laughs": f'<!DOCTYPE a [<!ENTITY e0 "ha">{LAUGHS}]><a name="x">&e11;</a>',
+    "5,000 deep": "<panel name='x'>" * 5_000 + "</panel>" * 5_000,
+    "900 deep": "<panel name='x'>" * 900 + "</panel>" * 900,
+    "long": "<a name='" + "x" * (16 << 20) + "'/>",
+    "digits": f'<a {NAMESPACES} cp:screencoord="({"9" * 5000}, 1)" cp:size="(1, 1)" name="x"/>',
+    "half a pair": "<a name='\ud800'/>",
+    "NUL": "<a name='\0'/>",
+}
+
+
+@pytest.mark.parametrize("xml", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("style", ["lines", "osworld"])
+def test_a_broken_or_hostile_tree_does_no_harm(xml: str, style: str) -> None:
     try:
-        text = a11y.lines(a11y.elements(xml))
+        text = a11y.lines(a11y.elements(xml)) if style == "lines" else osworld_table.written(xml)
     except ValueError:
         return
     assert "root:" not in text
+    assert len(text) < 2 * a11y.MAX_CHARACTERS
+    text.encode()
+
+
+def test_what_is_deeper_than_programs_go_is_left_out() -> None:
+    found = a11y.elements("<panel name='x'>" * 900 + "</panel>" * 900)
+
+    assert len(found) == a11y.DEEPEST + 1
 
 
 def test_marks_are_on_what_can_be_clicked_and_is_on_the_screen() -> None:

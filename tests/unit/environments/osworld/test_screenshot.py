@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import pytest
+from PIL import Image
+
+from rollout_tasks.environments.osworld.screenshot import MOST_PIXELS, as_png, decoded, size_of
+
+
+def picture(kind: str, size: tuple[int, int] = (40, 30)) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size, "red").save(file, kind)
+    return file.getvalue()
+
+
+def png(width: int, height: int, data: bytes = b"") -> bytes:
+    """Says that it has so many pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", data or zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def test_a_png_stays_as_it_is_and_a_jpeg_becomes_one() -> None:
+    assert as_png(given := picture("PNG")) == given
+    assert size_of(as_png(picture("JPEG"))) == (40, 30)
+    assert decoded(picture("JPEG")).getpixel((5, 5))[0] > 250
+
+
+@pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF", "EPS", "PDF", "PPM", "ICO", "TGA", "WEBP"])
+def test_other_decoders_are_not_used(kind: str) -> None:
+    with pytest.raises(ValueError, match="no picture"):
+        as_png(picture(kind))
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(/etc/passwd) (r) file\n%%EOF"
+BROKEN = {
+    "nothing": b"",
+    "only a signature": b"\x89PNG\r\n\x1a\n",
+    "no header": b"\x89PNG\r\n\x1a\n" + bytes(40),
+    "no pixels": png(0, 5),
+    "too many pixels": png(MOST_PIXELS, 2),
+    "many on one side": png(1 << 31, 1 << 31),
+    "PostScript": EPS,
+    "text": b"<html></html>",
+}
+
+
+@pytest.mark.parametrize("given", BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_no_picture_is_said(given: bytes) -> None:
+    for read in (as_png, decoded):
+        with pytest.raises(ValueError, match="screenshot is"):
+            read(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [png(40, 30), png(40, 30, b"no zlib"), picture("PNG")[:-30], picture("JPEG")[:200], png(7000, 4000)],
+    ids=["no data", "no zlib", "cut", "JPEG cut", "large and empty"],
+)
+def test_what_breaks_off_is_said_when_it_is_decoded(given: bytes) -> None:
+    with pytest.raises(ValueError, match="the screenshot is no picture"):
+        decoded(given)
