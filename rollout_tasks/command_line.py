@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from benchmark.errors import BenchmarkError
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.unicode_text import printable
 
 WRONG_INPUT, INTERRUPTED = 2, 130
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
@@ -58,7 +59,7 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _complain(sentence: str) -> int:
-    sys.stderr.write(f"error: {' '.join(sentence.split())}\n")
+    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
     return WRONG_INPUT
 
 

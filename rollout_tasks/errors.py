@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Literal
 
+from rollout_tasks.unicode_text import printable
+
 
 class FailureClass(StrEnum):
     """Why a rollout has no score of its own."""
@@ -73,10 +75,10 @@ _RETRIED = frozenset(
 
 
 class RolloutFailure(Exception):
-    """An attempt ended without a score; carries the class and one sentence."""
+    """An attempt ended without a score; carries the class and one sentence, which any terminal may show."""
 
     def __init__(self, failure_class: FailureClass, message: str) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.failure_class = failure_class
 
 

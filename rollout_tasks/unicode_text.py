@@ -1,4 +1,4 @@
-"""Text from elsewhere, made such that it can be stored and sent anywhere: JSON may hold what UTF-8 has no bytes for."""
+"""Text from elsewhere, made such that it can be stored, sent and shown anywhere: JSON may hold what UTF-8 has no bytes for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ def storable(text: str) -> str:
     if not text.isascii():
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text.replace("\0", _REPLACEMENT)
+
+
+def printable(text: str) -> str:
+    """The text with what steers a terminal, or is not shown at all, replaced; line ends and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\t" else _REPLACEMENT for one in text)
 
 
 def storable_json(value: Any, deepest: int) -> Any:

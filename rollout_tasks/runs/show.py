@@ -16,6 +16,7 @@ from benchmark.items import Item
 from benchmark.results import PERFECT
 from benchmark.stored_report import scan_report
 from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.unicode_text import printable
 
 GROUPS: Mapping[str, frozenset[str]] = {
     "Office": frozenset({"libreoffice_calc", "libreoffice_impress", "libreoffice_writer"}),
@@ -157,9 +158,8 @@ def show_run(folder: RunFolder, console: Console) -> None:
         sentence = f"max@{summary['rollouts_per_item']}: {summary['max_at_n']:.4g}, {tries}"
         console.print(sentence, highlight=False, soft_wrap=True)
     for name, losses in summary["failures"].items():
-        console.print(
-            f"{name}: {losses['count']}, such as {losses['example']}", markup=False, highlight=False, soft_wrap=True
-        )
+        sentence = f"{name}: {losses['count']}, such as {printable(str(losses['example']))}"
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     console.print(f"Report: {folder.report}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -171,7 +171,7 @@ def _interval(summary: Mapping[str, Any]) -> str:
 
 
 def _add(table: Table, line: Line) -> None:
-    table.add_row(Text(line.name), str(line.asked), str(line.run), f"{line.succeeded:g}", f"{line.rate:.1%}")
+    table.add_row(Text(printable(line.name)), str(line.asked), str(line.run), f"{line.succeeded:g}", f"{line.rate:.1%}")
 
 
 def _line(line: Line) -> dict[str, Any]:
