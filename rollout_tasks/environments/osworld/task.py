@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import PurePosixPath
@@ -20,6 +21,10 @@ REFUSED_STEPS = {
     "upload_file": "would read a file of the worker's own; give it a URL and use download",
     "proxy": "belongs to no task; set proxy instead",
 }
+
+ACCOUNTS = "evaluation_examples/settings/"
+"""Where OSWorld's tasks expect settings of accounts, below the folder that a worker runs in."""
+_TIME_FORMAT = re.compile(r"(%[YmdHMSfjpBbAa]|[\w .-])*")
 
 
 class TaskError(ValueError):
@@ -133,6 +138,7 @@ def _check_files(where: str, kind: str, parameters: Mapping[str, Any]) -> None:
     for stream in ("stdout", "stderr"):
         if parameters.get(stream):
             _check_name(f"{where}: {stream}", parameters[stream])
+    _check_accounts(where, parameters)
 
 
 def _check_evaluator(evaluator: Any, names: KnownNames | None) -> None:
@@ -143,7 +149,7 @@ def _check_evaluator(evaluator: Any, names: KnownNames | None) -> None:
         raise TaskError(f"evaluator.func must name a metric or several, got {_shown(evaluator.get('func'))}")
     if names is not None and (unknown := [name for name in functions if name not in names.metrics]):
         raise TaskUnsupported(f"evaluator.func: desktop-env has no metric {unknown[0]!r}")
-    if evaluator.get("conj", "and") not in {"and", "or"}:
+    if evaluator.get("conj", "and") not in ("and", "or"):
         raise TaskError(f"evaluator.conj must be and or or, got {_shown(evaluator['conj'])}")
     _check_steps("evaluator.postconfig", evaluator.get("postconfig") or [], names)
     for side in ("result", "expected", "options"):
@@ -178,8 +184,20 @@ def _check_getter(where: str, getter: Mapping[str, Any], names: KnownNames | Non
             raise TaskError(f"{where}: path and dest must be as many, got {_shown(getter)}")
         for url in _listed(getter.get("path")):
             _check_url(where, url)
+    if kind == "cache_file":
+        _check_name(f"{where}: path", getter.get("path"))
     for name in _listed(getter.get("dest", [])):
         _check_name(f"{where}: dest", name)
+    if not _TIME_FORMAT.fullmatch(str(getter.get("time_format", ""))):
+        raise TaskError(f"{where}: time_format must be part of a file's name, got {_shown(getter['time_format'])}")
+    _check_accounts(where, getter)
+
+
+def _check_accounts(where: str, parameters: Mapping[str, Any]) -> None:
+    """Settings of accounts are a user's; libraries read them in ways that run code of whoever wrote them."""
+    path = parameters.get("settings_file", ACCOUNTS)
+    if not isinstance(path, str) or not path.startswith(ACCOUNTS) or "\0" in path or ".." in path.split("/"):
+        raise TaskError(f"{where}: settings_file must be in {ACCOUNTS}, got {_shown(path)}")
 
 
 def _check_url(where: str, url: Any) -> None:

@@ -87,6 +87,17 @@ def test_a_task_is_what_desktop_env_takes() -> None:
             [{"type": "execute", "parameters": {"command": "ls", "stdout": "../x"}}],
             "config, step 1: stdout must stay in the task's folder, got '../x'",
         ),
+        *(
+            (
+                [{"type": kind, "parameters": {"settings_file": path, **more}}],
+                "config, step 1: settings_file must be in evaluation_examples/settings/, got ",
+            )
+            for kind, more in (
+                ("googledrive", {"operation": [], "args": []}),
+                ("login", {"platform": "googledrive"}),
+            )
+            for path in ("settings.yml", "/etc/settings.yml", "evaluation_examples/settings/../../x.yml", ["x"], "a\0")
+        ),
     ],
 )
 def test_a_wrong_setup_is_named(config: Any, said: str) -> None:
@@ -102,6 +113,28 @@ def test_a_wrong_setup_is_named(config: Any, said: str) -> None:
         ({"func": None}, "evaluator.func must name a metric or several, got nothing"),
         ({"func": "exact_mach"}, "evaluator.func: desktop-env has no metric 'exact_mach'"),
         ({"conj": "xor"}, "evaluator.conj must be and or or, got 'xor'"),
+        ({"conj": ["and"]}, "evaluator.conj must be and or or, got ['and']"),
+        ({"conj": {}}, "evaluator.conj must be and or or, got {}"),
+        (
+            {"result": {"type": "cache_file", "path": "/etc/passwd"}},
+            "evaluator.result: path must stay in the task's folder, got '/etc/passwd'",
+        ),
+        (
+            {"result": {"type": "cache_file", "path": "../../x"}},
+            "evaluator.result: path must stay in the task's folder, got '../../x'",
+        ),
+        ({"result": {"type": "cache_file"}}, "evaluator.result: path must name a file, got nothing"),
+        *(
+            (
+                {"result": {"type": "vm_file", "path": "/a", "dest": "a", "time_suffix": True, "time_format": given}},
+                "evaluator.result: time_format must be part of a file's name, got ",
+            )
+            for given in ("/../../../etc/x", "%D", "%x", "%c", "%Y/%m", ["/"], "\0", "%")
+        ),
+        (
+            {"expected": {"type": "googledrive_file", "settings_file": "x.yml", "query": "x", "dest": "a"}},
+            "evaluator.expected: settings_file must be in evaluation_examples/settings/, got 'x.yml'",
+        ),
         ({"result": None}, "evaluator.result is missing: what does exact_match look at?"),
         ({"result": {"type": "vm_fle"}}, "evaluator.result: desktop-env has no getter 'vm_fle'"),
         ({"result": {"command": "x"}}, "evaluator.result must have a type"),
