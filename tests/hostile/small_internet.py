@@ -1,6 +1,7 @@
 """A network namespace that plays the internet, with a desktop in it: small_internet.py PROVIDER POLICY VM_ID < URLS > WHAT CAME
 
-With `downloads` in place of the three, the URLs are downloaded as tasks' files are, by this process itself.
+With `downloads` in place of the three, the URLs are downloaded as tasks' files are, by this process itself; with `requests`,
+they are asked for as desktop-env does.
 
 In place of a URL, HOLD has the guest connect and stay so, RESET resets it; what came is then how many connections are open.
 
@@ -34,11 +35,13 @@ import dns.message
 import dns.rcode
 import dns.rdatatype
 import dns.rrset
+import requests
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rollout_tasks.environments.osworld import downloads
+from rollout_tasks.environments.osworld.wire import REQUESTS
 from vm_pool.own import own_vm
 from vm_pool.providers.base import ReachesVMs, check_available, load_provider
 
@@ -71,7 +74,7 @@ REBINDING = "rebind.example"
 """Public when asked for the first time, private ever after."""
 CERTIFIED = "public.example"
 """Whose certificate every server shows that is asked by HTTPS."""
-DOWNLOADS = "downloads"
+DOWNLOADS, REQUESTED = "downloads", "requests"
 HOLD, RESET = "hold", "reset"
 HOLDING = f"setsid python3 -c 'import socket, time; s = socket.create_connection((\"{PUBLIC}\", 80)); time.sleep(600)'"
 OPEN_SECONDS = 60
@@ -240,8 +243,8 @@ def open_connections(wanted: int) -> str:
     return str(len(Web.connections))
 
 
-def download(urls: list[str]) -> dict[str, Any]:
-    """What comes of each URL when it is a task's file."""
+def download(urls: list[str], how: str) -> dict[str, Any]:
+    """What comes of each URL when it is a task's file, or what desktop-env asks for."""
     came: dict[str, Any] = {}
     downloads.PAUSE_SECONDS = (0.01, 0.02)
     with internet(), tempfile.TemporaryDirectory() as folder:
@@ -253,8 +256,8 @@ def download(urls: list[str]) -> dict[str, Any]:
         for url in urls:
             Web.reached.clear()
             try:
-                answer = cache.fetch(url).path.read_text()
-            except downloads.DownloadError as error:
+                answer = cache.fetch(url).path.read_text() if how == DOWNLOADS else REQUESTS.get(url).text
+            except (downloads.DownloadError, requests.RequestException) as error:
                 answer = f"error: {error}"
             came[url] = {"answer": answer, "reached": list(Web.reached)}
     return came
@@ -263,8 +266,8 @@ def download(urls: list[str]) -> dict[str, Any]:
 def main() -> None:
     """Boots a desktop under the policy and has it ask for each URL."""
     urls = json.load(sys.stdin)
-    if sys.argv[1:] == [DOWNLOADS]:
-        json.dump(download(urls), sys.stdout)
+    if len(sys.argv) == 2:
+        json.dump(download(urls, sys.argv[1]), sys.stdout)
         return
     name, policy, vm_id = sys.argv[1:]
     came: dict[str, Any] = {}

@@ -17,7 +17,7 @@ import pytest
 
 from rollout_tasks.environments.osworld.downloads import TRIES
 from tests.conftest import REPOSITORY
-from tests.hostile.small_internet import DOWNLOADS, OWN_PUBLIC, PUBLIC, PUBLIC_V6
+from tests.hostile.small_internet import DOWNLOADS, OWN_PUBLIC, PUBLIC, PUBLIC_V6, REQUESTED
 from tests.hostile.test_guest_network import ALLOWED, REDIRECTED, REFUSED
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace of its own needs root")
@@ -29,10 +29,10 @@ ONCE = "http://rebind.example/"
 """Looked up once: public then."""
 
 
-def download(urls: list[str], **environment: str) -> dict[str, Any]:
+def download(urls: list[str], how: str = DOWNLOADS, **environment: str) -> dict[str, Any]:
     """What came of each URL."""
     done = subprocess.run(
-        ["unshare", "--net", "--mount", sys.executable, str(Path(__file__).with_name("small_internet.py")), DOWNLOADS],
+        ["unshare", "--net", "--mount", sys.executable, str(Path(__file__).with_name("small_internet.py")), how],
         input=json.dumps(urls),
         capture_output=True,
         text=True,
@@ -129,3 +129,14 @@ def test_through_a_proxy_nothing_private_is_asked_for() -> None:
         private[3]: ["10.0.0.9"],
     }
     assert PUBLIC_V6 not in str(found)
+
+
+def test_what_desktop_env_asks_for_is_of_the_internet_too() -> None:
+    """Its getters ask for addresses that tasks and guests name."""
+    came = download([*ALLOWED, *REFUSED, *sent_elsewhere()], REQUESTED)
+    refused = [url for url in REFUSED if url != ONCE]
+
+    assert {url: came[url]["reached"] for url in REACHED} == REACHED
+    assert {url: came[url]["reached"] for url in refused} == {url: [] for url in refused}
+    assert {url: came[url]["reached"] for url in sent_elsewhere()} == {url: [PUBLIC] for url in sent_elsewhere()}
+    assert [url for url in [*refused, *sent_elsewhere()] if not came[url]["answer"].startswith("error: ")] == []

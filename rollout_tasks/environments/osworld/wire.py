@@ -1,8 +1,8 @@
 """How desktop-env talks to a VM: every request has a deadline, and a VM that stopped answering is noticed at once.
 
 desktop-env calls `requests` without timeouts, tries again where that cannot help and hides what went wrong. Its modules
-get a `requests` and a `time` from here instead (`lay`). Requests to a VM that is wired go through its `Wire`, all others
-only get a deadline.
+get a `requests` and a `time` from here instead (`lay`). Requests to a VM that is wired go through its `Wire`, all others to the
+internet alone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from rollout_tasks.environments.osworld import public_http
 from rollout_tasks.environments.osworld.guest_http import GuestSession
 
 CONNECT_SECONDS = 5.0
@@ -238,8 +239,7 @@ class _Requests(ModuleType):
         wire = _wires.get(urlsplit(url).netloc)
         if wire is not None:
             return wire.request(method, url, **options)
-        options.setdefault("timeout", ELSEWHERE_SECONDS)
-        return requests.request(method, url, **options)  # noqa: S113
+        return public_http.request(method, url, **{**options, "timeout": ELSEWHERE_SECONDS})
 
     def get(self, url: str, params: Any = None, **options: Any) -> requests.Response:
         """See `requests.get`."""

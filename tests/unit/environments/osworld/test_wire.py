@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 import requests
 
-from rollout_tasks.environments.osworld import wire
+from rollout_tasks.environments.osworld import public_http, wire
 from rollout_tasks.environments.osworld.wire import REQUESTS, RequestRefused, VMUnreachable, Wire
 
 
@@ -160,9 +160,18 @@ def test_a_longer_timeout_than_usual_is_cut(line: Wire) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_other_addresses_are_left_alone(line: Wire, guest: ThreadingHTTPServer) -> None:
+def test_of_other_addresses_only_the_internets_and_trusted_ones_are_asked(
+    line: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line.close()
-    assert REQUESTS.get(f"{line.origin}/refuse").status_code == 500
+    with pytest.raises(requests.ConnectionError, match=r"127\.0\.0\.1"):
+        REQUESTS.get(f"{line.origin}/fine")
+    assert Guest.served == []
+
+    monkeypatch.setattr(public_http, "settings", lambda: SimpleNamespace(trusted_hosts=frozenset({"127.0.0.1"})))
+    answer = REQUESTS.post(f"{line.origin}/refuse", json={"a": 1})
+    assert (answer.status_code, answer.text, answer.ok) == (500, "ok", False)
+    assert b"".join(answer.iter_content(1)) == b"ok"
     assert line.refusals == []
 
 
@@ -269,7 +278,8 @@ def test_after_closing_requests_go_their_own_way(guest: ThreadingHTTPServer) -> 
     closed.close()
     closed.lost = "gone"
 
-    assert REQUESTS.get(f"{closed.origin}/fine").text == "ok"
+    with pytest.raises(requests.ConnectionError, match="no address on the internet"):
+        REQUESTS.get(f"{closed.origin}/fine")
 
 
 def test_refusals_of_other_paths_are_only_noted(line: Wire) -> None:
