@@ -111,6 +111,24 @@ def test_a_certificate_must_be_the_names() -> None:
     assert [one["reached"] for one in others] == [[], [], [PUBLIC] * TRIES]
 
 
+ONLY_A_PROXY_KNOWS = (
+    "2852039166",
+    "0x7f000001",
+    "0xa9.254.169.254",
+    "127.1",
+    "0177.0.0.1",
+    "localhost",
+    "intranet",
+    "files.local",
+    "metadata.google.internal",
+    "printer.localhost",
+    "%31%32%37.0.0.1",
+    "10.1.2.3.",
+    "unknown-here.example.0x1",
+)
+"""Not names of the internet: what a proxy would take for its own network, or for a number."""
+
+
 def test_through_a_proxy_nothing_private_is_asked_for() -> None:
     asked = ["http://public.example/", "http://six.example/", "http://unknown-here.example/"]
     private = [
@@ -120,13 +138,15 @@ def test_through_a_proxy_nothing_private_is_asked_for() -> None:
         "http://public.example/?to=http://10.1.2.3/",
     ]
 
-    found = download([*asked, *private], http_proxy="http://10.0.0.9:80")
+    unknown = [f"http://{host}/" for host in ONLY_A_PROXY_KNOWS]
+    found = download([*asked, *private, *unknown], http_proxy="http://10.0.0.9:80")
 
     proxied = {url: ["10.0.0.9"] for url in asked}
     assert {url: found[url]["reached"] for url in found} == {
         **proxied,
         **{url: [] for url in private[:3]},
         private[3]: ["10.0.0.9"],
+        **{url: [] for url in unknown},
     }
     assert PUBLIC_V6 not in str(found)
 

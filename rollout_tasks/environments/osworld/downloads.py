@@ -25,8 +25,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from rollout_tasks.settings import settings
+from rollout_tasks.unicode_text import printable
 from vm_pool.egress.addresses import NotPublic, Unresolved
-from vm_pool.egress.http_transport import PublicTransport
+from vm_pool.egress.http_transport import opened
 
 MAX_BYTES = 4 << 30
 """A larger file is no task's."""
@@ -45,7 +46,10 @@ Progress = Callable[[int, int | None], None]
 
 
 class DownloadError(Exception):
-    """A file cannot be downloaded; one sentence names the URL and why."""
+    """A file cannot be downloaded; one sentence, which any terminal may show, names the URL and why."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(printable(sentence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class DownloadCache:
                 break
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
-                if status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE and partial.exists():
+                if status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE and partial.exists() and left:
                     partial.unlink()
                 elif status not in _PASSING or not left:
                     partial.unlink(missing_ok=True)
@@ -186,25 +190,23 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
     state = _read_state(partial) if have else None
     if have and (state is None or not state.validator):
         have = 0
-    headers = {"Accept-Encoding": "identity"}
+    headers = {}
     if have and state is not None:
         if state.total == have:
             return
-        headers |= {"Range": f"bytes={have}-", "If-Range": state.validator}
-    with (
-        httpx.Client(
-            transport=PublicTransport(settings().trusted_hosts), follow_redirects=True, timeout=_TIMEOUT
-        ) as client,
-        client.stream("GET", url, headers=headers) as response,
-    ):
+        headers = {"Range": f"bytes={have}-", "If-Range": state.validator}
+    with opened("GET", url, headers=headers, timeout=_TIMEOUT, trusted=settings().trusted_hosts) as response:
         response.raise_for_status()
         if response.status_code != 206:
             have = 0
+        elif not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            partial.unlink(missing_ok=True)
+            raise _BrokenOff("another part was sent than the one asked for")
         total = _total(response, have)
         _check_size(url, have if total is None else total)
         _write_state(partial, _State(_validator(response), total))
         with partial.open("ab" if have else "wb") as file:
-            for chunk in response.iter_bytes():
+            for chunk in response.iter_raw():
                 file.write(chunk)
                 have += len(chunk)
                 _check_size(url, have)

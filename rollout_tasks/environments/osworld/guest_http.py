@@ -50,6 +50,7 @@ class GuestSession:
         path = prepared.path_url.partition("?")[0]
         try:
             response._content = _body(response, path, time.monotonic() + 2 * timeout[1])
+            response._content_consumed = True
         except BaseException as error:
             response.close()
             if isinstance(error, urllib3.exceptions.TimeoutError):

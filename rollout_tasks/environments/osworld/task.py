@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from copy import deepcopy
@@ -133,7 +134,7 @@ def _check_files(where: str, kind: str, parameters: Mapping[str, Any]) -> None:
             if not isinstance(file, dict):
                 raise TaskError(f"{where}: a file must be an object with url and path, got {_shown(file)}")
             _check_url(where, file.get("url"))
-            if not isinstance(file.get("path"), str) or not PurePosixPath(file["path"]).name:
+            if not _names_a_file(file.get("path")):
                 raise TaskError(f"{where}: path must name a file, got {_shown(file.get('path'))}")
     for stream in ("stdout", "stderr"):
         if parameters.get(stream):
@@ -180,7 +181,11 @@ def _check_getter(where: str, getter: Mapping[str, Any], names: KnownNames | Non
     if names is not None and kind not in names.getters:
         raise TaskUnsupported(f"{where}: desktop-env has no getter {kind!r}")
     if kind == "cloud_file":
-        if len(_listed(getter.get("path"))) != len(_listed(getter.get("dest"))):
+        wanted = list if getter.get("multi") else str
+        if not all(isinstance(getter.get(one), wanted) for one in ("path", "dest")):
+            words = "lists" if getter.get("multi") else "text, or lists with multi"
+            raise TaskError(f"{where}: path and dest must be {words}, got {_shown(getter)}")
+        if len(_listed(getter["path"])) != len(_listed(getter["dest"])):
             raise TaskError(f"{where}: path and dest must be as many, got {_shown(getter)}")
         for url in _listed(getter.get("path")):
             _check_url(where, url)
@@ -212,11 +217,16 @@ def _check_url(where: str, url: Any) -> None:
 
 def _check_name(where: str, name: Any) -> None:
     """What desktop-env would write on the worker must stay in the attempt's folder."""
-    if not isinstance(name, str) or not name or "\0" in name:
+    if not _names_a_file(name):
         raise TaskError(f"{where} must name a file, got {_shown(name)}")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise TaskError(f"{where} must stay in the task's folder, got {_shown(name)}")
+
+
+def _names_a_file(path: Any) -> bool:
+    """Whether a path ends with a name, as desktop-env splits it."""
+    return isinstance(path, str) and "\0" not in path and posixpath.basename(path) not in {"", ".", ".."}
 
 
 def _shown(value: Any) -> str:

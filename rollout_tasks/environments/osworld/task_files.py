@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from rollout_tasks.environments.osworld.downloads import DownloadCache
@@ -46,7 +47,7 @@ def _files_of(task: Mapping[str, Any]) -> Iterator[TaskFile]:
     for step in steps_of(task):
         if step["type"] == "download":
             for file in step["parameters"]["files"]:
-                name = f"{uuid.uuid5(uuid.NAMESPACE_URL, file['url'])}_{PurePosixPath(file['path']).name}"
+                name = f"{uuid.uuid5(uuid.NAMESPACE_URL, file['url'])}_{posixpath.basename(file['path'])}"
                 yield TaskFile(file["url"], name)
         elif step["type"] == "update_browse_history":
             yield TaskFile(EMPTY_HISTORY_URL, "history_new.sqlite")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import multiprocessing
+import resource
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -44,17 +47,37 @@ def handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Location", "/elsewhere")
                 self.end_headers()
                 return
+            if fault == "redirect without end":
+                self.send_response(302)
+                self.send_header("Location", self.path)
+                self.end_headers()
+                with suppress(ConnectionError):
+                    while True:
+                        self.wfile.write(bytes(1 << 20))
+            if fault == "packed":
+                self.send_response(200)
+                self.send_header("Content-Encoding", "gzip, gzip")
+                self.end_headers()
+                self.wfile.write(gzip.compress(gzip.compress(bytes(1 << 25))))
+                return
+            if fault == "reason":
+                self.wfile.write(b"HTTP/1.1 404 \x1b[2J\r\nContent-Length: 0\r\n\r\n")
+                return
             start = 0
             if asked and self.headers.get("If-Range") == server.tag:
                 start = int(asked.removeprefix("bytes=").removesuffix("-"))
             body = server.content[start:]
             self.send_response(206 if start else 200)
+            if start:
+                at = 0 if fault == "another part" else start
+                self.send_header("Content-Range", f"bytes {at}-{len(server.content) - 1}/{len(server.content)}")
             if server.tag:
                 self.send_header("ETag", server.tag)
             if fault != "no length":
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body[: len(body) // 2] if fault == "break off" else body)
+            with suppress(ConnectionError):
+                self.wfile.write(body[: len(body) // 2] if fault == "break off" else body)
 
         def log_message(self, *_arguments: object) -> None:
             pass
@@ -151,6 +174,58 @@ def test_passing_trouble_passes(fault: str, server: FileServer, cache: DownloadC
     server.faults = [fault]
 
     assert cache.fetch(server.url).path.read_bytes() == CONTENT
+
+
+def test_another_part_than_the_one_asked_for_is_not_glued_on(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["break off", "another part"]
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+
+
+def test_a_part_that_the_server_never_has_is_named(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["break off", "503", "503", "416"]
+
+    with pytest.raises(DownloadError, match="HTTP 416"):
+        cache.fetch(server.url)
+
+
+def test_a_redirects_body_is_not_read(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["redirect without end"] * 3
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 << 10
+
+
+def test_redirects_in_a_circle_end(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["redirect"] * 100
+
+    with pytest.raises(DownloadError, match="more than 10 redirects"):
+        cache.fetch(server.url)
+
+
+def test_nothing_packed_is_unpacked(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["packed"] * downloads.TRIES
+
+    with pytest.raises(DownloadError, match="packed as 'gzip, gzip', which was not asked for"):
+        cache.fetch(server.url)
+
+
+def test_what_a_server_says_steers_no_terminal(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["reason"]
+
+    with pytest.raises(DownloadError, match="HTTP 404 \ufffd"):
+        cache.fetch(server.url)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "socks4://127.0.0.1:1", "nonsense://x", "http://"])
+def test_a_proxy_of_no_use_is_said(
+    server: FileServer, cache: DownloadCache, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("all_proxy", proxy)
+
+    with pytest.raises(DownloadError):
+        cache.fetch(server.url)
 
 
 def test_a_missing_file_is_named_at_once(server: FileServer, cache: DownloadCache) -> None:

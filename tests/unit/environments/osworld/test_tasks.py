@@ -83,6 +83,13 @@ def test_a_task_is_what_desktop_env_takes() -> None:
             [{"type": "download", "parameters": {"files": [{"url": "http://a/b", "path": "/"}]}}],
             "config, step 1: path must name a file",
         ),
+        *(
+            (
+                [{"type": "download", "parameters": {"files": [{"url": "http://a/b", "path": path}]}}],
+                "config, step 1: path must name a file",
+            )
+            for path in ("", "/home/u/f/", "/home/u/f/.", "/home/u/..", "/a\0", ["/a"])
+        ),
         (
             [{"type": "execute", "parameters": {"command": "ls", "stdout": "../x"}}],
             "config, step 1: stdout must stay in the task's folder, got '../x'",
@@ -141,6 +148,24 @@ def test_a_wrong_setup_is_named(config: Any, said: str) -> None:
         ({"result": [{"type": "rule"}]}, "evaluator.result must be an object, got ["),
         ({"func": ["exact_match", "exact_match"]}, "evaluator.result must be a list of 2, one for each metric, got {"),
         ({"expected": {"type": "cloud_file", "path": "ftp://a", "dest": "a"}}, "evaluator.expected: url must begin"),
+        *(
+            ({"expected": {"type": "cloud_file", **given}}, "evaluator.expected: path and dest must be ")
+            for given in (
+                {"path": ["http://a"], "dest": "abc", "multi": True},
+                {"path": "http://a", "dest": ["a"], "multi": True},
+                {"path": ["http://a"], "dest": ["a"]},
+                {"path": "http://a"},
+                {"dest": "a"},
+                {"path": ["http://a"], "dest": ["a", "b"], "multi": True},
+            )
+        ),
+        *(
+            (
+                {"expected": {"type": "cloud_file", "path": "http://a", "dest": dest}},
+                "evaluator.expected: dest must name a file, got ",
+            )
+            for dest in ("a/", "a/.", "a/..", "a\0")
+        ),
         (
             {"expected": {"type": "cloud_file", "path": "http://a", "dest": "/etc/x"}},
             "evaluator.expected: dest must stay in the task's folder, got '/etc/x'",
