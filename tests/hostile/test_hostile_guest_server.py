@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import resource
 import socket
 import threading
@@ -11,8 +12,11 @@ from contextlib import suppress
 
 import pytest
 import requests
+from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import sync_playwright
 
 from rollout_tasks.environments.osworld import wire
+from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.guest_http import UnusableAnswer
 from rollout_tasks.environments.osworld.wire import REQUESTS, VMUnreachable, Wire
 
@@ -191,6 +195,37 @@ def test_a_body_that_drips_has_a_deadline(line: Wire, guest: Guest) -> None:
 def test_text_is_utf_8(line: Wire, guest: Guest, charset: str) -> None:
     guest.says(f"HTTP/1.1 200 OK\nContent-Type: text/plain; charset={charset}\nContent-Length: 4", b"\xc3\xa9\xff\xfe")
     assert REQUESTS.get(f"{line.origin}/terminal").text == "é\ufffd\ufffd"
+
+
+ELSEWHERE = (
+    "ws://127.0.0.1:{port}/devtools/browser/x",
+    "http://127.0.0.1:{port}/",
+    "//127.0.0.1:{port}/x",
+    "",
+    None,
+    5,
+)
+
+
+@pytest.mark.parametrize("address", ELSEWHERE)
+@pytest.mark.parametrize("status", [200, 302])
+def test_a_browser_cannot_send_the_worker_elsewhere(
+    guest: Guest, elsewhere: Guest, address: object, status: int
+) -> None:
+    named = address.format(port=elsewhere.port) if isinstance(address, str) else address
+    body = json.dumps({"webSocketDebuggerUrl": named}).encode()
+    head = f"HTTP/1.1 {status} X\nLocation: http://127.0.0.1:{elsewhere.port}/\nContent-Length: {len(body)}"
+    guest.says(f"{head}\nConnection: close", body)
+    line = Wire("127.0.0.1", 9, [9, guest.port])
+    line.open()
+    try:
+        stay_with_the_guest()
+        with sync_playwright() as playwright, pytest.raises((ValueError, PlaywrightError)):
+            playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{guest.port}", timeout=5000)
+    finally:
+        line.close()
+    assert elsewhere.asked == []
+    assert guest.asked[0] == "/json/version"
 
 
 class growing_by:  # noqa: N801 (used as a function)

@@ -22,6 +22,7 @@ import requests
 
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import library
+from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.commands import Action, command_for
 from rollout_tasks.environments.osworld.saving import awaiting_saves
 from rollout_tasks.environments.osworld.screenshot import as_png
@@ -137,6 +138,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
             )
         self.controller = Controller(address, ports["control"])
         lay()
+        stay_with_the_guest()
         self.wire.open()
         self.said = io.StringIO()
         """What desktop-env printed."""

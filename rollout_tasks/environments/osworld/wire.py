@@ -228,6 +228,11 @@ _wires: dict[str, Wire] = {}
 """By host and port. A worker process has one at a time."""
 
 
+def wire_of(url: str) -> Wire | None:
+    """The line to the VM that a URL leads to; None where it leads to none."""
+    return _wires.get(urlsplit(url).netloc)
+
+
 class _Requests(ModuleType):
     """`requests`, as far as desktop-env uses it."""
 
@@ -236,8 +241,7 @@ class _Requests(ModuleType):
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
         """See `requests.request`."""
-        wire = _wires.get(urlsplit(url).netloc)
-        if wire is not None:
+        if (wire := wire_of(url)) is not None:
             return wire.request(method, url, **options)
         return public_http.request(method, url, **{**options, "timeout": ELSEWHERE_SECONDS})
 

@@ -1,0 +1,47 @@
+"""How desktop-env reaches a guest's browser: always at the port that it was told, wherever the browser says that it listens."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from rollout_tasks.environments.osworld.wire import wire_of
+
+_DEVTOOLS = re.compile(r"/devtools/browser/[\w-]{1,100}")
+
+
+def devtools_of(url: str) -> str:
+    """Where a guest's browser takes commands; the URL itself where it is no guest's.
+
+    Args:
+        url: Of its debugging port, as ``http://127.0.0.1:9222``.
+
+    Raises:
+        ValueError: What answers there is no browser.
+        requests.RequestException: Nothing answers.
+    """
+    wire = wire_of(url)
+    if wire is None:
+        return url
+    said = wire.request("GET", f"{url.rstrip('/')}/json/version").json()
+    path = urlsplit(str(said.get("webSocketDebuggerUrl"))).path if isinstance(said, dict) else ""
+    if not _DEVTOOLS.fullmatch(path):
+        raise ValueError(f"what answers at {url} is no browser")
+    return f"ws://{urlsplit(url).netloc}{path}"
+
+
+def stay_with_the_guest() -> None:
+    """Has playwright ask here; by itself it would connect to any address that a guest names, and follow redirects."""
+    from playwright.sync_api import BrowserType
+
+    if not hasattr(BrowserType.connect_over_cdp, "asks_first"):
+        BrowserType.connect_over_cdp = _asking(BrowserType.connect_over_cdp)  # type: ignore[method-assign]
+
+
+def _asking(connect: Any) -> Any:
+    def connect_over_cdp(browser_type: Any, endpoint_url: str, **options: Any) -> Any:
+        return connect(browser_type, devtools_of(endpoint_url), **options)
+
+    connect_over_cdp.asks_first = True  # type: ignore[attr-defined]
+    return connect_over_cdp
