@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 __all__ = ["app"]
@@ -10,7 +11,12 @@ __all__ = ["app"]
 def __getattr__(name: str) -> Any:
     """Loads the Celery application when it is asked for, so that importing a part of the package stays cheap."""
     if name in {"app", "celery"}:
-        from rollout_tasks.app import app
+        from rollout_tasks.errors import UserError
 
+        try:
+            from rollout_tasks.app import app
+        except UserError as error:  # this is how Celery's commands come here: they would show a traceback
+            sys.stderr.write(f"error: {error}\n")
+            raise SystemExit(2) from None
         return app
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

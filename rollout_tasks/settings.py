@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.wording import clause
 
 LOCAL_REDIS = "redis://127.0.0.1:6379/0"
@@ -17,7 +19,13 @@ _SILENT_SECONDS = 15.0
 class Settings(BaseSettings):
     """Read once per process; every field names its environment variable."""
 
-    model_config = SettingsConfigDict(env_file=".env", extra="ignore", env_ignore_empty=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        env_file=".env",
+        extra="ignore",
+        env_ignore_empty=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,  # a traceback would have it
+    )
 
     redis_url: SecretStr | None = Field(
         None,
@@ -49,10 +57,24 @@ class Settings(BaseSettings):
         description="Hosts of one's own network, as NAME or NAME:PORT with commas between, that tasks' files may come from.",
     )
 
+    @field_validator("redis_url")
+    @classmethod
+    def _is_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            checked_redis_url(url.get_secret_value())
+        return url
+
+    @field_validator("download_hosts")
+    @classmethod
+    def _are_hosts(cls, words: str) -> str:
+        if wrong := [word for word in words.split(",") if any(sign in word.strip() for sign in "/@ *")]:
+            raise ValueError(f"must name hosts, as files.example or files.example:8000, got {wrong[0].strip()!r}")
+        return words
+
     @property
     def trusted_hosts(self) -> frozenset[str]:
         """The hosts of `download_hosts`."""
-        return frozenset(host for word in self.download_hosts.split(",") if (host := word.strip().lower()))
+        return frozenset(host for word in self.download_hosts.split(",") if (host := word.strip().lower().rstrip(".")))
 
     @property
     def silent_seconds(self) -> float:
@@ -82,4 +104,13 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{first['loc'][0]}: {clause(first)} (an environment variable)") from error
+        raise UserError(f"{_variable(str(first['loc'][0]))}: {clause(first)} (an environment variable)") from error
+
+
+def _variable(name: str) -> str:
+    """Of the variables that may stand for one, the one that is set."""
+    for field in Settings.model_fields.values():
+        names = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
+        if name in names:
+            return next((str(one) for one in names if one in os.environ), name)
+    return name

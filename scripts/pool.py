@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
+from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
 from vm_pool import VM, Event, PoolError, PoolStatus, VMPool, VMState
 
@@ -142,7 +143,7 @@ def events(
 
 def _open(name: str, url: str | None) -> VMPool:
     try:
-        return VMPool(redis.Redis.from_url(url or settings().redis_address), name)
+        return VMPool(redis.Redis.from_url(checked_redis_url(url or settings().redis_address)), name)
     except ValueError as error:
         raise UserError(f"--pool or --redis-url: {error}") from error
 

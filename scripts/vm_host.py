@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
+from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
 from vm_pool import VMPool
 from vm_pool.guest import kept_facts
@@ -63,7 +64,7 @@ def serve(
     """Boot VMs into a pool and look after them until Ctrl-C or SIGTERM, which stops them."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        opened = VMPool(redis.Redis.from_url(redis_url or settings().redis_address), pool)
+        opened = VMPool(redis.Redis.from_url(checked_redis_url(redis_url or settings().redis_address)), pool)
         made = load_provider(provider, command_line.key_values("--option", option or []))
         check_available(made)
         facts = kept_facts(image_name(made))

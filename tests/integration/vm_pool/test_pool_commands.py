@@ -139,7 +139,7 @@ def test_sigterm_stops_the_vms_and_the_host(served: tuple[VMPool, subprocess.Pop
     ("args", "says"),
     [
         (["pool.py", "status", "--pool", "a b"], "'a b' is not a pool's name"),
-        (["pool.py", "status", "--redis-url", "http://127.0.0.1"], "Redis URL must specify"),
+        (["pool.py", "status", "--redis-url", "http://127.0.0.1"], "begins with none of redis://, rediss://"),
         (["pool.py", "status", "--redis-url", "redis://127.0.0.1:1/0"], "Redis at 127.0.0.1:1 does not answer"),
         (["pool.py", "drain", "nobody"], "pool 'default' has no VM nobody"),
         (["pool.py", "release", "nobody"], "pool 'default' has no VM nobody"),

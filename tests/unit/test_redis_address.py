@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rollout_tasks.redis_address import checked_redis_url
+
+REPOSITORY = Path(__file__).parents[2]
+SECRET = "hunter2"
+RIGHT = [
+    "redis://127.0.0.1:6379/0",
+    f"redis://:{SECRET}@host",
+    f"rediss://user:{SECRET}%23x@host.example:6380/12?ssl_cert_reqs=required",
+    f"redis://:{SECRET}@[::1]:6379/0",
+    "unix:///run/redis.sock?db=1",
+]
+WRONG = [
+    f"redis://:{SECRET}#x@host:6379/0",
+    f"redis://:{SECRET}/x@host:6379/0",
+    f"redis://:{SECRET}?x@host:6379/0",
+    f"redis://:{SECRET}@x@host:6379/0",
+    f"redis://:{SECRET}[x@host:6379/0",
+    f"redis://:{SECRET}@host:{SECRET}/0",
+    f"redis://:{SECRET}@host:70000/0",
+    f"redis://:{SECRET}@host:0/0",
+    f"redis://:{SECRET}@/0",
+    f"redis://:{SECRET}@host:6379/{SECRET}",
+    f"redis://:{SECRET}@host:6379/0?{SECRET}=1",
+    f"redis://:{SECRET}@host:6379/0\n",
+    f"http://:{SECRET}@host:6379/0",
+    f"redis:/:{SECRET}@host:6379/0",
+    SECRET,
+    "",
+]
+
+
+@pytest.mark.parametrize("url", RIGHT)
+def test_an_address_stays_as_it_is(url: str) -> None:
+    assert checked_redis_url(url) == url
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_what_is_none_is_said_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match="must look like redis://") as caught:
+        checked_redis_url(url)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "celery", "-A", "rollout_tasks", "worker"],
+        ["scripts/pool.py", "status"],
+        ["scripts/vm_host.py", "--num-vms", "1", "--provider", "simulated"],
+        ["scripts/submit.py", "--data-path", "examples/items.jsonl"],
+    ],
+    ids=["worker", "pool", "vm_host", "submit"],
+)
+def test_no_command_shows_it(command: list[str]) -> None:
+    said = subprocess.run(
+        [sys.executable, *command],
+        env={"PATH": "/usr/bin:/bin", "REDIS_URL": WRONG[0], "PYTHONPATH": str(REPOSITORY)},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert said.returncode == 2, said.stderr
+    assert SECRET not in said.stdout + said.stderr
+    assert said.stderr.startswith(
+        "error: REDIS_URL: must look like redis://:password@host:6379/0: its host or its port "
+    )
+    assert said.stderr.count("\n") == 1
