@@ -20,6 +20,7 @@ from PIL import UnidentifiedImageError
 
 from rollout_tasks.environments.osworld.desktop import Desktop
 from rollout_tasks.environments.osworld.library import LOGGER
+from rollout_tasks.environments.osworld.program_tests import command_for_tests, score_of
 from rollout_tasks.environments.osworld.task import file_names, metrics_of
 from rollout_tasks.environments.osworld.wire import REQUESTS
 
@@ -35,15 +36,6 @@ _UNREADABLE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
 )
 _ROUNDING = 1e-6
-_RUN_TESTS = """\
-import importlib.util, os, sys
-os.chdir({folder!r})
-sys.path.insert(0, {folder!r})
-spec = importlib.util.spec_from_file_location("the_tests", {test!r})
-tests = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tests)
-print({marker!r}, float(getattr(tests, {function!r})()))
-"""
 
 
 def score(desktop: Desktop, task: Mapping[str, Any]) -> float:
@@ -102,15 +94,13 @@ def _tests_in_guest(desktop: Desktop, task: Mapping[str, Any], test_file: str | 
     for name in file_names(task["evaluator"]):
         if (folder / name).is_file():
             _upload(desktop, folder / name, posixpath.join(guest_folder, name))
-    marker = "the tests say"
     test = posixpath.join(guest_folder, Path(test_file).name)
-    code = _RUN_TESTS.format(folder=guest_folder, test=test, marker=marker, function=function)
-    answer = desktop.controller.execute_python_command(f"\n{code}")
-    said = [line.removeprefix(marker) for line in answer["output"].splitlines() if line.startswith(marker)]
-    if not said:
+    answer = desktop.controller.execute_python_command(f"\n{command_for_tests(guest_folder, test, function)}")
+    score = score_of(answer["output"])
+    if score is None:
         logger.error("the tests did not end: %s", answer["error"][-1000:])
         return 0.0
-    return min(max(float(said[-1]), 0.0), 1.0)
+    return score
 
 
 def _upload(desktop: Desktop, file: Path, target: str) -> None:
