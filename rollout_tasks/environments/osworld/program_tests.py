@@ -1,8 +1,8 @@
 """A task's tests of a program that the agent wrote: the Python that runs them in the guest, and what its output says.
 
-Tests and program share a process there, so the program may print, exit or raise whatever it likes. The tests therefore report through a
-pipe, signed with a word that their process is given when it starts and that stands in no file, argument or variable of the
-environment. A program that searches its own process for it can still find it: the guest is the agent's.
+Tests and program share a process there, so the program may print, exit or raise whatever it likes. The tests therefore
+report through a pipe, signed with a word that their process is given when it starts and that stands in no file, argument or
+variable of the environment. A program that searches its own process for it can still find it: the guest is the agent's.
 """
 
 from __future__ import annotations
