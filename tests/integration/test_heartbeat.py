@@ -30,7 +30,7 @@ from rollout_tasks.interruption import Interruption
 heartbeat = Heartbeat(0.1)
 interruption = Interruption()
 heartbeat.pulse = Pulse("run", "item#0", "token", interruption, delivery_tag=None)
-with interruption.guard(0.1, FailureClass.TIMEOUT, "too slow", grace=0.3):
+with interruption.guard(3.0, FailureClass.TIMEOUT, "too slow", grace=0.3):
     signal.signal(signal.SIGALRM, signal.SIG_IGN)  # like a library that never returns to Python
     time.sleep(60)
 """

@@ -202,7 +202,7 @@ class Interpreter:
     def _death(self) -> str:
         """Why it is gone, as far as its exit status says."""
         try:
-            status = self._process.wait(timeout=1)
+            status = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return "it closed its output"
         return f"it ended with exit status {status}" if status < 128 else f"it was killed by signal {status - 128}"

@@ -171,7 +171,7 @@ def test_what_may_pass_is_tried_again(endpoint: Endpoint, connect: Callable[...,
 def test_a_hanging_endpoint_is_left_and_asked_again(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
     endpoint.will(Answer(hang=True))
 
-    assert connect(timeout=0.2).complete(MESSAGES, []).usage.requests == 2
+    assert connect(timeout=2).complete(MESSAGES, []).usage.requests == 2
 
 
 LASTING = {
@@ -203,7 +203,7 @@ def test_what_lasts_fails_after_all_tries(
     endpoint.will(*[fault] * 5)
 
     with pytest.raises(RolloutFailure) as caught:
-        connect(timeout=0.2).complete(MESSAGES, [])
+        connect(timeout=0.2 if fault.hang or fault.drip else 5).complete(MESSAGES, [])
 
     assert caught.value.failure_class is failure_class
     assert f"model m at {endpoint.url} {said}" in str(caught.value)

@@ -73,10 +73,11 @@ def test_a_hang_with_an_end_is_a_timeout_of_the_server(conversation, set_faults)
 
 
 def test_a_slow_reply_is_good_but_late(examples, set_faults):
-    set_faults({"kind": "slow", "seconds": 0.5})
-
+    set_faults({"kind": "slow", "seconds": 20, "times": 1})
     with pytest.raises(openai.APITimeoutError):
         Conversation(examples.url, ITEM, timeout=0.2).ask()
+
+    set_faults({"kind": "slow", "seconds": 0.5})
     assert Conversation(examples.url, ITEM).turn().tool_calls
 
 
