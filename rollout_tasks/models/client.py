@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
@@ -159,7 +159,8 @@ class ModelClient:
         message = _message_of(error, text) or response.reason_phrase
         sentence = f"{self._endpoint} answered {status}: {message}"
         if response.has_redirect_location:
-            sentence += f"; it redirects to {_shown_url(response.headers['location'])}, which is not followed"
+            elsewhere = _shown_url(urljoin(self._base_url, response.headers["location"]))
+            sentence += f"; it redirects to {elsewhere}, which is not followed"
         if status in RETRIED_STATUSES or status >= 500:
             wanted = retry_after(response.headers.get("retry-after"))
             return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -12,8 +11,8 @@ from benchmark.items import Item
 from benchmark.results import RolloutResult
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.base import Usage
+from rollout_tasks.unicode_text import storable
 
-_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 Status = Literal["completed", "failed", "cancelled"]
 
 
@@ -51,9 +50,9 @@ class Verdict:
     lending: Lending | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, without what is empty; half of a surrogate pair, which no file and no Redis takes, is U+FFFD."""
+        """Plain values, without what is empty; text that no file and no Redis takes is replaced."""
         values = _values(self) | {"usage": _values(self.usage)}
-        values |= {name: _HALF_A_PAIR.sub("\ufffd", values[name]) for name in ("answer", "error")}
+        values |= {name: storable(values[name]) for name in ("answer", "error")}
         if self.lending is not None:
             values["lending"] = _values(self.lending)
         return {key: value for key, value in values.items() if value not in (None, "", {})}

@@ -93,6 +93,8 @@ class Kind:
             machine.launch(lambda folder: _copy(saved / DISK, folder / DISK), self._command, snapshot_nodes(self._boot))
             self.revert(machine)
         except (QMPError, DesktopUnwell) as error:
+            if machine.stopped:  # which says nothing of what was saved
+                raise
             shutil.rmtree(saved, ignore_errors=True)
             raise RuntimeError(
                 f"{machine.vm_id}: what a first boot saved is of no use, and is made anew at the next boot: {error}"
