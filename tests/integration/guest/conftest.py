@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from rollout_tasks.environments.osworld import wire
 from rollout_tasks.environments.osworld.library import desktop_env
 from tests.desktops import traces
 from vm_pool.gate import Gates
@@ -71,8 +74,13 @@ def desktop(request: pytest.FixtureRequest) -> Iterator[Desktop]:
 
 @pytest.fixture(scope="module", autouse=True)
 def library() -> None:
-    """The real desktop-env."""
+    """The unmodified desktop-env: an attempt in this process may have given its modules another `requests` and `time`."""
     desktop_env()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("desktop_env.") and getattr(module, "requests", None) is wire.REQUESTS:
+            module.requests = requests  # type: ignore[attr-defined]
+        if name.startswith("desktop_env.") and getattr(module, "time", None) is wire._TIME:
+            module.time = time  # type: ignore[attr-defined]
 
 
 @pytest.fixture
