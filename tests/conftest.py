@@ -62,6 +62,7 @@ class ValkeyServer:
     password: str = field(default_factory=lambda: secrets.token_hex(8))
     aof: bool = True
     process: subprocess.Popen[bytes] | None = None
+    started: bool = False
 
     @property
     def url(self) -> str:
@@ -91,10 +92,16 @@ class ValkeyServer:
                 client.ping()
                 break
             except redis.RedisError:
+                if self.process.poll() is not None and not self.started:  # somebody took the port meanwhile
+                    client.close()
+                    self.port = free_port()
+                    self.start()
+                    return
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
         client.close()
+        self.started = True
 
     def kill(self) -> None:
         """kill -9: what was not yet in the AOF is lost."""

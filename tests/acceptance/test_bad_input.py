@@ -23,7 +23,7 @@ from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict
 from tests.acceptance.odd_endpoint import odd_endpoint
 from tests.acceptance.refusals import CAN_MOUNT, SECRET, Case, Outcome, Place, Runner, run_command
-from tests.conftest import ValkeyServer, free_port
+from tests.conftest import ValkeyServer
 
 GOOD = '{"id": "sum", "question": "What is 2 + 3?", "answer": "5"}\n'
 """Without a script, so that nothing is ever rolled out with it by mistake."""
@@ -336,12 +336,14 @@ CASES = [
 def runner(_shared_valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     with contextlib.ExitStack() as stack:
         odd = stack.enter_context(odd_endpoint())
+        closed = stack.enter_context(socket.socket())
+        closed.bind(("127.0.0.1", 0))  # and never listens; nobody else gets the port meanwhile
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         names = {
             "odd": odd,
             "odd_place": odd.removeprefix("http://"),
             "silent": f"127.0.0.1:{silent.getsockname()[1]}",
-            "closed": str(free_port()),
+            "closed": str(closed.getsockname()[1]),
             "redis": f"127.0.0.1:{_shared_valkey.port}",
             "redis_password": _shared_valkey.password,
         }

@@ -19,7 +19,9 @@ def test_status_before_during_and_after(cluster: Cluster) -> None:
     before = command(cluster, "--status", run.run_id)
     cluster.start_worker(concurrency=2)
     run.wait_for(committed=2)
-    during = command(cluster, "--status", run.run_id)
+    deadline = time.monotonic() + 60
+    while (during := command(cluster, "--status", run.run_id))["running"] != 1:
+        assert time.monotonic() < deadline, "the long one does not begin"
     command(cluster, "--cancel", run.run_id)
     run.wait(seconds=60)
     after = command(cluster, "--status", run.run_id, code=1)

@@ -51,7 +51,7 @@ FAULTS = [
     Fault("rate_limit", "model_overload", ["answered 429: Too many requests", "(try 2 of 2)"], {"retry_after": 0.05}),
     Fault("server_error", "model_overload", ["answered 500: The server failed", "(try 2 of 2)"]),
     Fault("unavailable", "model_overload", ["answered 503: The server is overloaded", "(try 2 of 2)"]),
-    Fault("hang", "model_overload", ["did not answer within 2 s (try 2 of 2)"]),
+    Fault("hang", "model_overload", ["did not answer within 6 s (try 2 of 2)"]),
     Fault("disconnect", "model_overload", ["cannot be reached", "(try 2 of 2)"]),
     Fault("unauthorized", "model", ["answered 401: The API key is wrong"]),
     Fault("not_found", "model", ["answered 404: The model does not exist"]),
@@ -102,7 +102,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     data, faults = folder / "items.jsonl", folder / "faults.json"
     data.write_text("".join(json.dumps(script(item_id)) + "\n" for item_id in ITEM_IDS))
     faults.write_text(json.dumps([{"kind": fault.kind, "item": fault.item_id, **fault.rule} for fault in FAULTS]))
-    limits = "--model-timeout 2 --max-retries 2 --max-attempts 1 --num-rollouts 4 --metric exact_match"
+    limits = "--model-timeout 6 --max-retries 2 --max-attempts 1 --num-rollouts 4 --metric exact_match"
     command = f"--data-path items.jsonl --env-mode math --run-id {RUN_ID} {limits}".split()
     with ScriptedModelProcess(data, faults=faults) as model:
         faulty = run_command("submit.py", [*command, "--base-url", model.url], folder, {})

@@ -72,12 +72,13 @@ def test_a_rollout_that_kills_its_workers_is_given_up(cluster: Cluster) -> None:
 def test_a_deadline_breaks_into_a_call_that_never_returns(cluster: Cluster) -> None:
     items = [{"id": "endless", "question": "work", "env_config": {"seconds": [300, 300], "steps": 1}}]
     cluster.start_worker(concurrency=1)
+    cluster.wait_for_worker()
     run = cluster.submit(
         {"env_mode": "simulated", "limits": {"max_seconds": 1}, "simulated": {"needs_vm": False}},
         items,
     )
 
-    run.wait(seconds=30)
+    run.wait(seconds=60)
 
     assert check_run(run, rollouts=1) == {"timeout": 1}
 

@@ -59,7 +59,7 @@ def _item(number: int) -> dict[str, Any]:
     }
 
 
-def _sleeping(seconds: str) -> psutil.Process:
+def _sleeping(seconds: str) -> guests.Guest:
     return guests.find(lambda command: command[-2:] == ["sleep", seconds], 180)
 
 

@@ -11,6 +11,7 @@ from tests.cluster import Cluster
 
 def test_a_killed_workers_attempt_is_in_the_events(cluster: Cluster) -> None:
     cluster.start_vm_host(num_vms=2)
+    cluster.environments["worker"] = {"ROLLOUT_LEASE_TTL": "60", "ROLLOUT_VISIBILITY_TIMEOUT": "60"}
     cluster.start_worker(concurrency=1)
     cluster.wait_for_worker()
     children = cluster.children()  # looking for them takes its time on a busy machine

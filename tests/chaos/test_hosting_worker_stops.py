@@ -15,6 +15,7 @@ from vm_pool.pool import VMPool
 @pytest.mark.parametrize("stop", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_running_rollouts_finish_with_their_vms(cluster: Cluster, stop: signal.Signals) -> None:
     quick = ["--provider-option=boot_seconds=0.1", "--provider-option=reset_seconds=0.1"]
+    cluster.environments["worker"] = {"ROLLOUT_LEASE_TTL": "60", "ROLLOUT_VISIBILITY_TIMEOUT": "60"}
     cluster.start_worker(concurrency=2, extra=["--num-vms=2", "--provider=simulated", *quick])
     pool = VMPool(cluster.client, "default")
     deadline = time.monotonic() + 60

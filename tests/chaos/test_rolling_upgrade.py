@@ -11,6 +11,7 @@ from rollout_tasks.runs.store import MIN_VERSION
 from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import Cluster
 from tests.conftest import REPOSITORY
+from tests.virtual_machines import wait_until
 
 OLDEST = {1: "08110a0266093dc9e5d46c1580a32ce6b7f5bfd6"}
 """The first commit that wrote stored runs and messages of a version."""
@@ -45,6 +46,7 @@ def test_a_run_is_right_while_its_workers_are_upgraded(cluster: Cluster, before:
 
     run = cluster.submit(config, items, folder=before if submitted_by == "before" else REPOSITORY)
     run.wait_for(committed=ITEMS // 3, seconds=120)
+    wait_until(lambda: any(verdict.worker.startswith("before@") for verdict in cluster.store.verdicts(run.run_id)))
     cluster.kill("before")
     cluster.start_worker("upgraded", concurrency=2)
 

@@ -16,7 +16,7 @@ from tests.cluster import QUEUES, Cluster, Run
 
 ROLLOUTS = 2
 SOFT_SECONDS = 1
-LONG = {"ROLLOUT_VISIBILITY_TIMEOUT": "600", "ROLLOUT_RECONCILE_EVERY": "600"}
+LONG = {"ROLLOUT_VISIBILITY_TIMEOUT": "600", "ROLLOUT_RECONCILE_EVERY": "600", "ROLLOUT_LEASE_TTL": "60"}
 """Nothing but the worker's own doing may bring its rollouts to another."""
 
 

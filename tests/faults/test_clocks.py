@@ -85,6 +85,7 @@ def test_a_wrong_clock_changes_no_result(machines: Machines, process: str, kind:
     clock.set(wrong.before)
     try:
         items = [{"id": f"item-{number}", "question": "work"} for number in range(ROLLOUTS)]
+        items[-1]["env_config"] = {"seconds": [6.0, 6.0]}  # still runs when the clock is set
         run = cluster.submit({"env_mode": "simulated", "simulated": {"seconds": [1.0, 1.2]}}, items)
         run.wait_for(committed=1)
         clock.set(wrong.after)

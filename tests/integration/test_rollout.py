@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from vm_pool.states import Endpoint
 
 RUN = "run-1"
 ROLLOUT = "item#0"
-SILENT = 1.0
+SILENT = 60.0
 QUICK = {"seconds": [0.0, 0.01], "steps": 2, "needs_vm": False}
 
 
@@ -50,6 +49,10 @@ class Place:
 
     def execution(self, message: str = "message") -> Execution:
         return Execution(self.store, RUN, ROLLOUT, Delivery(message, None, "worker@here"))
+
+    def silence(self) -> None:
+        """Has the rollout's holder been silent for longer than one that lives."""
+        self.store.client.zincrby(f"{{run:{RUN}}}:alive", -(SILENT + 1), ROLLOUT)
 
     def committed(self) -> Verdict:
         [verdict] = self.store.verdicts(RUN)
@@ -80,12 +83,13 @@ def left_by_a_dead_process(place: Place, *, settled: bool, attempts: int = 1) ->
     for number in range(1, attempts + 1):
         assert place.store.start(RUN, ROLLOUT, {"token": f"dead-{number}"}).status == "started"
         place.folder.begin_attempt(ROLLOUT, number)
-        time.sleep(0 if number == attempts else SILENT + 0.1)
+        if number < attempts:
+            place.silence()
     verdict = Verdict(ROLLOUT, attempts, "completed", answer="of the dead", score=0.5)
     place.folder.write_attempt(verdict)
     if settled:
         place.folder.settle(verdict, written=True)
-    time.sleep(SILENT + 0.1)
+    place.silence()
     return verdict
 
 
@@ -113,7 +117,7 @@ def test_attempts_used_up_without_any_result_are_lost(place: Place) -> None:
     for number in range(1, 4):
         place.store.start(RUN, ROLLOUT, {"token": f"dead-{number}"})
         place.folder.begin_attempt(ROLLOUT, number)
-        time.sleep(SILENT + 0.1)
+        place.silence()
 
     assert place.execution().run() == "failed"
 
@@ -174,7 +178,7 @@ def test_a_verdict_that_was_settled_meanwhile_is_taken(place: Place) -> None:
 def test_who_lost_the_claim_changes_nothing_of_what_was_committed(place: Place) -> None:
     slow = place.execution("slow")
     assert slow._start().status == "started"
-    time.sleep(SILENT + 0.1)
+    place.silence()
     assert place.execution("quick").run() == "completed"
     committed = place.committed()
 
@@ -303,7 +307,7 @@ def cancel(place: Place) -> dict[str, int]:
 @pytest.mark.parametrize("settled", [True, False], ids=["settled", "only written"])
 def test_a_cancelled_run_keeps_what_a_dead_worker_had_finished(place: Place, settled: bool) -> None:
     left = left_by_a_dead_process(place, settled=settled)
-    time.sleep(SILENT + 0.1)
+    place.silence()
 
     said = cancel(place)
 
@@ -315,7 +319,7 @@ def test_a_cancelled_run_has_no_result_of_an_attempt_that_left_none(place: Place
     assert place.store.start(RUN, ROLLOUT, {"token": "dead"}).status == "started"
     place.folder.begin_attempt(ROLLOUT, 1)
     assert place.store.cancel(RUN).begun == [], "its worker may live"
-    time.sleep(SILENT + 0.1)
+    place.silence()
 
     said = cancel(place)
 
@@ -373,7 +377,7 @@ def test_a_worker_that_died_in_the_last_attempt_did_not_die_in_those_that_failed
         place.folder.write_attempt(Verdict(ROLLOUT, number, "failed", failure_class=FailureClass.VM_LOST, error="gone"))
         assert place.store.start(RUN, ROLLOUT, {"token": "dead"}, after=number).status == "started"
     place.folder.begin_attempt(ROLLOUT, 3)
-    time.sleep(SILENT + 0.1)
+    place.silence()
 
     assert place.execution().run() == "failed"
 

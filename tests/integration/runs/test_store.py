@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 
 import pytest
@@ -16,13 +15,15 @@ from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict
 
 RUN = "run-1"
+ALIVE = f"{{run:{RUN}}}:alive"
+SILENT = 60.0
 ROLLOUTS = ["a#0", "b#0"]
 DONE = Verdict("a#0", 1, "completed", answer="42", score=0.5)
 
 
 @pytest.fixture
 def store(redis_url: str) -> RunStore:
-    store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=0.3)
+    store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=SILENT)
     token = store.create(RUN, RunConfig(), "/nowhere", len(ROLLOUTS))
     store.add_items(RUN, token, [Item("a", "?"), Item("b", "?")], ROLLOUTS)
     assert store.everything_sent(RUN, token)
@@ -35,6 +36,11 @@ def holder(token: str, message: str = "m") -> dict[str, str]:
 
 def start(store: RunStore, token: str, rollout: str = "a#0", **options: object):  # type: ignore[no-untyped-def]
     return store.start(RUN, rollout, holder(token), **options)  # type: ignore[arg-type]
+
+
+def age(store: RunStore, seconds: float, rollout: str = "a#0") -> None:
+    """Has a rollout's holder been silent for so much longer."""
+    store.client.zincrby(ALIVE, -seconds, rollout)
 
 
 def test_an_id_is_given_out_once(store: RunStore) -> None:
@@ -57,7 +63,7 @@ def test_starting_again_after_a_lost_reply_counts_no_attempt(store: RunStore) ->
 
 def test_a_silent_holder_is_superseded_and_cannot_commit(store: RunStore) -> None:
     start(store, "one")
-    time.sleep(0.35)
+    age(store, SILENT + 1)
 
     taken = start(store, "two")
 
@@ -71,7 +77,7 @@ def test_a_silent_holder_is_superseded_and_cannot_commit(store: RunStore) -> Non
 def test_a_beating_holder_is_not_superseded(store: RunStore) -> None:
     start(store, "one")
     for _ in range(4):
-        time.sleep(0.15)
+        age(store, SILENT / 2)
         assert store.beat(RUN, "a#0", "one") == "running"
 
     assert start(store, "two").status == "busy"
@@ -102,7 +108,7 @@ def test_attempts_are_bounded(store: RunStore) -> None:
     statuses = []
     for token in ("one", "two", "three", "four"):
         statuses.append(start(store, token).status)
-        time.sleep(0.35)
+        age(store, SILENT + 1)
 
     assert statuses == ["started", "started", "started", "exhausted"]
 

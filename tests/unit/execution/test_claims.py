@@ -107,10 +107,10 @@ def test_a_holder_that_neither_beats_nor_falls_silent_is_waited_for_no_longer_th
         try:
             return start(*arguments, **options)
         finally:
-            bench.store.silent_seconds = 0.2
+            bench.store.silent_seconds = 2.0
 
     bench.store.start = patient
-    bench.store.silent_seconds = 0.2
+    bench.store.silent_seconds = 2.0
 
     assert bench.execute() == "busy"
 

@@ -11,6 +11,7 @@ import pytest
 from tests.desktops import needs_local_desktops
 from tests.integration.environments.osworld.conftest import Desk, Play
 from tests.integration.environments.osworld.event_log import SETUP
+from tests.virtual_machines import wait_until
 
 pytestmark = needs_local_desktops
 
@@ -195,6 +196,5 @@ def test_any_text_can_be_typed(space: str, play: Begin, desk: Desk) -> None:
         playing.act("desktop_execute_python_script", script=f"pyautogui.typewrite({TEXT!r}, interval=0.01)")
     else:
         playing.act("computer", action="type", text=TEXT)
-    playing.act("desktop_control", action="wait", pause=0.6)
 
-    assert desk.run("cat /home/user/taken.txt") == TEXT
+    wait_until(lambda: desk.run("cat /home/user/taken.txt") == TEXT)

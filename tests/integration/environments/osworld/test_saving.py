@@ -13,7 +13,7 @@ pytestmark = needs_local_desktops
 KEYS = {"type": "execute", "parameters": {"command": ["python", "-c", "import pyautogui"]}}
 WORK = """
 import time
-end = time.time() + 4
+end = time.time() + 8
 while time.time() < end:
     pass
 open("/home/user/saved", "w").close()
