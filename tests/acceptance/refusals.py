@@ -10,8 +10,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import redis
@@ -34,6 +36,8 @@ _FORKS.set_forkserver_preload(
 )
 """Commands are run by forks of a process that has other people's packages and none of ours: to import them takes longest.
 A fork imports pytest, too, because it is what started this process."""
+_READING_EXIT_CODES = threading.Lock()
+"""To start a process is to read the exit codes of all that have ended; of two threads that read one, the second gets 255."""
 _ABOUT_US = ("REDIS", "OPENAI", "ROLLOUT", "CELERY", "JUDGE")
 
 
@@ -147,12 +151,14 @@ def _run_in_fork(
     with tempfile.TemporaryDirectory() as said:
         outputs = [Path(said) / name for name in ("stdout", "stderr")]
         process = _FORKS.Process(target=_be_command, args=(words, folder, dict(environment), *map(str, outputs)))
-        process.start()
-        process.join(_SECONDS)
-        if process.exitcode is None:
+        with _READING_EXIT_CODES:
+            process.start()
+        if not wait([process.sentinel], _SECONDS):
             process.kill()
-            process.join()
+            wait([process.sentinel])
             raise subprocess.TimeoutExpired(words, _SECONDS)
+        with _READING_EXIT_CODES:
+            process.join()
         return subprocess.CompletedProcess(words, process.exitcode, *(output.read_text() for output in outputs))
 
 
