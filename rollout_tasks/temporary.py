@@ -7,7 +7,8 @@ import fcntl
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -37,6 +38,21 @@ def use_own_folder(prefix: str) -> None:
     folder = TemporaryFolder(prefix)
     atexit.register(folder.remove)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder.path)
+
+
+@contextmanager
+def programs_use(folder: Path) -> Iterator[None]:
+    """Meanwhile the programs that this process starts have their temporary files in a folder, which is made."""
+    folder.mkdir()
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
 
 
 def _remove_abandoned(parent: Path, prefix: str) -> None:

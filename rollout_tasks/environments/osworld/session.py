@@ -23,7 +23,7 @@ from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
 from rollout_tasks.environments.osworld.wire import VMUnreachable
 from rollout_tasks.environments.osworld.wishes import PROXY_VARIABLE, wants_proxy
-from rollout_tasks.temporary import TemporaryFolder
+from rollout_tasks.temporary import TemporaryFolder, programs_use
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +106,7 @@ class Session:
         workspace = TemporaryFolder("osworld-")
         self._opened.callback(workspace.remove)
         self._workspace = workspace.path
+        self._opened.enter_context(programs_use(workspace.path / "tmp"))  # a browser's driver leaves some
         self._opened.callback(_end_drivers)
         self._desktop = Desktop(vm.address, vm.ports, self._config, workspace.path, proxy=proxy)
         self._opened.callback(self._desktop.close)

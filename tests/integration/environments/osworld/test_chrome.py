@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +64,10 @@ SETUP = [
 ]
 
 
-def test_a_closed_tab_is_brought_back(play: Begin) -> None:
+def test_a_closed_tab_is_brought_back(play: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (temporary := tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
     closed = {"type": "chrome_close_tabs", "parameters": {"urls_to_close": [page("plums")]}}
     activated = {"type": "activate_window", "parameters": {"window_name": "Google Chrome"}}
     setup = [*SETUP, opened(*PAGES), closed, activated]
@@ -73,6 +78,9 @@ def test_a_closed_tab_is_brought_back(play: Begin) -> None:
     assert playing.environment.evaluate() == 0.0
     playing.act("desktop_hotkey", keys=["ctrl", "shift", "t"], pause=2)
     assert playing.environment.evaluate() == 1.0
+
+    playing.environment.close()
+    assert list(temporary.iterdir()) == [], "the browser's driver left something"
 
 
 @pytest.mark.usefixtures("clean")
