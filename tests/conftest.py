@@ -62,13 +62,31 @@ class ValkeyServer:
     password: str = field(default_factory=lambda: secrets.token_hex(8))
     aof: bool = True
     process: subprocess.Popen[bytes] | None = None
-    started: bool = False
+    answered: bool = False
 
     @property
     def url(self) -> str:
         return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
+        """Starts it and waits until it answers; the first time on another port where somebody took its own meanwhile."""
+        deadline = time.monotonic() + 60
+        self._launch()
+        while True:
+            try:
+                with redis.Redis.from_url(self.url) as client:
+                    client.ping()
+                self.answered = True
+                return
+            except redis.RedisError:
+                if time.monotonic() > deadline:
+                    raise
+                if not self.answered and self.process is not None and self.process.poll() is not None:
+                    self.port = free_port()
+                    self._launch()
+                time.sleep(0.02)
+
+    def _launch(self) -> None:
         settings = {
             "bind": "127.0.0.1",
             "port": self.port,
@@ -85,23 +103,6 @@ class ValkeyServer:
         assert self.process.stdin is not None
         self.process.stdin.write("\n".join(f"{key} {value}" for key, value in settings.items()).encode())
         self.process.stdin.close()
-        client = redis.Redis.from_url(self.url)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                client.ping()
-                break
-            except redis.RedisError:
-                if self.process.poll() is not None and not self.started:  # somebody took the port meanwhile
-                    client.close()
-                    self.port = free_port()
-                    self.start()
-                    return
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-        client.close()
-        self.started = True
 
     def kill(self) -> None:
         """kill -9: what was not yet in the AOF is lost."""
