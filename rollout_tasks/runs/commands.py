@@ -16,7 +16,7 @@ from benchmark.items import Item
 from rollout_tasks.command_line import INTERRUPTED, print_json, spellings_of
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs import preflight
+from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked, check
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submit import Work, check_free, load_benchmark, new_work, resumed_work
@@ -143,10 +143,10 @@ def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool
         for name, kinds in needed.items():
             sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
     model = preflight.needs_model(config, environments)
-    if model and here and preflight.model_address(config) is None:
-        preflight.check_scripts(work.items)
+    if model and here and model_check.model_address(config) is None:
+        model_check.check_scripts(work.items)
     elif model:
-        config = preflight.check_model(config)
+        config = model_check.check_model(config)
     if not here:
         _check_broker(work)
     found = {

@@ -12,7 +12,7 @@ from rollout_tasks.embedded import EmbeddedStack, HostedVMs
 from rollout_tasks.interrupts import Interrupts, StopRequested
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.redis_client import checked_client
-from rollout_tasks.runs import preflight
+from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.enqueue import queues_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
@@ -100,9 +100,9 @@ def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:
     if not preflight.needs_model(work.config, environments):
         return work, False
     ours = work.config.model.scripted and work.config.model.base_url is None
-    if not ours and preflight.model_address(work.config) is not None:
-        return replace(work, config=preflight.check_model(work.config)), False
-    preflight.check_scripts(work.items)
+    if not ours and model_check.model_address(work.config) is not None:
+        return replace(work, config=model_check.check_model(work.config)), False
+    model_check.check_scripts(work.items)
     return replace(work, config=_with_model(work.config, scripted=True)), True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rollout_tasks.redis_client import checked_client
-from rollout_tasks.runs import preflight
+from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submit import Work, check_free, enqueue, write_down
 
@@ -21,7 +21,7 @@ def submit_to_workers(work: Work) -> tuple[Work, RunStore]:
     store = RunStore(client)
     check_free(work, store)
     if preflight.needs_model(work.config, environments):
-        work = replace(work, config=preflight.check_model(work.config))
+        work = replace(work, config=model_check.check_model(work.config))
     if preflight.needs_vm(work.config, work.items):
         preflight.check_pool(work.config, client)
         if not work.config.vm.use_pool:

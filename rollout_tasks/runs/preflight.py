@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
-from benchmark.metrics import JUDGE_METRIC, metric
+from benchmark.metrics import metric
 from rollout_tasks import registry
-from rollout_tasks.config import RunConfig, check_url
+from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import ItemUnsupported
 from rollout_tasks.errors import UserError
 
 if TYPE_CHECKING:
-    import httpx
     import redis
 
-_TRIES = 3
-_ANSWER_SECONDS = 10.0
-_REFUSED_KEY = frozenset({401, 403})
 SIMULATED_PROVIDER = "simulated"
-OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 
 def check_names(config: RunConfig, items: Iterable[Item]) -> set[str]:
@@ -178,140 +172,6 @@ def needs_vm(config: RunConfig, items: Iterable[Item]) -> bool:
     from rollout_tasks.registry import environment_name
 
     return any(registry.environment(environment_name(item, config)).needs_vm_for(config, item) for item in items)
-
-
-def model_address(config: RunConfig) -> str | None:
-    """The endpoint that rollouts will ask; None when neither a key nor an address is configured.
-
-    Raises:
-        UserError: The environment's address is none, or carries a secret, which run.json would then hold.
-    """
-    from rollout_tasks.settings import settings
-
-    if config.model.base_url:
-        return config.model.base_url
-    if (configured := settings().openai_base_url) is not None:
-        try:
-            return check_url(configured)
-        except ValueError as error:
-            raise UserError(f"OPENAI_BASE_URL: {error}") from error
-    return OPENAI_BASE_URL if settings().openai_api_key else None
-
-
-def check_model(config: RunConfig) -> RunConfig:
-    """Asks the model's endpoint what it serves.
-
-    Returns:
-        The configuration with the endpoint filled in, and marked when it is the scripted model.
-
-    Raises:
-        UserError: The endpoint cannot be reached, refuses the key, is no such endpoint or does not serve the model.
-    """
-    address = model_address(config)
-    if address is None:
-        raise UserError(
-            "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
-            " or run --embedded for the scripted model"
-        )
-    config = config.model_copy(update={"model": config.model.model_copy(update={"base_url": address})})
-    answer = _ask(address)
-    if answer.status_code == 404:
-        return _try_completion(config, address)
-    served = _served_models(answer, address)
-    if any(model.get("owned_by") == "scripted" for model in served):
-        return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
-    names = [str(model.get("id")) for model in served]
-    wanted = {"--model": config.model.name}
-    if config.metric == JUDGE_METRIC and config.judge_model:
-        wanted["--judge-model"] = config.judge_model
-    for option, name in wanted.items():
-        if names and name not in names:
-            shown = ", ".join(sorted(names)[:8]) + (", ..." if len(names) > 8 else "")
-            raise UserError(f"{option}: {address} does not serve {name!r}; it serves {shown}")
-    return config
-
-
-def check_scripts(items: Sequence[Item]) -> None:
-    """Checks that the scripted model can stand in where no model is configured.
-
-    Raises:
-        UserError: An item has no script.
-    """
-    from rollout_tasks.models.scripted.scripts import uncovered
-
-    if missing := uncovered(items):
-        raise UserError(
-            f"no model is configured, and the scripted model has no script for {len(missing)} of {len(items)} items"
-            f" (the first is {missing[0]!r}): set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url)"
-        )
-
-
-def _ask(address: str) -> httpx.Response:
-    """GET /models; tried again where that may help soon, but a silent endpoint is asked once."""
-    import httpx
-
-    problem = ""
-    for attempt in range(_TRIES):
-        if attempt:
-            time.sleep(2.0 ** (attempt - 2))
-        try:
-            answer = httpx.get(f"{address}/models", headers=_login(), timeout=_ANSWER_SECONDS)
-        except httpx.TimeoutException as error:
-            raise UserError(f"the model endpoint {address} gave no answer within {_ANSWER_SECONDS:g} s") from error
-        except httpx.HTTPError as error:
-            problem = f"cannot be reached: {error}"
-            continue
-        if answer.status_code in _REFUSED_KEY:
-            raise UserError(_key_refused(address, answer.status_code))
-        if answer.status_code == 429 or answer.status_code >= 500:
-            problem = f"answers HTTP {answer.status_code}"
-            continue
-        return answer
-    raise UserError(f"the model endpoint {address} {problem} ({_TRIES} tries)")
-
-
-def _key_refused(address: str, status: int) -> str:
-    return f"the model endpoint {address} refuses the key (HTTP {status}): check OPENAI_API_KEY"
-
-
-def _served_models(answer: httpx.Response, address: str) -> list[dict[str, Any]]:
-    if answer.status_code >= 400:
-        raise UserError(f"the model endpoint {address} answers HTTP {answer.status_code} at /models")
-    try:
-        data = answer.json()["data"]
-        return [dict(model) for model in data]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{address} is no OpenAI-compatible endpoint: /models answers no list of models") from error
-
-
-def _try_completion(config: RunConfig, address: str) -> RunConfig:
-    """For endpoints without /models: one token settles it."""
-    import httpx
-
-    body = {"model": config.model.name, "messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 16}
-    try:
-        answer = httpx.post(f"{address}/chat/completions", json=body, headers=_login(), timeout=config.model.timeout)
-    except httpx.HTTPError as error:
-        raise UserError(f"the model endpoint {address} cannot be reached: {error}") from error
-    if answer.status_code in _REFUSED_KEY:
-        raise UserError(_key_refused(address, answer.status_code))
-    if answer.status_code >= 400:
-        raise UserError(
-            f"the model endpoint {address} answers HTTP 404 at /models and HTTP {answer.status_code} at /chat/completions:"
-            " does the address end in /v1?"
-        )
-    return config
-
-
-def _login() -> dict[str, str]:
-    from rollout_tasks.settings import settings
-
-    if (secret := settings().openai_api_key) is None:
-        return {}
-    key = secret.get_secret_value().strip()
-    if not key.isascii() or not key.isprintable():
-        raise UserError("OPENAI_API_KEY: holds characters that no key has, such as a line break or a curly quote")
-    return {"Authorization": f"Bearer {key}"}
 
 
 def check_pool(config: RunConfig, client: redis.Redis) -> None:

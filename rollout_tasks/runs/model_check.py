@@ -1,0 +1,183 @@
+"""The model that a run asks: where it is, and whether its endpoint serves it, before anything is enqueued."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmark.items import Item
+from benchmark.metrics import JUDGE_METRIC
+from rollout_tasks.config import RunConfig, check_url
+from rollout_tasks.errors import UserError
+from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+LARGEST_ANSWER = 16 << 20
+"""Bytes read of an answer: the longest lists of models have one or two million."""
+_TRIES = 3
+_ANSWER_SECONDS = 10.0
+_REFUSED_KEY = frozenset({401, 403})
+_NAMES_SHOWN = 8
+_NAME_CHARACTERS = 100
+
+
+class _Answer(NamedTuple):
+    status: int
+    text: str
+
+
+def model_address(config: RunConfig) -> str | None:
+    """The endpoint that rollouts will ask; None when neither a key nor an address is configured.
+
+    Raises:
+        UserError: The environment's address is none, or carries a secret, which run.json would then hold.
+    """
+    from rollout_tasks.settings import settings
+
+    if config.model.base_url:
+        return config.model.base_url
+    if (configured := settings().openai_base_url) is not None:
+        try:
+            return check_url(configured)
+        except ValueError as error:
+            raise UserError(f"OPENAI_BASE_URL: {error}") from error
+    return OPENAI_BASE_URL if settings().openai_api_key else None
+
+
+def check_model(config: RunConfig) -> RunConfig:
+    """Asks the model's endpoint what it serves.
+
+    Returns:
+        The configuration with the endpoint filled in, and marked when it is the scripted model.
+
+    Raises:
+        UserError: The endpoint cannot be reached, refuses the key, is no such endpoint or does not serve the model.
+    """
+    address = model_address(config)
+    if address is None:
+        raise UserError(
+            "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
+            " or run --embedded for the scripted model"
+        )
+    config = config.model_copy(update={"model": config.model.model_copy(update={"base_url": address})})
+    answer = _ask(address)
+    if answer.status == 404:
+        return _try_completion(config, address)
+    served = _served_models(answer, address)
+    if any(model.get("owned_by") == "scripted" for model in served):
+        return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
+    names = [str(model.get("id")) for model in served]
+    wanted = {"--model": config.model.name}
+    if config.metric == JUDGE_METRIC and config.judge_model:
+        wanted["--judge-model"] = config.judge_model
+    for option, name in wanted.items():
+        if names and name not in names:
+            some = ", ".join(known[:_NAME_CHARACTERS] for known in sorted(names)[:_NAMES_SHOWN])
+            shown = some + (", ..." if len(names) > _NAMES_SHOWN else "")
+            raise UserError(f"{option}: {address} does not serve {name!r}; it serves {shown}")
+    return config
+
+
+def check_scripts(items: Sequence[Item]) -> None:
+    """Checks that the scripted model can stand in where no model is configured.
+
+    Raises:
+        UserError: An item has no script.
+    """
+    from rollout_tasks.models.scripted.scripts import uncovered
+
+    if missing := uncovered(items):
+        raise UserError(
+            f"no model is configured, and the scripted model has no script for {len(missing)} of {len(items)} items"
+            f" (the first is {missing[0]!r}): set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url)"
+        )
+
+
+def _ask(address: str) -> _Answer:
+    """GET /models; tried again where that may help soon, but a silent endpoint is asked once."""
+    import httpx2
+
+    problem = ""
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(2.0 ** (attempt - 2))
+        try:
+            answer = _send("GET", address, "/models", _ANSWER_SECONDS)
+        except httpx2.HTTPError as error:
+            problem = f"cannot be reached: {error}"
+            continue
+        if answer.status in _REFUSED_KEY:
+            raise UserError(_key_refused(address, answer.status))
+        if answer.status == 429 or answer.status >= 500:
+            problem = f"answers HTTP {answer.status}"
+            continue
+        return answer
+    raise UserError(f"the model endpoint {address} {problem} ({_TRIES} tries)")
+
+
+def _send(method: str, address: str, path: str, seconds: float, body: Mapping[str, Any] | None = None) -> _Answer:
+    """One request, whose answer is read within limits.
+
+    Raises:
+        UserError: It answers too late, too much, or in an encoding not asked for.
+        httpx2.HTTPError: It cannot be reached, or breaks off.
+    """
+    import httpx2  # what the openai package sends with
+
+    headers = {**_login(), "Accept-Encoding": "gzip"}
+    try:
+        with (
+            httpx2.Client(headers=headers, timeout=seconds) as client,
+            client.stream(method, f"{address}{path}", json=body) as response,
+        ):
+            return _Answer(response.status_code, read_text(response, LARGEST_ANSWER, seconds))
+    except (httpx2.TimeoutException, TooSlowError) as error:
+        raise UserError(f"the model endpoint {address} gave no answer within {seconds:g} s") from error
+    except UnreadableBodyError as error:
+        raise UserError(f"the model endpoint {address} answers {path} {error}") from error
+
+
+def _key_refused(address: str, status: int) -> str:
+    return f"the model endpoint {address} refuses the key (HTTP {status}): check OPENAI_API_KEY"
+
+
+def _served_models(answer: _Answer, address: str) -> list[dict[str, Any]]:
+    if answer.status >= 400:
+        raise UserError(f"the model endpoint {address} answers HTTP {answer.status} at /models")
+    try:
+        data = json.loads(answer.text)["data"]
+        return [dict(model) for model in data]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{address} is no OpenAI-compatible endpoint: /models answers no list of models") from error
+
+
+def _try_completion(config: RunConfig, address: str) -> RunConfig:
+    """For endpoints without /models: one token settles it."""
+    import httpx2
+
+    body = {"model": config.model.name, "messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 16}
+    try:
+        answer = _send("POST", address, "/chat/completions", config.model.timeout, body)
+    except httpx2.HTTPError as error:
+        raise UserError(f"the model endpoint {address} cannot be reached: {error}") from error
+    if answer.status in _REFUSED_KEY:
+        raise UserError(_key_refused(address, answer.status))
+    if answer.status >= 400:
+        raise UserError(
+            f"the model endpoint {address} answers HTTP 404 at /models and HTTP {answer.status} at /chat/completions:"
+            " does the address end in /v1?"
+        )
+    return config
+
+
+def _login() -> dict[str, str]:
+    from rollout_tasks.settings import settings
+
+    if (secret := settings().openai_api_key) is None:
+        return {}
+    key = secret.get_secret_value().strip()
+    if not key.isascii() or not key.isprintable():
+        raise UserError("OPENAI_API_KEY: holds characters that no key has, such as a line break or a curly quote")
+    return {"Authorization": f"Bearer {key}"}

@@ -1,0 +1,304 @@
+"""Whether the endpoint serves the model is asked before a run is enqueued: over real HTTP, from endpoints right and odd."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs import model_check
+from rollout_tasks.settings import settings
+
+MODELS = {"data": [{"id": "m-1"}, {"id": "m-2"}]}
+KEY = "sk-not-to-be-seen"
+
+
+def config(**options: Any) -> RunConfig:
+    return RunConfig.model_validate({"env_mode": "simulated", **options})
+
+
+class ModelEndpoint(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[tuple[int, Any]] = []
+        self.requests: list[tuple[str, str, str | None, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: ModelEndpoint
+
+    def do_GET(self) -> None:
+        self._answer(None)
+
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+
+    def _answer(self, body: Any) -> None:
+        self.server.requests.append((self.command, self.path, self.headers["Authorization"], body))
+        status, content = self.server.answers.pop(0)
+        self.send_response(status)
+        if isinstance(content, bytes) and content.startswith(b"\x1f\x8b"):
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        with suppress(ConnectionError):  # who reads no more has read enough
+            self.wfile.write(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelEndpoint]:
+    monkeypatch.setattr(model_check, "time", SimpleNamespace(sleep=lambda _seconds: None))
+    server = ModelEndpoint()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(name="known")
+def _known(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Sets the environment variables about the model; by default there are none."""
+
+    def known(**variables: str) -> None:
+        for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_URL"):
+            monkeypatch.setenv(name, variables.get(name, ""))
+        settings.cache_clear()
+
+    known()
+    yield known
+    settings.cache_clear()
+
+
+def asking(endpoint: ModelEndpoint, *, name: str = "m-1", **options: Any) -> RunConfig:
+    return config(model={"name": name, "base_url": endpoint.url}, **options)
+
+
+def test_the_options_address_goes_before_the_environments(known: Callable[..., None]) -> None:
+    own = config(model={"base_url": "http://127.0.0.1:1/v1"})
+
+    assert model_check.model_address(config()) is None
+    known(OPENAI_API_KEY=KEY)
+    assert model_check.model_address(config()) == model_check.OPENAI_BASE_URL
+    known(OPENAI_API_KEY=KEY, OPENAI_BASE_URL="http://127.0.0.1:2/v1")
+    assert model_check.model_address(config()) == "http://127.0.0.1:2/v1"
+    assert model_check.model_address(own) == "http://127.0.0.1:1/v1"
+    known(OPENAI_BASE_URL="ftp://127.0.0.1")
+    with pytest.raises(UserError, match=r"^OPENAI_BASE_URL: "):
+        model_check.model_address(config())
+
+
+def test_without_an_endpoint_a_run_says_what_to_set(known: Callable[..., None]) -> None:
+    with pytest.raises(UserError, match=r"^no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL"):
+        model_check.check_model(config())
+
+
+def test_an_endpoint_that_serves_the_model_is_filled_in(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    known(OPENAI_API_KEY=f" {KEY}\n", OPENAI_BASE_URL=endpoint.url)
+    endpoint.answers = [(200, MODELS)]
+
+    checked = model_check.check_model(config(model={"name": "m-2"}))
+
+    assert (checked.model.base_url, checked.model.name, checked.model.scripted) == (endpoint.url, "m-2", False)
+    assert endpoint.requests == [("GET", "/v1/models", f"Bearer {KEY}", None)]
+
+
+def test_the_scripted_model_is_known_by_its_owner(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    endpoint.answers = [(200, {"data": [{"id": "anything", "owned_by": "scripted"}]})]
+
+    assert model_check.check_model(asking(endpoint)).model.scripted
+    assert endpoint.requests[0][2] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"name": "m-3"}, "--model: {url} does not serve 'm-3'; it serves m-1, m-2"),
+        (
+            {"metric": "llm_judgement", "judge_model": "j"},
+            "--judge-model: {url} does not serve 'j'; it serves m-1, m-2",
+        ),
+        ({"metric": "exact_match", "judge_model": "j"}, ""),
+        ({"metric": "llm_judgement", "judge_model": "m-2"}, ""),
+    ],
+)
+def test_a_model_that_is_not_served_is_told(
+    endpoint: ModelEndpoint, known: Callable[..., None], options: dict[str, Any], says: str
+) -> None:
+    endpoint.answers = [(200, MODELS)]
+
+    assert _told(lambda: model_check.check_model(asking(endpoint, **options))) == says.format(url=endpoint.url)
+
+
+def test_at_most_eight_served_models_are_named(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    endpoint.answers = [(200, {"data": [{"id": f"x-{n}"} for n in range(8)]})]
+    eight = ", ".join(f"x-{n}" for n in range(8))
+    assert _told(lambda: model_check.check_model(asking(endpoint))).endswith(f"it serves {eight}")
+
+    endpoint.answers = [(200, {"data": [{"id": f"x-{n}"} for n in range(9)]})]
+    assert _told(lambda: model_check.check_model(asking(endpoint))).endswith(f"it serves {eight}, ...")
+
+
+def test_long_names_of_models_are_cut(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    endpoint.answers = [(200, {"data": [{"id": "x" * 10_000}]})]
+
+    assert _told(lambda: model_check.check_model(asking(endpoint))).endswith("it serves " + "x" * 100)
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ([(200, {"data": []})], ""),
+        ([(503, ""), (429, ""), (200, MODELS)], ""),
+        ([(503, ""), (500, ""), (429, "")], "the model endpoint {url} answers HTTP 429 (3 tries)"),
+        ([(401, "")], "the model endpoint {url} refuses the key (HTTP 401): check OPENAI_API_KEY"),
+        ([(403, "")], "the model endpoint {url} refuses the key (HTTP 403): check OPENAI_API_KEY"),
+        ([(400, "")], "the model endpoint {url} answers HTTP 400 at /models"),
+        ([(200, b"<html>")], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
+        ([(200, {"models": []})], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
+        ([(200, {"data": 7})], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
+        ([(200, b"[" * 100_000)], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
+        ([(200, b" " * (17 << 20))], "the model endpoint {url} answers /models with more than 16 MiB"),
+        ([(200, gzip.compress(bytes(17 << 20)))], "the model endpoint {url} answers /models with more than 16 MiB"),
+        (
+            [(404, ""), (200, b" " * (17 << 20))],
+            "the model endpoint {url} answers /chat/completions with more than 16 MiB",
+        ),
+        ([(200, gzip.compress(json.dumps(MODELS).encode()))], ""),
+        ([(404, ""), (200, {})], ""),
+        ([(404, ""), (401, "")], "the model endpoint {url} refuses the key (HTTP 401): check OPENAI_API_KEY"),
+        (
+            [(404, ""), (400, "")],
+            "the model endpoint {url} answers HTTP 404 at /models and HTTP 400 at /chat/completions:"
+            " does the address end in /v1?",
+        ),
+    ],
+)
+def test_what_an_endpoint_answers_is_understood(
+    endpoint: ModelEndpoint, known: Callable[..., None], answers: list[tuple[int, Any]], says: str
+) -> None:
+    endpoint.answers = list(answers)
+
+    assert _told(lambda: model_check.check_model(asking(endpoint))) == says.format(url=endpoint.url)
+    assert len(endpoint.requests) == len(answers)
+
+
+def test_an_endpoint_without_models_is_asked_for_one_short_answer(
+    endpoint: ModelEndpoint, known: Callable[..., None]
+) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(404, ""), (200, {})]
+
+    checked = model_check.check_model(asking(endpoint, name="m-9"))
+
+    assert checked.model.name == "m-9"
+    method, path, login, body = endpoint.requests[1]
+    assert (method, path, login) == ("POST", "/v1/chat/completions", f"Bearer {KEY}")
+    assert (body["model"], body["max_completion_tokens"]) == ("m-9", 16)
+
+
+def test_an_endpoint_that_is_not_there_is_asked_three_times(
+    known: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(model_check, "time", SimpleNamespace(sleep=pauses.append))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+
+        says = _told(lambda: model_check.check_model(config(model={"base_url": address})))
+
+    assert says.startswith(f"the model endpoint {address} cannot be reached: ")
+    assert says.endswith("(3 tries)")
+    assert pauses == [0.5, 1.0]
+
+
+def test_a_silent_endpoint_is_asked_once(known: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_check, "_ANSWER_SECONDS", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+
+        says = _told(lambda: model_check.check_model(config(model={"base_url": address})))
+
+    assert says == f"the model endpoint {address} gave no answer within 0.2 s"
+
+
+def test_an_answer_that_does_not_end_is_left(known: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_check, "_ANSWER_SECONDS", 0.5)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        thread = threading.Thread(target=_dribble, args=(listening,))
+        thread.start()
+
+        says = _told(lambda: model_check.check_model(config(model={"base_url": address})))
+
+        thread.join()
+    assert says == f"the model endpoint {address} gave no answer within 0.5 s"
+
+
+def _dribble(listening: socket.socket) -> None:
+    """Answers a request with a space now and then, until nobody listens any more."""
+    connection, _ = listening.accept()
+    with connection, suppress(ConnectionError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        for _ in range(1200):
+            connection.sendall(b" ")
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("key", ["sk-\u201cquoted\u201d", "sk-two\nlines"])
+def test_a_key_that_cannot_be_one_is_told_and_not_shown(
+    endpoint: ModelEndpoint, known: Callable[..., None], key: str
+) -> None:
+    known(OPENAI_API_KEY=key)
+
+    says = _told(lambda: model_check.check_model(asking(endpoint)))
+
+    assert says.startswith("OPENAI_API_KEY: holds characters that no key has")
+    assert "sk-" not in says
+    assert endpoint.requests == []
+
+
+def test_the_scripted_model_needs_a_script_for_every_item() -> None:
+    scripted = Item("with", "?", metadata={"script": {"*": [{"text": "42"}]}})
+    without = [Item("a", "?"), Item("b", "?")]
+
+    model_check.check_scripts([scripted])
+    assert _told(lambda: model_check.check_scripts([scripted, *without])) == (
+        "no model is configured, and the scripted model has no script for 2 of 3 items"
+        " (the first is 'a'): set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url)"
+    )
+
+
+def _told(check: Callable[[], object]) -> str:
+    """The refusal's sentence; empty when there is none."""
+    try:
+        check()
+    except UserError as refusal:
+        return str(refusal)
+    return ""
