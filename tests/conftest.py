@@ -38,6 +38,10 @@ LONG_FILES = (
     "chaos/test_desktops.py",
     "acceptance/test_desktop_examples.py",
     "acceptance/test_faulty_model.py",
+    "hostile/test_guest_network.py",
+    "integration/vm_pool/test_qemu.py",
+    "integration/vm_pool/test_qemu_own_image.py",
+    "integration/guest/test_full_image.py",
 )
 """Those that take longest, which several processes share out by file: begun first, none is still going when all others are done."""
 
