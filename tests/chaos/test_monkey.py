@@ -71,7 +71,7 @@ def pause_child(cluster: Cluster, chance: random.Random) -> None:
 
 def kill_valkey(cluster: Cluster, _chance: random.Random) -> None:
     time.sleep(1.1)  # the append-only file is synced every second; what was not is allowed to be lost
-    cluster.valkey.kill()
+    cluster.valkey.kill_at_once()
     time.sleep(0.5)
     cluster.valkey.start()
 

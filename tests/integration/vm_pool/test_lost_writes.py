@@ -73,7 +73,7 @@ class ForgetfulServer:
     def restart(self) -> None:
         """Without what was written since `remember`, and out of the host's reach."""
         self.proxy.cut()
-        self.valkey.kill()
+        self.valkey.kill_at_once()
         with self._log.open("r+b") as log:
             log.truncate(self._size)
         self.valkey.start()

@@ -267,7 +267,6 @@ def test_everything_goes_on_after_redis_was_killed_with_its_aof(
     until(all_free(pool, 2))
     lease = pool.acquire("me", timeout=5, ttl=20)
     fence = lease.fence
-    time.sleep(1.1)  # appendfsync everysec: what is older survives
 
     valkey.kill()
     valkey.start()
@@ -287,7 +286,6 @@ def test_what_redis_called_free_is_reset_after_redis_was_killed(
     pool = valkey_pool(valkey)
     actor("host", valkey.url, "2", "box")
     until(all_free(pool, 2))
-    time.sleep(1.1)
     valkey.kill()
     valkey.start()
     until(lambda: bool(states(pool)) and all(vm.resets == 1 for vm in pool.status().vms))
