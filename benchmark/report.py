@@ -155,6 +155,10 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         ("Tokens", f"{summary.prompt_tokens} prompt, {summary.completion_tokens} completion"),
         ("Time in attempts", _time(summary)),
     ]
+    if summary.task_code:
+        where = {"cell": "in cells", "worker": "in the worker's own process (--trust-tasks)"}
+        parts = (f"{_rollouts(count)} {where.get(place, place)}" for place, count in summary.task_code.items())
+        rows.append(("Tasks' own code ran", ", ".join(parts)))
     if info.left_out:
         rows.insert(1, ("Left out", f"{len(info.left_out)} items of the data, which no figure here counts"))
     if info.doubted:
@@ -162,6 +166,10 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
     if info.description:
         rows.insert(0, ("Description", _cell(info.description, 1000)))
     return _table(("Figure", "Value"), rows)
+
+
+def _rollouts(count: int) -> str:
+    return f"{count} rollout{'' if count == 1 else 's'}"
 
 
 def _time(summary: Summary) -> str:

@@ -58,6 +58,8 @@ class RolloutResult:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     attempts: int = 1
+    task_code: Literal["cell", "worker"] | None = None
+    """Where code that came with the item ran: apart in a cell, or in the worker's own process; None where none came."""
 
     def __post_init__(self) -> None:
         where = f"result of rollout {self.item_id}#{self.index}"
@@ -167,6 +169,8 @@ class Summary:
     """The same by stage; stages need not add up to the whole."""
     prompt_tokens: int
     completion_tokens: int
+    task_code: Mapping[str, int] = field(default_factory=dict)
+    """Rollouts by where code that came with their items ran: ``cell`` or ``worker``."""
 
 
 @dataclass(frozen=True, slots=True)

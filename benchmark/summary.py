@@ -126,6 +126,7 @@ class Tally:
             stages={stage: round(taken, 3) for stage, taken in self._usage.stages.items()},
             prompt_tokens=self._usage.prompt_tokens,
             completion_tokens=self._usage.completion_tokens,
+            task_code=dict(sorted(self._usage.task_code.items())),
         )
 
 
@@ -164,6 +165,7 @@ class _Usage:
     stages: dict[str, float] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    task_code: Counter[str] = field(default_factory=Counter)
 
     def add(self, result: RolloutResult) -> None:
         self.seconds.append(result.seconds or 0.0)
@@ -171,6 +173,8 @@ class _Usage:
             self.stages[stage] = self.stages.get(stage, 0.0) + taken
         self.prompt_tokens += result.prompt_tokens
         self.completion_tokens += result.completion_tokens
+        if result.task_code is not None:
+            self.task_code[result.task_code] += 1
 
 
 class _LossCounter:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from benchmark.items import Item
 from rollout_tasks import registry
@@ -132,6 +133,7 @@ class Attempt:
                 turns=meter.turns,
                 usage=meter.usage,
                 stages=_stages(meter, opened),
+                task_code=_task_code(opened),
             )
         return replace(
             verdict,
@@ -142,6 +144,7 @@ class Attempt:
             turns=episode.turns,
             usage=meter.usage,
             stages=_stages(meter, opened),
+            task_code=_task_code(opened),
         )
 
     def _act(
@@ -198,6 +201,10 @@ class Attempt:
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),
         }
+
+
+def _task_code(opened: Sequence[GuardedWorld]) -> Literal["cell", "worker"] | None:
+    return opened[0].task_code if opened else None
 
 
 def _stages(meter: Meter, opened: Sequence[GuardedWorld]) -> dict[str, float]:

@@ -57,6 +57,12 @@ class Settings(BaseSettings):
         description="Hosts of one's own network, as NAME or NAME:PORT with commas between, that tasks' files may come from.",
     )
 
+    trust_tasks: bool = Field(
+        False,
+        validation_alias="ROLLOUT_TRUST_TASKS",
+        description="Whether tasks' setup and evaluation run in the worker's own process, in the place of a cell.",
+    )
+
     @field_validator("redis_url")
     @classmethod
     def _is_address(cls, url: SecretStr | None) -> SecretStr | None:
@@ -105,6 +111,12 @@ def settings() -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{_variable(str(first['loc'][0]))}: {clause(first)} (an environment variable)") from error
+
+
+def trust_tasks() -> None:
+    """From now on this process, and those that it starts, run tasks' setup and evaluation in the worker's own process."""
+    os.environ["ROLLOUT_TRUST_TASKS"] = "1"
+    settings.cache_clear()
 
 
 def _variable(name: str) -> str:

@@ -23,6 +23,7 @@ from celery import Celery, bootsteps, signals
 from kombu.exceptions import OperationalError
 
 from rollout_tasks import presence
+from rollout_tasks import settings as settings_of_process
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import connect, this_process_works
 from rollout_tasks.settings import settings
@@ -58,6 +59,13 @@ def install(app: Celery) -> None:
             ["--vm-address"], default="127.0.0.1", help="This machine's address for who borrows VMs, with --num-vms."
         )
     )
+    app.user_options["worker"].add(
+        click.Option(
+            ["--trust-tasks"],
+            is_flag=True,
+            help="Run the setup and evaluation of desktop tasks in the worker's own process, not in cells: you wrote them.",
+        )
+    )
     app.steps["worker"].add(Leftovers)
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(SharedImports)
@@ -89,8 +97,10 @@ def begin_child(worker: int, **_signal: Any) -> None:
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
     """Without -Q, a worker serves the queues of the environments that this machine can run, and finalising."""
 
-    def __init__(self, worker: Any, **options: Any) -> None:
+    def __init__(self, worker: Any, *, trust_tasks: bool = False, **options: Any) -> None:
         super().__init__(worker, **options)
+        if trust_tasks:
+            settings_of_process.trust_tasks()
         command = click.get_current_context(silent=True)
         if command is None or command.params.get("queues"):
             return

@@ -105,8 +105,8 @@ desktops() {
     return "$code"
 }
 
+need bwrap bubblewrap "which isolates the code that models and tasks bring along"
 $light || desktops "$@"
-need bwrap bubblewrap "which isolates the code that models write"
 submit --data-path examples/items.jsonl --env-mode math --metric numeric_match --num-rollouts 4 "$@"
 echo
 echo "Each run has a folder under results/: report.md, and per item the conversation, the trajectory and, of desktops, screenshots and a recording."

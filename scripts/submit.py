@@ -38,6 +38,13 @@ def submit(
         bool | None,
         typer.Option("--embedded/--no-embedded", help="Run everything here. Default: only where REDIS_URL is not set."),
     ] = None,
+    trust_tasks: Annotated[
+        bool,
+        typer.Option(
+            "--trust-tasks",
+            help="In embedded runs, run desktop tasks' setup and evaluation in the worker's own process: you wrote them.",
+        ),
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show progress until the run is over; Ctrl-C leaves it going.")
     ] = False,
@@ -61,6 +68,8 @@ def submit(
     """
     if sum(action is not None for action in (resume, status, cancel)) > 1:
         raise UserError("--resume, --status and --cancel exclude each other")
+    if trust_tasks:
+        commands.trust_tasks(embedded=embedded)
     if status is not None:
         return commands.status(status, options, follow=watch, as_json=as_json)
     if cancel is not None:

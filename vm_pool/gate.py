@@ -82,6 +82,17 @@ class Gates:
             self._retired.extend(gate.endpoint.ports.values())
         return gate
 
+    def open_on(self, listeners: dict[str, socket.socket], dial: Dial) -> Gate:
+        """Opens a gate at sockets that listen already, as in another network namespace; it closes them at its end.
+
+        Args:
+            listeners: By purpose.
+            dial: As for `open`.
+        """
+        for listener in listeners.values():
+            listener.setblocking(False)
+        return Gate(self._thread.loop, listeners, dial)
+
     def close(self) -> None:
         """Ends the thread; the gates should be closed before."""
         self._thread.close()

@@ -152,6 +152,8 @@ class Environment(World, Protocol):
     """The Celery queue of its rollouts, as in ``rollout.light``."""
     default_agent: ClassVar[str]
     """The agent's registry name used when the run does not say."""
+    task_code: Literal["cell", "worker"] | None = None
+    """Where code that comes with items runs: apart in a cell, or in the worker's own process; None where none comes."""
 
     def __init__(self, context: EnvironmentContext) -> None:
         """Made within the attempt's deadline; what takes long belongs into `reset`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from benchmark.items import Item
 from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, VMAccess, VMLost, World
@@ -24,6 +25,11 @@ class GuardedWorld(World):
         self._name = type(world).__name__
         self.seconds = {"setup": 0.0, "acting": 0.0, "evaluation": 0.0}
         """Wall time by stage."""
+
+    @property
+    def task_code(self) -> Literal["cell", "worker"] | None:
+        """See `Environment`; worlds of others may not say."""
+        return getattr(self._world, "task_code", None)
 
     def instructions(self, item: Item) -> str:
         """See `World`."""

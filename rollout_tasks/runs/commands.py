@@ -57,6 +57,19 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
     return _go(work, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
+def trust_tasks(*, embedded: bool | None) -> None:
+    """In an embedded run, desktop tasks' setup and evaluation run in the worker's own process.
+
+    Raises:
+        UserError: The run goes to workers, who decide that.
+    """
+    if not _is_here(embedded):
+        raise UserError("--trust-tasks: is said to the workers: celery -A rollout_tasks worker --trust-tasks")
+    from rollout_tasks import settings
+
+    settings.trust_tasks()
+
+
 def _is_here(embedded: bool | None) -> bool:
     from rollout_tasks.settings import settings
 

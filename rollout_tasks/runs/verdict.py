@@ -44,6 +44,8 @@ class Verdict:
     usage: Usage = field(default_factory=Usage)
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds in the environment's ``setup``, ``acting`` and ``evaluation``, and waiting for the ``model``."""
+    task_code: Literal["cell", "worker"] | None = None
+    """Where code that came with the item ran: apart in a cell, or in the worker's own process; None where none did."""
     worker: str = ""
     started: float = 0.0
     finished: float = 0.0
@@ -103,6 +105,7 @@ class Verdict:
             prompt_tokens=self.usage.prompt_tokens,
             completion_tokens=self.usage.completion_tokens,
             attempts=self.attempt,
+            task_code=self.task_code,
         )
 
 

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import library
 from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.commands import Action, command_for
+from rollout_tasks.environments.osworld.outcome import Outcome
 from rollout_tasks.environments.osworld.saving import awaiting_saves
 from rollout_tasks.environments.osworld.screenshot import as_png
 from rollout_tasks.environments.osworld.wire import REQUESTS, Refusal, Wire, lay
@@ -36,15 +36,6 @@ SETUP_PATHS = frozenset(
     {"/setup/launch", "/setup/execute", "/setup/open_file", "/setup/upload", "/setup/change_wallpaper"}
 )
 """Where an error answer means that a setup step did not happen, though desktop-env would only log it and go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How the last command in the guest ended."""
-
-    ok: bool
-    output: str = ""
-    error: str = ""
 
 
 class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
@@ -92,8 +83,8 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
         """
         _accepted(REQUESTS.post(f"{self.http_server}/start_recording"), "starting")
 
-    def end_recording(self, dest: str) -> None:
-        """Ends the recording and writes it to a file, whole or not at all.
+    def take_recording(self) -> bytes:
+        """Ends the recording, and returns it.
 
         Raises:
             RuntimeError: The guest refuses, or has recorded nothing.
@@ -102,9 +93,7 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
         answer = _accepted(REQUESTS.post(f"{self.http_server}/end_recording"), "ending")
         if not answer.content:
             raise RuntimeError("the guest recorded nothing")
-        temporary = Path(f"{dest}.part")
-        temporary.write_bytes(answer.content)
-        temporary.replace(dest)
+        return bytes(answer.content)
 
 
 class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,10 +27,12 @@ from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.wishes import own_snapshot, unmet
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import time_limit
+from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:
     from desktop_image.conformance.facts import Facts
-    from rollout_tasks.environments.osworld.session import Session
+    from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
+    from rollout_tasks.environments.osworld.outcome import DesktopSession, Sight
 
 logger = logging.getLogger(__name__)
 
@@ -53,17 +54,22 @@ class OSWorldEnvironment(Environment):
 
     def __init__(self, context: EnvironmentContext) -> None:
         """Touches nothing yet."""
+        self.task_code = "worker" if settings().trust_tasks else "cell"
         self._context = context
         self._config = context.config.desktop
         self._space = SPACES[self._config.action_space]
-        self._session: Session | None = None
+        self._session: DesktopSession | None = None
+        self._files: WorkerFiles | None = None
         self._view = View((self._config.screen_width, self._config.screen_height))
 
     @classmethod
     def check_available(cls) -> None:
-        """Whether desktop-env is installed."""
+        """Whether desktop-env is installed, and its cells can be made where tasks are not trusted."""
         if not library.is_installed():
             raise RuntimeError(library.NOT_INSTALLED)
+        from rollout_tasks.environments.osworld.sessions import check_cells
+
+        check_cells()
 
     @classmethod
     def check_item(cls, config: RunConfig, item: Item) -> None:
@@ -109,8 +115,10 @@ class OSWorldEnvironment(Environment):
 
     @classmethod
     def preload(cls) -> None:
-        """desktop-env with all its evaluators."""
-        importlib.import_module("rollout_tasks.environments.osworld.session")
+        """desktop-env with all its evaluators, in the process that cells are made from."""
+        from rollout_tasks.environments.osworld.sessions import preload
+
+        preload()
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
         """See `Environment`."""
@@ -123,14 +131,15 @@ class OSWorldEnvironment(Environment):
 
     def reset(self, item: Item) -> Observation:
         """Attaches to the VM and sets the task up on it."""
-        from rollout_tasks.environments.osworld.session import Session
+        from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
+        from rollout_tasks.environments.osworld.sessions import open_session
 
         if self._context.vm is None:
             raise ValueError("a desktop task needs a VM")
-        self._session = Session(self._context, task_config(item))
+        self._files = WorkerFiles(self._context.directory)
         with self._vm_watched(), time_limit(SETUP_SECONDS, FailureClass.ENV_SETUP, _late("setting up", SETUP_SECONDS)):
-            self._session.begin()
-            return self._look()
+            self._session = open_session(self._context.vm, self._context.config, task_config(item), self._files)
+            return self._seen(self._session.begin())
 
     def execute(self, call: ToolCall) -> ToolResult:
         """Acts, waits, and looks at the screen."""
@@ -141,8 +150,8 @@ class OSWorldEnvironment(Environment):
         pause = self._config.sleep_after_execution if plan.pause is None else float(plan.pause)
         limit = STEP_SECONDS + pause
         with self._vm_watched(), time_limit(limit, FailureClass.ENV_STEP, _late(call.name, limit)):
-            outcome = self._open_session.act(plan.action, pause)
-            observation = self._look()
+            outcome, sight = self._open_session.act(plan.action, pause)
+            observation = self._seen(sight)
         output = outcome.output.strip()[:OUTPUT_CHARACTERS]
         if not outcome.ok:
             problem = outcome.error.strip()[-OUTPUT_CHARACTERS:] or "no reason given"
@@ -156,22 +165,37 @@ class OSWorldEnvironment(Environment):
         """What the task's own evaluator says."""
         late = _late("the evaluation", EVALUATION_SECONDS)
         with self._vm_watched(), time_limit(EVALUATION_SECONDS, FailureClass.ENV_EVALUATE, late):
+            self._keep_recording(self._open_session)
             return self._open_session.score()
 
     def close(self) -> None:
         """Lets go of the VM and removes the attempt's working files."""
-        if self._session is not None:
-            self._session.close()
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            self._keep_recording(session)
+        finally:
+            session.close()
+
+    def _keep_recording(self, session: DesktopSession) -> None:
+        """Ends the recording, where there is one; an episode without it is still one."""
+        if self._files is None:
+            return
+        try:
+            with self._vm_watched(), self._files.recording() as take:
+                session.take_recording(take)
+        except (VMLost, RuntimeError, OSError) as error:
+            logger.warning("ending the recording failed: %s", error)
 
     @property
-    def _open_session(self) -> Session:
+    def _open_session(self) -> DesktopSession:
         if self._session is None:
             raise RuntimeError("reset comes first")
         return self._session
 
-    def _look(self) -> Observation:
+    def _seen(self, sight: Sight) -> Observation:
         """The observation; remembers what the agent's next call may point at."""
-        sight = self._open_session.sight()
         self._view = View(sight.screen, sight.marks)
         return sight.observation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ from vm_pool.egress.http_transport import opened
 
 
 def request(method: str, url: str, *, timeout: tuple[float, float], **options: Any) -> requests.Response:
-    """Sends one request, following redirects.
+    """Sends one request, following redirects; from a cell, through the worker.
 
     Args:
         method: GET or POST.
@@ -25,6 +26,8 @@ def request(method: str, url: str, *, timeout: tuple[float, float], **options: A
         UnusableAnswer: The answer is too large.
         requests.RequestException: There is none, it is packed, or an address is not public; says which.
     """
+    if _elsewhere is not None:
+        return _elsewhere(method, url, options)
     connect, silence = timeout
     asked = {name: options[name] for name in ("params", "json") if options.get(name) is not None}
     if (data := options.get("data")) is not None:
@@ -47,17 +50,35 @@ def request(method: str, url: str, *, timeout: tuple[float, float], **options: A
         raise requests.ConnectionError(f"{url}: {error}") from error
 
 
+def send_through(sender: Callable[[str, str, dict[str, Any]], requests.Response]) -> None:
+    """From now on this process's requests are sent by somebody else.
+
+    Args:
+        sender: Takes method, URL and options.
+    """
+    global _elsewhere
+    _elsewhere = sender
+
+
+_elsewhere: Callable[[str, str, dict[str, Any]], requests.Response] | None = None
+
+
+def answer_of(status: int, url: str, headers: Mapping[str, str], body: bytes, reason: str = "") -> requests.Response:
+    """An answer that is there as a whole, as `requests` would give it."""
+    same = requests.Response()
+    same.status_code = status
+    same.reason = reason
+    same.url = url
+    same.headers.update(headers)
+    same.encoding = "utf-8"
+    same._content, same._content_consumed = body, True
+    return same
+
+
 def _whole(response: httpx.Response) -> requests.Response:
     body = bytearray()
     for piece in response.iter_raw():
         body += piece
         if len(body) > LARGEST_FILE:
             raise UnusableAnswer(f"{response.url} answered with more than {LARGEST_FILE >> 20} MiB")
-    same = requests.Response()
-    same.status_code = response.status_code
-    same.reason = response.reason_phrase
-    same.url = str(response.url)
-    same.headers.update(response.headers)
-    same.encoding = "utf-8"
-    same._content, same._content_consumed = bytes(body), True
-    return same
+    return answer_of(response.status_code, str(response.url), response.headers, bytes(body), response.reason_phrase)

@@ -1,116 +1,140 @@
-"""One attempt's hold on a desktop: the attached `DesktopEnv`, its working files, its recording and its log."""
+"""One attempt's hold on a desktop: the attached `DesktopEnv`, its working files, its recording and its log.
+
+Importing this module imports desktop-env. It runs in a cell (`cell_service.py`), or in the worker where tasks are trusted.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import psutil
 import requests
 
-from rollout_tasks.environments.base import EnvironmentContext
+from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import library
 from rollout_tasks.environments.osworld.commands import Action
-from rollout_tasks.environments.osworld.desktop import Desktop, Outcome
-from rollout_tasks.environments.osworld.downloads import DownloadCache
+from rollout_tasks.environments.osworld.desktop import Desktop
+from rollout_tasks.environments.osworld.outcome import AttemptFiles, Outcome, Sight
 from rollout_tasks.environments.osworld.scoring import score
 from rollout_tasks.environments.osworld.screenshot import size_of
 from rollout_tasks.environments.osworld.settling import settle, shows_something
-from rollout_tasks.environments.osworld.sight import Sight, sight
+from rollout_tasks.environments.osworld.sight import sight
 from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
-from rollout_tasks.environments.osworld.wire import VMUnreachable
-from rollout_tasks.environments.osworld.wishes import PROXY_VARIABLE, wants_proxy
 from rollout_tasks.temporary import TemporaryFolder, programs_use
 
 logger = logging.getLogger(__name__)
-
-RECORDING_NAME = "recording.mp4"
-LOG_NAME = "desktop-env.log"
 
 
 class Session:
     """From the attempt's reset to its close."""
 
-    def __init__(self, context: EnvironmentContext, task: Mapping[str, Any]) -> None:
-        """Touches nothing yet."""
-        self._context = context
-        self._config = context.config.desktop
+    def __init__(
+        self,
+        config: DesktopConfig,
+        address: str,
+        ports: Mapping[str, int],
+        task: Mapping[str, Any],
+        files: AttemptFiles,
+        *,
+        proxy: bool = False,
+        keep_log: bool = True,
+    ) -> None:
+        """Touches nothing yet.
+
+        Args:
+            config: The run's desktop options.
+            address: Where the VM answers.
+            ports: Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``.
+            task: As `task_config` makes it.
+            files: The attempt's.
+            proxy: Whether the guest's browser goes through a proxy.
+            keep_log: Whether what desktop-env says is kept.
+        """
+        self._config = config
+        self._address, self._ports = address, ports
         self._task = task
-        self._directory = context.directory
+        self._files = files
+        self._proxy = proxy
+        self._keep_log = keep_log
         self._recording = False
-        self._seen: Mapping[str, Any] = {}
         self._desktop: Desktop
         self._opened = contextlib.ExitStack()
 
-    def begin(self) -> None:
-        """Sets the task up, and starts the recording.
+    def begin(self) -> Sight:
+        """Sets the task up, starts the recording, and looks.
 
         Raises:
             RuntimeError: The VM is not the one the run describes, a setup step failed, or the evaluator needs what is not
                 installed.
-            DownloadError: A file of the task cannot be had.
             VMUnreachable: The VM is gone.
         """
         if library.OCR_METRIC in metrics_of(self._task["evaluator"]) and not library.has_ocr():
             raise RuntimeError(library.OCR_MISSING)
         self._attach()
         before = self._checked_screen()
-        place_files(self._task, self._workspace, DownloadCache())
-        self._seen = self._desktop.set_up(self._task)
+        place_files(self._task, self._workspace, self._files)
+        seen = self._desktop.set_up(self._task)
         if shows_something(self._task):
             settle(self._desktop.controller.get_screenshot, before)
-            self._seen = self._desktop.look(0)
+            seen = self._desktop.look(0)
         if self._config.enable_recording:
-            with self._recording_may_fail("starting"):
+            try:
                 self._desktop.controller.start_recording()
                 self._recording = True
+            except (RuntimeError, requests.RequestException) as error:
+                logger.warning("starting the recording failed: %s", error)
+        return sight(seen, self._config)
 
-    def sight(self) -> Sight:
-        """What was seen last."""
-        return sight(self._seen, self._config)
-
-    def act(self, action: Action | None, pause: float) -> Outcome:
-        """Carries out an action, or only looks.
+    def act(self, action: Action | None, pause: float) -> tuple[Outcome, Sight]:
+        """Carries out an action, or only waits, and looks.
 
         Raises:
             VMUnreachable: The VM is gone.
         """
         if action is None:
-            self._seen = self._desktop.look(pause)
-            return Outcome(ok=True)
-        self._seen, outcome = self._desktop.act(action, pause)
-        return outcome
+            outcome, seen = Outcome(ok=True), self._desktop.look(pause)
+        else:
+            seen, outcome = self._desktop.act(action, pause)
+        return outcome, sight(seen, self._config)
+
+    def take_recording(self, take: Callable[[bytes], object]) -> None:
+        """Ends the recording, where there is one.
+
+        Raises:
+            RuntimeError: The guest refuses, or has recorded nothing.
+            requests.RequestException: It does not answer.
+            VMUnreachable: The VM is gone.
+        """
+        if self._recording and not self._desktop.wire.lost:
+            self._recording = False
+            take(self._desktop.controller.take_recording())
 
     def score(self) -> float:
-        """Ends the recording and evaluates."""
-        self._end_recording()
+        """Evaluates.
+
+        Raises:
+            Exception: Whatever goes wrong in it.
+            VMUnreachable: The VM is gone.
+        """
         return score(self._desktop, self._task)
 
     def close(self) -> None:
-        """Ends the recording, lets go of the VM, ends what evaluators left running, removes the working files."""
-        with self._opened:
-            self._end_recording()
+        """Lets go of the VM, ends what evaluators left running, removes the working files."""
+        self._opened.close()
 
     def _attach(self) -> None:
-        vm = self._context.vm
-        if vm is None:
-            raise RuntimeError("a desktop task needs a VM")
-        if not vm.ports.get("control"):
-            raise RuntimeError(f"{vm.vm_id} is no desktop: VMs of its provider have nothing to connect to")
-        proxy = wants_proxy(self._task)
-        if self._task["proxy"] and not proxy:
-            logger.info("the task asks for a proxy and goes without: %s is not set", PROXY_VARIABLE)
         workspace = TemporaryFolder("osworld-")
         self._opened.callback(workspace.remove)
         self._workspace = workspace.path
         self._opened.enter_context(programs_use(workspace.path / "tmp"))  # a browser's driver leaves some
         self._opened.callback(_end_drivers)
-        self._desktop = Desktop(vm.address, vm.ports, self._config, workspace.path, proxy=proxy)
+        self._desktop = Desktop(self._address, self._ports, self._config, workspace.path, proxy=self._proxy)
         self._opened.callback(self._desktop.close)
-        if self._context.config.save_results and not proxy:  # its log would have the proxies' passwords
+        if self._keep_log and not self._proxy:  # its log would have the proxies' passwords
             self._opened.enter_context(self._logged())
 
     def _checked_screen(self) -> bytes:
@@ -125,28 +149,10 @@ class Session:
             )
         return picture
 
-    def _end_recording(self) -> None:
-        if not self._recording:
-            return
-        self._recording = False
-        if self._desktop.wire.lost:
-            return
-        with self._recording_may_fail("ending"):
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._desktop.controller.end_recording(str(self._directory / RECORDING_NAME))
-
-    @contextlib.contextmanager
-    def _recording_may_fail(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except (RuntimeError, OSError, requests.RequestException, VMUnreachable) as error:
-            logger.warning("%s the recording failed: %s", doing, error)
-
     @contextlib.contextmanager
     def _logged(self) -> Iterator[None]:
-        """Has what desktop-env does in this attempt written into the attempt's folder."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(self._directory / LOG_NAME, mode="w", encoding="utf-8", delay=True)
+        """Has what desktop-env does in this attempt kept with the attempt."""
+        handler = _Kept(self._files)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         package = logging.getLogger(library.LOGGER)
         package.setLevel(logging.INFO)
@@ -155,16 +161,27 @@ class Session:
             yield
         finally:
             package.removeHandler(handler)
-            handler.close()
             if said := self._desktop.said.getvalue():
-                with (self._directory / LOG_NAME).open("a", encoding="utf-8") as log:
-                    log.write(f"\nPrinted:\n{said}")
+                self._files.log(f"\nPrinted:\n{said}")
+
+
+class _Kept(logging.Handler):
+    """Writes records to an attempt's log."""
+
+    def __init__(self, files: AttemptFiles) -> None:
+        super().__init__()
+        self._files = files
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        self._files.log(f"{self.format(record)}\n")
 
 
 def _end_drivers() -> None:
-    """Ends the browser drivers that an interrupted evaluator left behind."""
-    for process in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if any("playwright" in word for word in process.cmdline()):
-                process.kill()
-                process.wait(1)
+    """Ends the browser drivers that an interrupted evaluator left behind; a cell, which sees no processes, ends with its own."""
+    with contextlib.suppress(psutil.Error, OSError):
+        for process in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                if any("playwright" in word for word in process.cmdline()):
+                    process.kill()
+                    process.wait(1)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import Observation
 from rollout_tasks.environments.osworld import a11y, marks, osworld_table
+from rollout_tasks.environments.osworld.outcome import Sight
 from rollout_tasks.environments.osworld.screenshot import size_of
 
 NO_TREE = "(The programs gave no accessibility tree.)"
 TERMINAL_HEADING = "Terminal:"
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """One look at the desktop."""
-
-    observation: Observation
-    screen: tuple[int, int]
-    """Width and height in pixels."""
-    marks: Mapping[int, tuple[int, int]] | None
-    """Where each mark is; None where none are drawn."""
 
 
 def sight(seen: Mapping[str, Any], config: DesktopConfig) -> Sight:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.environments.osworld.downloads import DownloadCache
+from rollout_tasks.environments.osworld.outcome import AttemptFiles
 from rollout_tasks.environments.osworld.task import TASK_ID, cloud_files, getters_of, steps_of
 
 EMPTY_HISTORY_URL = (
@@ -33,14 +33,10 @@ def files_of(task: Mapping[str, Any]) -> list[TaskFile]:
     return list(dict.fromkeys(_files_of(task)))
 
 
-def place_files(task: Mapping[str, Any], cache_dir: Path, downloads: DownloadCache) -> None:
-    """Downloads what is not cached and puts it all into the task's folder.
-
-    Raises:
-        DownloadError: A file cannot be had.
-    """
+def place_files(task: Mapping[str, Any], cache_dir: Path, files: AttemptFiles) -> None:
+    """Puts them all into the task's folder."""
     for file in files_of(task):
-        downloads.copy(file.url, cache_dir / TASK_ID / file.name)
+        files.place(file.url, cache_dir / TASK_ID / file.name)
 
 
 def _files_of(task: Mapping[str, Any]) -> Iterator[TaskFile]:

@@ -7,12 +7,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from rollout_tasks.environments.sandbox import seccomp
+from rollout_tasks.cells import seccomp, system_calls
 
 NOBODY = "65534"
 SCRATCH = "/tmp"  # noqa: S108  the sandbox's own, in memory
 """The one folder that can be written; it goes with the sandbox."""
 GUEST = "/guest.py"
+SYSTEM_CALLS = system_calls.ALONE | {"execve", "wait4"}
+"""What the code may ask of the kernel, besides what bubblewrap needs: to start the interpreter, and to see it end."""
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 
@@ -74,7 +76,7 @@ def filter_descriptor() -> int:
         raise SandboxUnavailable("running Python safely needs Linux on x86_64 or aarch64")
     readable, writable = os.pipe()
     try:
-        os.write(writable, seccomp.program())
+        os.write(writable, seccomp.program(SYSTEM_CALLS))
     finally:
         os.close(writable)
     return readable

@@ -5,10 +5,13 @@ Whatever comes out of it is taken for what untrusted code wrote: bounded, parsed
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import socket
+import struct
 import subprocess
 import time
 from dataclasses import dataclass
@@ -19,6 +22,8 @@ from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
 
 _GUEST = Path(__file__).with_name("guest.py")
 _READY = b"ready\n"
+_CREDENTIALS = struct.Struct("3i")
+_NUMBER = struct.Struct("i")
 _MAX_REQUEST = 60_000
 """Bytes: less than a socket holds, so that sending a request never waits."""
 _MAX_ANSWER = 2_000_000
@@ -75,8 +80,10 @@ class Interpreter:
         """
         self._limits = limits or SandboxLimits()
         self._scratch = -1
+        self._guest = -1
         self._channel, theirs = socket.socketpair()
         self._channel.setblocking(False)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
             self._process = self._start(theirs)
         try:
@@ -96,11 +103,14 @@ class Interpreter:
         if len(request) > _MAX_REQUEST:
             raise RequestRefused(f"{len(request)} bytes of code are more than the {_MAX_REQUEST} allowed")
         try:
+            self._signal(signal.SIGCONT)
             self._send(request)
-            return self._output(self._read_line(self._limits.seconds))
+            output = self._output(self._read_line(self._limits.seconds))
+            self._signal(signal.SIGSTOP)  # what an alarm or a handler would do meanwhile, nobody watches
         except BaseException:
             self.stop()
             raise
+        return output
 
     def stop(self) -> None:
         """Kills it with everything inside; harmless when repeated."""
@@ -109,9 +119,10 @@ class Interpreter:
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._channel.close()
-        if self._scratch >= 0:
-            os.close(self._scratch)
-            self._scratch = -1
+        for descriptor in (self._scratch, self._guest):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._scratch = self._guest = -1
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         limits = self._limits
@@ -143,12 +154,23 @@ class Interpreter:
         poll.register(self._channel, select.POLLIN)
         greeting = b""
         if poll.poll(_START_SECONDS * 1000):
-            greeting, descriptors, _, _ = socket.recv_fds(self._channel, len(_READY), 1)
-            self._scratch = descriptors[0] if descriptors else -1
-        if greeting != _READY or self._scratch < 0:
+            room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_NUMBER.size)
+            greeting, ancillary, _, _ = self._channel.recvmsg(len(_READY), room)
+            for _, kind, content in ancillary:
+                if kind == socket.SCM_RIGHTS:
+                    (self._scratch,) = _NUMBER.unpack(content)
+                elif kind == socket.SCM_CREDENTIALS and greeting == _READY:
+                    self._guest = os.pidfd_open(_CREDENTIALS.unpack(content)[0])
+        if greeting != _READY or self._scratch < 0 or self._guest < 0:
             self._process.kill()
             _, complaint = self._process.communicate()
             raise SandboxUnavailable(bubblewrap.reason_of(complaint.decode(errors="replace")))
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Stops the code, or lets it go on; one that has ended is noticed when it does not answer."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._guest, number)
 
     def _send(self, request: bytes) -> None:
         try:

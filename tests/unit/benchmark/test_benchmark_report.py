@@ -228,3 +228,15 @@ def test_the_report_is_plain_json(tmp_path: Path) -> None:
         raise AssertionError(constant)
 
     json.loads((tmp_path / "evaluation.json").read_text(), parse_constant=refuse)
+
+
+def test_where_the_tasks_own_code_ran_is_said() -> None:
+    items = [Item(str(number), "1 + 1?", "2") for number in range(4)]
+    places = ("cell", "cell", "worker", None)
+    results = [RolloutResult(item.id, answer="2", task_code=place) for item, place in zip(items, places, strict=True)]
+
+    overview = evaluate(items, results).overview
+
+    assert overview.summary.task_code == {"cell": 2, "worker": 1}
+    told = as_markdown(overview, INFO)
+    assert "2 rollouts in cells, 1 rollout in the worker's own process (--trust-tasks)" in told

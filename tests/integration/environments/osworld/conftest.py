@@ -17,6 +17,7 @@ from benchmark.items import Item
 from rollout_tasks.config import parse_config
 from rollout_tasks.environments.base import EnvironmentContext, Observation, ToolCall, ToolResult
 from rollout_tasks.environments.osworld.environment import OSWorldEnvironment
+from rollout_tasks.settings import settings
 from tests.desktops import in_guest, traces
 from vm_pool.gate import Gate, Gates
 from vm_pool.providers.local import LocalProvider
@@ -132,6 +133,15 @@ class Play:
         result = self.do(name, **arguments)
         assert result.status == "success", result.response
         return result
+
+
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tasks are trusted: their code runs in this process, where tests can shorten its patience."""
+    monkeypatch.setenv("ROLLOUT_TRUST_TASKS", "1")
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
 
 
 @pytest.fixture

@@ -64,6 +64,7 @@ SETUP = [
 ]
 
 
+@pytest.mark.usefixtures("trusted")
 def test_a_closed_tab_is_brought_back(play: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (temporary := tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

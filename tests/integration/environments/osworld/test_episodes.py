@@ -294,6 +294,34 @@ def test_the_recording_plays_and_the_log_says_what_was_done(play: Begin) -> None
     assert "MOVE_TO" in (playing.folder / "desktop-env.log").read_text()
 
 
+def test_nothing_comes_to_the_worker(play: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play().environment.close()  # there is a template from here on
+    (temporary := tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    playing = play([{"type": "execute", "parameters": {"command": "echo x", "shell": True, "stdout": "said.txt"}}])
+    assert list(temporary.iterdir()) == []
+    playing.environment.close()
+    playing.environment.close()
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_trusted_task_is_played_in_the_workers_own_process(play: Begin) -> None:
+    playing = play(
+        EDITOR, told("echo x", "x\n"), observation_type="som", action_space="computer_13", enable_recording=True
+    )
+
+    assert playing.environment.task_code == "worker"
+    assert playing.first is not None
+    assert "[push-button] Save" in playing.first.text
+    playing.act("desktop_control", action="wait", pause=3)
+    assert playing.environment.evaluate() == 1.0
+    playing.environment.close()
+    assert (playing.folder / "recording.mp4").stat().st_size > 0
+    assert "/setup/launch" in (playing.folder / "desktop-env.log").read_text()
+
+
+@pytest.mark.usefixtures("trusted")
 def test_nothing_stays_on_the_worker(play: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (temporary := tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -304,6 +332,7 @@ def test_nothing_stays_on_the_worker(play: Begin, tmp_path: Path, monkeypatch: p
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.usefixtures("trusted")
 def test_what_a_killed_worker_left_goes_with_the_next_attempt(
     play: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

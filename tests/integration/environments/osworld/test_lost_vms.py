@@ -67,7 +67,11 @@ def kill_server(desk: Desk) -> None:
 BREAKDOWNS = pytest.mark.parametrize("breakdown", [freeze, pytest.param(kill_server, marks=pytest.mark.slow)])
 
 
+in_this_process = pytest.mark.usefixtures("trusted")
+
+
 @pytest.mark.slow
+@in_this_process
 @BREAKDOWNS
 def test_before_the_reset(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
     breakdown(desk)
@@ -75,6 +79,7 @@ def test_before_the_reset(breakdown: Callable[[Desk], None], play: Begin, desk: 
         play()
 
 
+@in_this_process
 @BREAKDOWNS
 def test_during_the_setup(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
     threading.Timer(2.0, breakdown, (desk,)).start()
@@ -82,6 +87,17 @@ def test_during_the_setup(breakdown: Callable[[Desk], None], play: Begin, desk: 
         play([{"type": "execute", "parameters": {"command": "sleep 100", "shell": True}}])
 
 
+def test_a_cell_sees_it_too(play: Begin, desk: Desk) -> None:
+    playing = play(action_space="pyautogui", enable_recording=True)
+    playing.act("desktop_execute_python_script", script="pass")
+    kill_server(desk)
+    with pytest.raises(VMLost, match="does not answer"):
+        playing.do("desktop_execute_python_script", script="pass")
+    playing.environment.close()
+    assert not (playing.folder / "recording.mp4").exists()
+
+
+@in_this_process
 @pytest.mark.parametrize("breakdown", [freeze, kill_server])
 def test_in_a_step(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
     playing = play(action_space="pyautogui")
@@ -91,6 +107,7 @@ def test_in_a_step(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -
         playing.do("desktop_execute_python_script", script="pass")
 
 
+@in_this_process
 @BREAKDOWNS
 def test_during_the_evaluation(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
     evaluator = {
@@ -105,6 +122,7 @@ def test_during_the_evaluation(breakdown: Callable[[Desk], None], play: Begin, d
 
 
 @pytest.mark.slow
+@in_this_process
 @BREAKDOWNS
 def test_while_an_evaluator_looks_into_the_browser(breakdown: Callable[[Desk], None], play: Begin, desk: Desk) -> None:
     page_info = {
@@ -119,6 +137,7 @@ def test_while_an_evaluator_looks_into_the_browser(breakdown: Callable[[Desk], N
         playing.environment.evaluate()
 
 
+@in_this_process
 def test_closing_a_lost_one_is_quick_and_quiet(play: Begin, desk: Desk) -> None:
     playing = play(enable_recording=True)
     freeze(desk)
@@ -148,6 +167,7 @@ def test_an_evaluation_that_takes_too_long_is_a_failed_evaluation(play: Begin, m
     assert raised.value.failure_class is FailureClass.ENV_EVALUATE
 
 
+@in_this_process
 def test_a_script_that_hangs_is_a_failed_result_on_a_living_desktop(
     play: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

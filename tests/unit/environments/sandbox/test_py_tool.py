@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from benchmark.items import Item
+from rollout_tasks.cells import system_calls
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments import py
 from rollout_tasks.environments.base import EnvironmentContext, ToolCall, ToolResult
@@ -145,7 +146,8 @@ def test_a_machine_without_bubblewrap_says_what_to_install(monkeypatch: pytest.M
 
 def test_walls_without_a_filter_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     # Both processes answer then, one after the other or at once.
-    monkeypatch.setattr(bubblewrap.seccomp, "DENIED", {})
+    everything = bubblewrap.SYSTEM_CALLS | system_calls.PROCESSES | system_calls.SOCKETS
+    monkeypatch.setattr(bubblewrap, "SYSTEM_CALLS", everything)
 
     with pytest.raises(RuntimeError, match=r"^the sandbox does not (hold|work) here: "):
         PyEnvironment.check_available()

@@ -1,0 +1,275 @@
+"""The worker's side of a cell: opens one, calls what is inside, answers what it asks for, and ends it.
+
+Nothing that comes out is believed: who calls checks the answer, and what a cell asks for is done by handlers that check.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import math
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rollout_tasks.cells.channel import BadMessage, Channel, ChannelEnded, ChannelSilent
+from rollout_tasks.cells.template import INTERRUPT
+from rollout_tasks.cells.template_process import TemplateProcess
+from rollout_tasks.cells.usage import UsageWatch
+from rollout_tasks.cells.walls import CellLimits
+from vm_pool.gate import Gate, Gates
+
+logger = logging.getLogger(__name__)
+
+OPEN_SECONDS = 30.0
+"""For a cell to be made; others may be made at the same time."""
+END_SECONDS = 10.0
+_AGAIN_SECONDS = 1.0
+"""After this a call that goes on is interrupted again."""
+_CREDENTIALS = struct.Struct("3i")
+_NUMBER = struct.Struct("i")
+_MOST_LISTENERS = 32
+
+Content = Iterable[bytes]
+Handled = tuple[Any, Content | None]
+"""A JSON value, and bytes that go with it."""
+
+
+class CellEnded(RuntimeError):
+    """The cell is gone, or nothing that it says makes sense; one sentence says how it ended."""
+
+
+class CallFailed(Exception):
+    """What was called raised an error.
+
+    Args:
+        kind: The error's class, as the cell says.
+        message: What it says.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What a worker does for a cell in the middle of a call."""
+
+    asked: Mapping[str, Callable[..., Handled]]
+    """By what is asked for; given JSON values by name, of which nothing is known. Whatever it raises is the answer."""
+    told: Mapping[str, Callable[[bytes], object]]
+    """By what is told; given pieces of it."""
+
+
+class Cell:
+    """One cell, from its opening to `close`."""
+
+    def __init__(
+        self,
+        template: TemplateProcess,
+        *,
+        ports: Mapping[str, int],
+        dial: Callable[[str], socket.socket],
+        hosts: Iterable[str] = (),
+        limits: CellLimits | None = None,
+    ) -> None:
+        """Opens it.
+
+        Args:
+            template: Makes it.
+            ports: Where its programs find, on their loopback, what they may reach: port by name.
+            dial: Connects to one of these, or to port 443 of one of the hosts.
+            hosts: Names of hosts that its programs may reach by name, at port 443.
+            limits: What it may use.
+
+        Raises:
+            CellEnded: It does not open.
+        """
+        self._numbers = itertools.count(1)
+        self._broken_off: int | None = None
+        self._gates = Gates()
+        self._gate: Gate | None = None
+        self._ended = ""
+        self._over = ""
+        limits = limits or CellLimits()
+        addresses = {host: f"127.0.1.{number}" for number, host in enumerate(hosts, 1)}
+        mine, theirs = socket.socketpair()
+        mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # before anything is sent
+        self._channel = Channel(mine)
+        try:
+            with theirs:
+                self._template = template.connect(OPEN_SECONDS)
+                request = {"ports": dict(ports), "hosts": addresses, "limits": asdict(limits)}
+                socket.send_fds(self._template, [json.dumps(request).encode()], [theirs.fileno()])
+            self._welcome(mine, dial, limits)
+        except OSError as error:
+            self.close()
+            raise CellEnded(f"a cell cannot be made: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _welcome(self, mine: socket.socket, dial: Callable[[str], socket.socket], limits: CellLimits) -> None:
+        """Takes what the cell hands out before it touches what is not ours."""
+        mine.settimeout(OPEN_SECONDS)
+        room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_NUMBER.size * _MOST_LISTENERS)
+        said, ancillary, _, _ = mine.recvmsg(1 << 16, room)
+        pid, descriptors = 0, []
+        for _, kind, content in ancillary:
+            if kind == socket.SCM_CREDENTIALS:
+                pid = _CREDENTIALS.unpack(content)[0]
+            elif kind == socket.SCM_RIGHTS:
+                descriptors = [number for (number,) in _NUMBER.iter_unpack(content)]
+        mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        if not said or not pid:
+            raise CellEnded(f"a cell cannot be made: {self._how_it_ended()}")
+        self._watch = UsageWatch(pid, limits, self._overdone)
+        listeners = {name: socket.socket(fileno=one) for name, one in zip(json.loads(said), descriptors, strict=True)}
+        self._gate = self._gates.open_on(listeners, dial)
+        mine.settimeout(None)
+
+    def call(
+        self, method: str, handlers: Handlers, content_to: Callable[[bytes], object] | None = None, **arguments: Any
+    ) -> Any:
+        """Calls a method of what runs inside, for as long as it takes: an alarm may break in.
+
+        Args:
+            method: Its name.
+            handlers: For what it asks for meanwhile.
+            content_to: Is given the bytes that come with the answer, piece by piece; it limits them.
+            arguments: JSON values.
+
+        Returns:
+            The answer, a JSON value of which nothing is known.
+
+        Raises:
+            CallFailed: The method raised an error.
+            CellEnded: The cell did not survive it.
+        """
+        if self._over:
+            raise CellEnded(self._over)
+        try:
+            if not self._channel.usable:
+                raise BadMessage("it was interrupted in the middle of a message")
+            self._settle()
+            number = next(self._numbers)
+            self._broken_off = number
+            self._channel.send({"call": method, "arguments": arguments, "number": number})
+            answer = self._answer(number, handlers, content_to)
+        except (ChannelEnded, BadMessage) as error:
+            how = str(error) if isinstance(error, BadMessage) else self._how_it_ended()
+            self._over = f"the cell that runs the task's code ended: {how}"
+            self._end()
+            raise CellEnded(self._over) from error
+        if "error" in answer:
+            raise CallFailed(str(answer.get("kind"))[:100], str(answer["error"])[:10_000])
+        return answer.get("value")
+
+    def close(self) -> None:
+        """Ends it with all its processes. Harmless when repeated."""
+        self._over = self._over or "the cell is closed"
+        self._end()
+
+    def _settle(self) -> None:
+        """After a call that was broken off: interrupts it in the cell, too, and passes over what it still says."""
+        if self._broken_off is None:
+            return
+        until = time.monotonic() + END_SECONDS
+        self._channel.socket.settimeout(_AGAIN_SECONDS)
+        try:
+            while True:
+                with suppress(OSError):
+                    self._template.send(INTERRUPT)
+                try:
+                    self._answer(self._broken_off, None, None, until)
+                    break
+                except ChannelSilent as error:  # some libraries swallow interruptions
+                    if time.monotonic() > until:
+                        raise BadMessage("it goes on though it was interrupted") from error
+        finally:
+            self._channel.socket.settimeout(None)
+
+    def _answer(
+        self,
+        number: int,
+        handlers: Handlers | None,
+        content_to: Callable[[bytes], object] | None,
+        until: float = math.inf,
+    ) -> dict[str, Any]:
+        """The answer to a call; without handlers, nothing is done for the cell meanwhile."""
+        while time.monotonic() < until:
+            message, has_bytes = self._channel.receive_header()
+            if message.get("answer") == number:
+                self._broken_off = None  # whatever becomes of its bytes
+                self._pass_on(has_bytes, content_to)
+                return message
+            if "tell" in message:
+                self._pass_on(has_bytes, handlers.told.get(str(message["tell"])) if handlers else None)
+            elif "ask" in message:
+                self._pass_on(has_bytes, None)
+                if handlers is not None:
+                    self._handle(message, handlers)
+            else:
+                raise BadMessage("it sent what is neither a question nor the answer")
+        raise BadMessage("it goes on though it was interrupted")
+
+    def _pass_on(self, has_bytes: bool, take: Callable[[bytes], object] | None) -> None:
+        if has_bytes:
+            for piece in self._channel.pieces():
+                if take is not None:
+                    take(piece)
+
+    def _handle(self, message: Mapping[str, Any], handlers: Handlers) -> None:
+        handler = handlers.asked.get(str(message["ask"]))
+        arguments = message.get("arguments")
+        content: Content | None = None
+        try:
+            if handler is None or not isinstance(arguments, dict):
+                raise ValueError("nobody does that here")
+            value, content = handler(**arguments)
+            answer = {"value": value}
+        except Exception as error:  # noqa: BLE001 (the border to code that is not ours: it hears why, whatever it was)
+            answer, content = {"error": f"{type(error).__name__}: {error}"}, None
+        self._channel.send(answer, content)
+
+    def _overdone(self, why: str) -> None:
+        """Ends it from the watching thread; whoever waits for an answer hears why."""
+        self._ended = self._ended or why
+        with suppress(OSError):
+            self._template.shutdown(socket.SHUT_RDWR)
+
+    def _how_it_ended(self) -> str:
+        """In words; waits until the template has seen it."""
+        if self._ended:
+            return self._ended
+        try:
+            self._template.settimeout(END_SECONDS)
+            said = self._template.recv(_NUMBER.size)
+        except OSError:
+            said = b""
+        if len(said) != _NUMBER.size:
+            return "the template of cells ended"
+        (code,) = _NUMBER.unpack(said)
+        return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+    def _end(self) -> None:
+        if (watch := getattr(self, "_watch", None)) is not None:
+            watch.stop()
+        if (template := getattr(self, "_template", None)) is not None:
+            with suppress(OSError):
+                template.shutdown(socket.SHUT_WR)
+                template.settimeout(END_SECONDS)
+                while template.recv(64):  # until it has ended
+                    pass
+            template.close()
+        self._channel.close()
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = None
+        self._gates.close()

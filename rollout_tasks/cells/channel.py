@@ -1,0 +1,176 @@
+"""Messages between a worker and a cell, over a socket: JSON, with bytes behind it where there are any. Both sides use this.
+
+A message is a frame of JSON; with ``bytes`` in it, frames of bytes follow, up to an empty one. What the other side sends is
+limited and checked by whoever receives it; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+LARGEST_MESSAGE = 16 << 20
+"""Bytes of JSON; an accessibility tree as OSWorld writes it has a few millions."""
+PIECE = 1 << 18
+"""The most bytes in a frame of bytes."""
+_HEADER = struct.Struct("!cI")
+_MESSAGE, _BYTES = b"m", b"b"
+_LARGEST = {_MESSAGE: LARGEST_MESSAGE, _BYTES: PIECE}
+_WITH_BYTES = "bytes"
+
+
+class ChannelEnded(Exception):
+    """The other side is gone."""
+
+
+class ChannelSilent(ChannelEnded):
+    """The other side has sent nothing for as long as the socket's own limit says."""
+
+
+class BadMessage(Exception):
+    """The other side sent what is no message; one sentence says how."""
+
+
+class Channel:
+    """One side."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._received: list[bytes] = []
+        self._in_the_middle = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing was broken off while it was sent: what is sent next would be taken for the rest of it."""
+        return not self._in_the_middle
+
+    def send(self, message: dict[str, Any], content: Iterable[bytes] | None = None) -> None:
+        """Sends a message.
+
+        Args:
+            message: JSON values.
+            content: Bytes that follow it, in pieces.
+
+        Raises:
+            TypeError, ValueError: It is not JSON.
+            ChannelEnded: Nobody is there to receive it.
+        """
+        if content is not None:
+            message = {**message, _WITH_BYTES: True}
+        words = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+        self._in_the_middle = True
+        self._send_frame(_MESSAGE, words)
+        if content is not None:
+            for piece in content:
+                for start in range(0, len(piece), PIECE):
+                    self._send_frame(_BYTES, piece[start : start + PIECE])
+            self._send_frame(_BYTES, b"")
+        self._in_the_middle = False
+
+    def receive(self, take: Callable[[bytes], object] | None = None) -> dict[str, Any]:
+        """The next message.
+
+        Args:
+            take: Is given the bytes that follow it, piece by piece; None: they are dropped.
+
+        Raises:
+            ChannelEnded: There is none.
+            BadMessage: It is none.
+        """
+        message = self._message()
+        if message.pop(_WITH_BYTES, False):
+            for piece in self.pieces():
+                if take is not None:
+                    take(piece)
+        return message
+
+    def receive_header(self) -> tuple[dict[str, Any], bool]:
+        """The next message, and whether bytes follow it: whoever calls this goes on with `pieces`.
+
+        Raises:
+            ChannelEnded: There is none.
+            BadMessage: It is none.
+        """
+        message = self._message()
+        return message, bool(message.pop(_WITH_BYTES, False))
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes behind a message.
+
+        Raises:
+            ChannelEnded: They do not come to their end.
+            BadMessage: Something else comes.
+        """
+        while True:
+            kind, content = self._frame()
+            if kind != _BYTES:
+                raise BadMessage("it sent something else in the middle of bytes")
+            if not content:
+                return
+            yield content
+
+    def close(self) -> None:
+        """Ends it for both sides."""
+        self.socket.close()
+
+    def _message(self) -> dict[str, Any]:
+        kind, content = self._frame()
+        while kind == _BYTES:  # the rest of a message whose receiver was interrupted
+            kind, content = self._frame()
+        try:
+            message = json.loads(content, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise BadMessage("it sent what is no JSON") from error
+        if not isinstance(message, dict):
+            raise BadMessage("it sent JSON that is no object")
+        return message
+
+    def _frame(self) -> tuple[bytes, bytes]:
+        """The next frame, taken as a whole or not at all: an alarm may break in."""
+        received = self._fill(_HEADER.size)
+        kind, length = _HEADER.unpack_from(received)
+        if length > _LARGEST.get(kind, -1):
+            raise BadMessage("it sent what is no message, or too long a one")
+        end = _HEADER.size + length
+        received = self._fill(end)
+        self._received[:] = (received[end:],)
+        return kind, received[_HEADER.size : end]
+
+    def _fill(self, length: int) -> bytes:
+        """What has been received and not taken, once that is as long."""
+        while sum(map(len, self._received)) < length:
+            self._wait()
+            there = len(self._received)
+            try:
+                # In one step, which no alarm breaks in two: what was received must be kept.
+                self._received.extend(map(self.socket.recv, (PIECE,)))
+            except OSError as error:
+                raise ChannelEnded from error
+            if not any(self._received[there:]):
+                raise ChannelEnded
+        return b"".join(self._received)
+
+    def _wait(self) -> None:
+        """Until something can be received, or the socket's own limit has passed."""
+        try:
+            limit = self.socket.gettimeout()
+            poll = select.poll()
+            poll.register(self.socket, select.POLLIN)
+            if not poll.poll(None if limit is None else limit * 1000):
+                raise ChannelSilent
+        except (OSError, ValueError) as error:  # it was closed
+            raise ChannelEnded from error
+
+    def _send_frame(self, kind: bytes, content: bytes) -> None:
+        try:
+            self.socket.sendall(_HEADER.pack(kind, len(content)) + content)
+        except OSError as error:
+            raise ChannelEnded from error
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

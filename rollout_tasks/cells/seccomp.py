@@ -1,0 +1,124 @@
+"""Which system calls confined code may make, as a BPF program for the kernel: an allowlist, everything else fails with EPERM.
+
+Namespaces, missing files and resource limits are the walls; this keeps code away from the rest of the kernel, calls that are
+newer than this list included.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+from collections.abc import Collection, Iterator, Sequence
+
+from rollout_tasks.cells.system_calls import NUMBERS
+
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Column of the table and the kernel's name of the architecture (AUDIT_ARCH_*)."""
+
+_LOAD = 0x20
+_EQUAL = 0x15
+_GREATER = 0x25
+_AT_LEAST = 0x35
+_ANY_BIT = 0x45
+_RETURN = 0x06
+_ALLOW = 0x7FFF0000
+_KILL = 0x80000000
+_EPERM = 0x00050001
+_ENOSYS = 0x00050026
+_EAFNOSUPPORT = 0x00050061
+_NUMBER_OFFSET, _ARCH_OFFSET, _FIRST_ARGUMENT_OFFSET = 0, 4, 16
+_X32 = 0x40000000
+"""Numbers from here up are x86_64's second system call table."""
+
+_NEW_NAMESPACES = 0x7E020080
+"""Every flag of `clone` that makes a namespace."""
+_FAMILIES = (1, 2, 10, 16)
+"""Unix, IPv4, IPv6, netlink: address families that a network namespace holds."""
+_WITH_CONDITION = ("clone", "socket", "socketpair")
+
+
+def supported(machine: str | None = None) -> bool:
+    """Whether there is a table for the machine."""
+    return (machine or platform.machine()) in _MACHINES
+
+
+def program(allowed: Collection[str], machine: str | None = None) -> bytes:
+    """The filter for the machine, this one by default.
+
+    Args:
+        allowed: Names of system calls. `clone` makes no namespaces, and sockets are of families that a namespace holds.
+
+    Raises:
+        KeyError: There is no table for it (see `supported`), or no such call in it.
+    """
+    column, architecture = _MACHINES[machine or platform.machine()]
+
+    def number(name: str) -> int | None:
+        return NUMBERS[name][column]
+
+    plain = [one for name in allowed if name not in _WITH_CONDITION and (one := number(name)) is not None]
+    lines = [
+        _line(_LOAD, _ARCH_OFFSET),
+        _line(_EQUAL, architecture, if_true=1),
+        _line(_RETURN, _KILL),
+        _line(_LOAD, _NUMBER_OFFSET),
+        *_when(_AT_LEAST, _X32, [_line(_RETURN, _EPERM)]),
+    ]
+    if "clone" in allowed:
+        # clone3 hides its flags from filters: the C library falls back to clone.
+        lines += _when(_EQUAL, number("clone3"), [_line(_RETURN, _ENOSYS)])
+        lines += _when(_EQUAL, number("clone"), _flags_checked())
+    for name in ("socket", "socketpair"):
+        if name in allowed:
+            lines += _when(_EQUAL, number(name), _family_checked())
+    for first, last in _ranges(plain):
+        lines += _when(_AT_LEAST, first, _when(_GREATER, last, [_line(_RETURN, _ALLOW)], otherwise=True))
+    lines.append(_line(_RETURN, _EPERM))
+    return b"".join(lines)
+
+
+def _flags_checked() -> list[bytes]:
+    return [
+        _line(_LOAD, _FIRST_ARGUMENT_OFFSET),
+        _line(_ANY_BIT, _NEW_NAMESPACES, if_false=1),
+        _line(_RETURN, _EPERM),
+        _line(_RETURN, _ALLOW),
+    ]
+
+
+def _family_checked() -> list[bytes]:
+    lines = [_line(_LOAD, _FIRST_ARGUMENT_OFFSET)]
+    for family in _FAMILIES:
+        lines += _when(_EQUAL, family, [_line(_RETURN, _ALLOW)])
+    return [*lines, _line(_RETURN, _EAFNOSUPPORT)]
+
+
+def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Numbers in order, those that follow each other together."""
+    first = last = None
+    for number in sorted(numbers):
+        if first is None or last is None:
+            first = last = number
+        elif number == last + 1:
+            last = number
+        else:
+            yield first, last
+            first = last = number
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _when(test: int, value: int | None, then: list[bytes], *, otherwise: bool = False) -> list[bytes]:
+    """Lines that are carried out where a test holds (`otherwise`: where it does not), and passed over elsewhere."""
+    if value is None:
+        return []
+    passed_over = len(then)
+    return [
+        _line(test, value, if_true=passed_over) if otherwise else _line(test, value, if_false=passed_over),
+        *then,
+    ]
+
+
+def _line(code: int, value: int, *, if_true: int = 0, if_false: int = 0) -> bytes:
+    """One instruction; `if_true` and `if_false` say how many to pass over."""
+    return struct.pack("<HBBI", code, if_true, if_false, value)

@@ -1,0 +1,129 @@
+"""The inside of a cell: answers a worker's calls one after the other, and asks the worker for what only it can get.
+
+Whoever is called here may raise anything: it becomes the answer. Nothing here protects anybody; the walls do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
+from typing import Any
+
+from rollout_tasks.cells.channel import Channel, ChannelEnded
+from rollout_tasks.cells.template import INTERRUPT_SIGNAL
+
+Content = Iterable[bytes]
+Answer = tuple[Any, Content | None]
+"""A JSON value, and bytes that go with it."""
+
+
+class CallInterrupted(BaseException):
+    """The worker does not wait for the call's answer any more."""
+
+
+class RequestFailed(Exception):
+    """The worker could not do what it was asked for; says why."""
+
+
+class Service:
+    """Serves one channel."""
+
+    def __init__(self, channel: Channel, methods: Mapping[str, Callable[..., Answer]]) -> None:
+        """Answers nothing yet.
+
+        Args:
+            channel: To the worker.
+            methods: What may be called: each takes JSON values by name.
+        """
+        self._channel = channel
+        self._methods = methods
+        self._sending = threading.RLock()
+        self._interruptible = False
+        self._interrupted_late = False
+        signal.signal(INTERRUPT_SIGNAL, self._interrupted)
+
+    def run(self) -> None:
+        """Until the worker is gone."""
+        try:
+            while True:
+                call = self._channel.receive()
+                self._answer(call)
+        except ChannelEnded:
+            os._exit(0)
+
+    def ask(self, what: str, arguments: Mapping[str, Any], take: Callable[[bytes], object]) -> Any:
+        """Has the worker do something, in the middle of a call.
+
+        Args:
+            what: As the worker calls it.
+            arguments: JSON values by name.
+            take: Is given the bytes that come with its answer, piece by piece.
+
+        Returns:
+            Its answer.
+
+        Raises:
+            RequestFailed: It cannot, or does not want to.
+        """
+        with self._sending:
+            self._send({"ask": what, "arguments": dict(arguments)}, None)
+            answer = self._channel.receive(take)
+        if "error" in answer:
+            raise RequestFailed(str(answer["error"]))
+        return answer.get("value")
+
+    def ask_for_bytes(self, what: str, arguments: Mapping[str, Any]) -> tuple[Any, bytes]:
+        """The same, with the bytes as a whole.
+
+        Raises:
+            RequestFailed: It cannot, or does not want to.
+        """
+        received = bytearray()
+        return self.ask(what, arguments, received.extend), bytes(received)
+
+    def tell(self, what: str, content: bytes) -> None:
+        """Hands the worker something that needs no answer."""
+        with self._sending:
+            self._send({"tell": what}, [content])
+
+    def _send(self, message: dict[str, Any], content: Content | None) -> None:
+        """Sends a message as a whole, whatever happens meanwhile."""
+        self._channel.send(message, content)
+        if self._interrupted_late:
+            self._interrupted_late = False
+            raise CallInterrupted
+
+    def _answer(self, call: Mapping[str, Any]) -> None:
+        number = call.get("number")
+        try:
+            self._interruptible = True
+            value, content = self._methods[str(call["call"])](**call["arguments"])
+            self._interruptible = False
+            self._send_answer({"value": value, "answer": number}, content)
+        except CallInterrupted:
+            self._interruptible = False
+            self._send_answer({"error": "interrupted", "kind": CallInterrupted.__name__, "answer": number}, None)
+        except ChannelEnded:
+            raise
+        except BaseException as error:  # noqa: BLE001 (the border between two processes: all of it is the answer)
+            self._interruptible = False
+            self._send_answer({"error": str(error), "kind": type(error).__name__, "answer": number}, None)
+
+    def _send_answer(self, answer: dict[str, Any], content: Content | None) -> None:
+        """Sends it as a whole or, where it cannot be sent, raises before a byte of it is."""
+        if content is not None:
+            content = [memoryview(piece).tobytes() for piece in content]
+        self._interrupted_late = False
+        with self._sending:
+            self._channel.send(answer, content)
+
+    def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
+        if not self._interruptible:  # there is no call any more, or not yet
+            return
+        if not self._channel.usable:  # in the middle of a message, which must be sent to its end
+            self._interrupted_late = True
+            return
+        raise CallInterrupted

@@ -1,0 +1,162 @@
+"""The process that cells are forked from: it imports what they need once, and then makes one for each that asks.
+
+`python -m rollout_tasks.cells.template LISTENER MODULE`, started in the room (`room.py`). It has the rights to make cells and
+touches nothing that is not ours. Who connects to the listener sends one message with a descriptor, the cell's end of a channel;
+the connection stays open as long as the cell is wanted, and its end is the cell's. A byte on it interrupts the cell's call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import struct
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from rollout_tasks.cells import walls
+from rollout_tasks.cells.walls import CellLimits
+
+INTERRUPT = b"i"
+LONGEST_REQUEST = 1 << 16
+INTERRUPT_SIGNAL = signal.SIGUSR1
+_NUMBERS = struct.Struct("i")
+
+
+@dataclass(slots=True)
+class _Cell:
+    """A cell as the template sees it."""
+
+    pid: int
+    process: int
+    """Descriptor of the process; can be read once it has ended."""
+    asker: socket.socket
+
+
+class Template:
+    """Makes cells and ends those that nobody wants any more."""
+
+    def __init__(self, listener: socket.socket, serve: Any) -> None:
+        self._listener = listener
+        self._serve = serve
+        self._itself = os.pidfd_open(os.getpid())
+        self._cells: dict[int, _Cell] = {}
+        """By each of their two descriptors."""
+        self._next_user = secrets.randbelow(1 << 30)  # there may be other templates
+        self._poll = select.poll()
+        self._poll.register(listener, select.POLLIN)
+
+    def run(self) -> None:
+        """Until the process is killed."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._listener.fileno():
+                    self._accept()
+                elif (cell := self._cells.get(descriptor)) is not None:
+                    if descriptor == cell.process:
+                        self._ended(cell)
+                    else:
+                        self._told(cell)
+
+    def _accept(self) -> None:
+        asker, _ = self._listener.accept()
+        asker.settimeout(5)
+        try:
+            words, descriptors, _, _ = socket.recv_fds(asker, LONGEST_REQUEST, 1)
+            request = json.loads(words)
+            channel = descriptors[0]
+        except (OSError, ValueError, IndexError):
+            asker.close()
+            return
+        self._next_user += 1
+        walls.begin_process_namespace(self._itself)
+        pid = os.fork()
+        if pid == 0:
+            self._become(request, channel)
+        os.close(channel)
+        asker.setblocking(False)
+        cell = _Cell(pid, os.pidfd_open(pid), asker)
+        for descriptor in (cell.process, asker.fileno()):
+            self._cells[descriptor] = cell
+            self._poll.register(descriptor, select.POLLIN | select.POLLRDHUP)
+
+    def _become(self, request: dict[str, Any], channel: int) -> None:
+        """From here on this is the cell."""
+        try:
+            for cell in {id(one): one for one in self._cells.values()}.values():
+                os.close(cell.process)
+                cell.asker.close()
+            os.close(self._itself)
+            self._listener.close()
+            with socket.socket(fileno=channel) as connection:
+                _enter(request, connection, self._next_user)
+                self._serve(connection)
+        except BaseException:  # noqa: BLE001 (the end of this process, whatever ends it; nobody else hears of it)
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def _told(self, cell: _Cell) -> None:
+        """What who asked for the cell says: an interruption, or by being gone that it is over."""
+        try:
+            word = cell.asker.recv(1)
+        except BlockingIOError:
+            return
+        except OSError:
+            word = b""
+        signal.pidfd_send_signal(cell.process, INTERRUPT_SIGNAL if word == INTERRUPT else signal.SIGKILL)
+        if word != INTERRUPT:
+            self._poll.unregister(cell.asker)
+
+    def _ended(self, cell: _Cell) -> None:
+        _, status = os.waitpid(cell.pid, 0)
+        for descriptor in (cell.process, cell.asker.fileno()):
+            del self._cells[descriptor]
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(descriptor)
+        with contextlib.suppress(OSError):
+            cell.asker.send(_NUMBERS.pack(os.waitstatus_to_exitcode(status)))
+        cell.asker.close()
+        os.close(cell.process)
+
+
+def _enter(request: dict[str, Any], connection: socket.socket, user: int) -> None:
+    """Builds the walls, and hands out what leads through them, the listening sockets."""
+    limits = CellLimits(**request["limits"])
+    walls.enter_namespaces(limits)
+    walls.name_hosts(request["hosts"])
+    listening = walls.listeners(request["ports"], request["hosts"])
+    walls.give_up_rights(walls.user_of(user), limits)
+    descriptors = [one.fileno() for one in listening.values()]
+    socket.send_fds(connection, [json.dumps(list(listening)).encode()], descriptors)
+    for one in listening.values():
+        one.close()
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def main() -> None:
+    """Arguments: the listener's descriptor, and the module whose function `serve` each cell calls with its channel."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    serve = importlib.import_module(sys.argv[2]).serve
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    Template(listener, serve).run()
+
+
+if __name__ == "__main__":
+    main()

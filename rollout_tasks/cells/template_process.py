@@ -1,0 +1,162 @@
+"""A worker's template: started before the worker forks, started again if it dies, reached by all of the worker's children.
+
+A process that has none, as a test or a program, gets one of its own when it first asks.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import select
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from rollout_tasks.cells.room import CellsUnavailable, room
+from rollout_tasks.temporary import TemporaryFolder
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 120.0
+"""For the imports, which read hundreds of megabytes from a disk that may be slow."""
+_RESTART_SECONDS = (1.0, 60.0)
+"""Pause before one that ended is started again: at first, and at most when it goes on ending soon."""
+_BACKLOG = 128
+_PACKAGES = ("rollout_tasks", "benchmark", "vm_pool", "desktop_image")
+
+
+class TemplateProcess:
+    """The template of this process and of those forked from it."""
+
+    def __init__(self, module: str, packages: Sequence[Path] = ()) -> None:
+        """Starts it.
+
+        Args:
+            module: What cells run; see `template`.
+            packages: Folders of packages that it imports besides this project's and the installed ones.
+
+        Raises:
+            CellsUnavailable: It does not start, or this machine can make none.
+        """
+        self._module = module
+        self._packages = [*_own_packages(), *packages]
+        self._owner = os.getpid()
+        self._folder = TemporaryFolder("cells-")
+        self._place = os.open(self._folder.path, os.O_RDONLY | os.O_DIRECTORY)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self._address)
+        self._listener.listen(_BACKLOG)
+        self._stopping = threading.Event()
+        try:
+            self._process = self._start()
+        except BaseException:
+            self.stop()
+            raise
+        threading.Thread(target=self._keep_running, name="template-keeper", daemon=True).start()
+
+    @property
+    def _address(self) -> str:
+        """Of the socket: paths of sockets are short, those of temporary folders may be long."""
+        return f"/proc/self/fd/{self._place}/template"
+
+    def connect(self, seconds: float) -> socket.socket:
+        """A connection to it, over which one cell is asked for.
+
+        Raises:
+            OSError: It cannot be reached.
+        """
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(seconds)
+            connection.connect(self._address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def stop(self) -> None:
+        """Ends it with all its cells; harmless when repeated, and in a forked process."""
+        if os.getpid() != self._owner or self._stopping.is_set():
+            return
+        self._stopping.set()
+        if (process := getattr(self, "_process", None)) is not None:
+            process.kill()
+            process.wait()
+        self._listener.close()
+        os.close(self._place)
+        self._folder.remove()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = room().command(
+            ["-m", "rollout_tasks.cells.template", str(self._listener.fileno()), self._module], self._packages
+        )
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env={},
+            cwd="/",
+            pass_fds=(self._listener.fileno(),),
+            process_group=0,
+        )
+        if process.stdout is None:
+            raise ValueError("its output is a pipe")
+        ready = select.poll()
+        ready.register(process.stdout, select.POLLIN)
+        try:
+            if not ready.poll(START_SECONDS * 1000):
+                raise CellsUnavailable(f"the template of cells was not ready within {START_SECONDS:g} s")
+            if process.stdout.readline() != b"ready\n":
+                raise CellsUnavailable("the template of cells does not start; what it printed says why")
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            process.stdout.close()
+        return process
+
+    def _keep_running(self) -> None:
+        pause, longest = _RESTART_SECONDS
+        while True:
+            began = time.monotonic()
+            code = self._process.wait()
+            if self._stopping.is_set():
+                return
+            if time.monotonic() - began > longest:
+                pause = _RESTART_SECONDS[0]
+            logger.error(
+                "the template of cells ended by itself (exit code %d); starting it again in %.0f s", code, pause
+            )
+            if self._stopping.wait(pause):
+                return
+            pause = min(pause * 2, longest)
+            try:
+                self._process = self._start()
+            except (OSError, CellsUnavailable) as error:
+                logger.error("the template of cells cannot be started: %s", error)
+
+
+@lru_cache(maxsize=4)
+def shared_template(module: str) -> TemplateProcess:
+    """The template of this process: the one that it inherited by a fork, or else one of its own.
+
+    Raises:
+        CellsUnavailable: It does not start, or this machine can make none.
+    """
+    return TemplateProcess(module)
+
+
+def _own_packages() -> list[Path]:
+    """Folders of this project's packages, wherever they are installed."""
+    found = []
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            found.append(Path(next(iter(spec.submodule_search_locations))).resolve())
+    return found

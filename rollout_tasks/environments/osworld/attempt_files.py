@@ -1,0 +1,76 @@
+"""An attempt's files as the worker has them: downloads, the log of desktop-env, the recording. All of it within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rollout_tasks.environments.osworld.downloads import DownloadCache
+from rollout_tasks.environments.osworld.guest_http import LARGEST_FILE
+
+RECORDING_NAME = "recording.mp4"
+LOG_NAME = "desktop-env.log"
+LARGEST_LOG = 16 << 20
+"""Bytes; what is said after that is dropped."""
+
+
+class WorkerFiles:
+    """Those of one attempt."""
+
+    def __init__(self, directory: Path) -> None:
+        """Touches nothing yet.
+
+        Args:
+            directory: The attempt's.
+        """
+        self._directory = directory
+        self._room = LARGEST_LOG
+
+    def place(self, url: str, target: Path) -> None:
+        """Puts the file of a URL at a place.
+
+        Raises:
+            DownloadError: It cannot be had.
+        """
+        DownloadCache().copy(url, target)
+
+    def log(self, text: str) -> None:
+        """Adds to the log."""
+        self.log_bytes(text.encode(errors="replace"))
+
+    def log_bytes(self, content: bytes) -> None:
+        """Adds to the log what may be any bytes."""
+        content = content[: self._room]
+        if content:
+            self._room -= len(content)
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with (self._directory / LOG_NAME).open("ab") as log:
+                log.write(content)
+
+    @contextmanager
+    def recording(self) -> Iterator[Callable[[bytes], None]]:
+        """Takes the recording in pieces; it is there as a whole at the end, or not at all.
+
+        Raises:
+            RuntimeError: It is too large.
+        """
+        partial = self._directory / f"{RECORDING_NAME}.part"
+        size = 0
+
+        def take(piece: bytes) -> None:
+            nonlocal size
+            size += len(piece)
+            if size > LARGEST_FILE:
+                raise RuntimeError(f"the recording has more than {LARGEST_FILE >> 20} MiB")
+            if size == len(piece):
+                self._directory.mkdir(parents=True, exist_ok=True)
+            with partial.open("ab") as file:
+                file.write(piece)
+
+        try:
+            yield take
+            if size:
+                partial.replace(self._directory / RECORDING_NAME)
+        finally:
+            partial.unlink(missing_ok=True)

@@ -1,0 +1,72 @@
+"""A template whose cells run what tests send them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout_tasks.cells.cell import Cell, Handlers
+from rollout_tasks.cells.room import CellsUnavailable, room
+from rollout_tasks.cells.template_process import TemplateProcess
+from rollout_tasks.cells.walls import CellLimits
+
+TESTS = Path(__file__).resolve().parent.parent.parent
+NOTHING = Handlers({}, {})
+
+
+@pytest.fixture(scope="session")
+def template() -> Iterator[TemplateProcess]:
+    try:
+        room()
+    except CellsUnavailable as reason:
+        pytest.skip(str(reason))
+    template = TemplateProcess("tests.integration.cells.inside", [TESTS])
+    yield template
+    template.stop()
+
+
+@dataclass
+class Inside:
+    """A cell that runs code."""
+
+    cell: Cell
+    dialled: list[str] = field(default_factory=list)
+
+    def run(self, code: str, handlers: Handlers = NOTHING, take: Callable[[bytes], object] | None = None) -> Any:
+        return self.cell.call("run", handlers, take, code=code)
+
+
+Opened = Callable[..., Inside]
+
+
+@pytest.fixture
+def opened(template: TemplateProcess) -> Iterator[Opened]:
+    """Opens a cell: ``opened(ports={...}, dial=..., hosts=[...], limits=...)``."""
+    with ExitStack() as stack:
+
+        def open_one(
+            ports: dict[str, int] | None = None,
+            dial: Callable[[str], socket.socket] | None = None,
+            hosts: Sequence[str] = (),
+            limits: CellLimits | None = None,
+        ) -> Inside:
+            inside = Inside(Cell(template, ports=ports or {}, dial=dial or _nowhere, hosts=hosts, limits=limits))
+            stack.callback(inside.cell.close)
+            return inside
+
+        yield open_one
+
+
+@pytest.fixture
+def inside(opened: Opened) -> Inside:
+    return opened()
+
+
+def _nowhere(name: str) -> socket.socket:
+    raise ConnectionRefusedError(name)

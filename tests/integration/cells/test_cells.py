@@ -1,0 +1,376 @@
+"""Cells as their worker uses them: calls, questions, interruptions, the ways they end, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+import pytest
+
+from rollout_tasks.cells.cell import CallFailed, Cell, CellEnded, Handlers
+from rollout_tasks.cells.template_process import TemplateProcess
+from rollout_tasks.cells.walls import CellLimits
+from tests.integration.cells.conftest import NOTHING, TESTS, Inside, Opened
+from tests.virtual_machines import wait_until
+
+
+class Alarm(BaseException):
+    """Breaks into a call."""
+
+
+def alarm_in(seconds: float) -> None:
+    def ring(_signal: int, _frame: Any) -> None:
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def processes_of(template: TemplateProcess) -> list[psutil.Process]:
+    return psutil.Process(template._process.pid).children(recursive=True)
+
+
+def test_a_call_has_its_answer_and_the_bytes_that_go_with_it(inside: Inside) -> None:
+    received = bytearray()
+
+    value = inside.run("result, content = {'one': [1, None, 'é']}, [b'a' * 700_000, b'', b'b']", take=received.extend)
+
+    assert value == {"one": [1, None, "é"]}
+    assert bytes(received) == b"a" * 700_000 + b"b"
+
+
+def test_what_lasts_lasts_between_calls_and_no_longer(opened: Opened) -> None:
+    first, second = opened(), opened()
+
+    first.run("open('kept', 'w').write('here'); os.environ['KEPT'] = 'yes'")
+
+    look = "result = [os.path.exists('kept'), os.environ.get('KEPT')]"
+    assert first.run(look) == [True, "yes"]
+    assert second.run(look) == [False, None]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        ("raise ValueError('no such thing')", "ValueError", "no such thing"),
+        ("1 / 0", "ZeroDivisionError", "division by zero"),
+        ("raise SystemExit(3)", "SystemExit", "3"),
+        ("result = object()", "TypeError", "Object of type object is not JSON serializable"),
+        ("result = float('nan')", "ValueError", "Out of range float values are not JSON compliant"),
+        ("result = '\\ud800'", None, ""),
+        ("content = ['text']", "TypeError", ""),
+        ("content = 5", "TypeError", ""),
+    ],
+)
+def test_an_error_is_an_answer_and_the_cell_lives(inside: Inside, code: str, kind: str | None, message: str) -> None:
+    if kind is None:
+        assert inside.run(code) == "\ud800"
+    else:
+        with pytest.raises(CallFailed) as raised:
+            inside.run(code)
+        assert raised.value.kind == kind
+        assert message in str(raised.value)
+
+    assert inside.run("result = 1") == 1
+
+
+def test_a_cell_asks_and_is_answered(inside: Inside) -> None:
+    told: list[bytes] = []
+    handlers = Handlers({"double": lambda number: (2 * number, [b"with", b" bytes"])}, {"log": told.append})
+
+    value = inside.run(
+        "service.tell('log', b'before')\nresult = [*service.ask_for_bytes('double', {'number': 21})]\n"
+        "result[1] = result[1].decode()\nservice.tell('log', b'after')",
+        handlers,
+    )
+
+    assert value == [42, "with bytes"]
+    assert told == [b"before", b"after"]
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("service.ask('nothing', {}, print)", "ValueError: nobody does that here"),
+        ("service.ask('fails', {}, print)", "KeyError: 'lost'"),
+        ("service.ask('double', {'wrong': 1}, print)", "unexpected keyword argument"),
+        ("service.ask('double', {'number': None}, print)", "TypeError"),
+    ],
+)
+def test_a_question_that_fails_says_why_in_the_cell(inside: Inside, code: str, why: str) -> None:
+    def fails() -> Any:
+        raise KeyError("lost")
+
+    with pytest.raises(CallFailed) as raised:
+        inside.run(code, Handlers({"fails": fails, "double": lambda number: (number * 2, None)}, {}))
+
+    assert raised.value.kind == "RequestFailed"
+    assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        "import time\ntime.sleep(600)",
+        "while True: pass",
+        "service.ask('slow', {}, print)",
+        "import socket\na, b = socket.socketpair()\na.recv(1)",
+        "while True: service.tell('log', b'x' * 1_000_000)",
+        "import subprocess\nsubprocess.run(['sleep', '600'])",
+    ],
+)
+def test_a_call_that_is_broken_off_leaves_a_cell_that_goes_on(inside: Inside, busy: str) -> None:
+    slow = Handlers({"slow": lambda: (time.sleep(600), None)}, {"log": lambda _piece: None})
+    inside.run("kept = 5")
+    alarm_in(1.0)
+    with pytest.raises(Alarm):
+        inside.run(busy, slow)
+
+    began = time.monotonic()
+    assert inside.run("result = 'still here'") == "still here"
+    assert time.monotonic() - began < 5
+
+
+def test_bytes_that_nobody_wants_any_more_are_passed_over(inside: Inside) -> None:
+    def refuse(_piece: bytes) -> None:
+        raise ValueError("too many")
+
+    with pytest.raises(ValueError, match="too many"):
+        inside.run("content = [b'x' * 3_000_000]", take=refuse)
+
+    began = time.monotonic()
+    assert inside.run("result = 3") == 3
+    assert time.monotonic() - began < 5
+
+
+def test_what_swallows_an_interruption_is_interrupted_again(inside: Inside) -> None:
+    alarm_in(1.0)
+    with pytest.raises(Alarm):
+        inside.run(
+            "import time\nfor _ in range(3):\n    try: time.sleep(600)\n    except BaseException: pass\nresult = 1"
+        )
+
+    began = time.monotonic()
+    assert inside.run("result = 2") == 2
+    assert time.monotonic() - began < 8
+
+
+def test_what_catches_the_interruption_does_not_keep_the_worker(opened: Opened, template: TemplateProcess) -> None:
+    before = len(processes_of(template))
+    inside = opened()
+    alarm_in(1.0)
+    with pytest.raises(Alarm):
+        inside.run("import time\nwhile True:\n    try: time.sleep(600)\n    except BaseException: pass")
+    alarm_in(1.0)
+    with pytest.raises(Alarm):
+        inside.run("result = 1")
+
+    began = time.monotonic()
+    inside.cell.close()
+
+    assert time.monotonic() - began < 5
+    assert len(processes_of(template)) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("os._exit(7)", "exit code 7"),
+        ("import ctypes\nctypes.string_at(0)", "killed by signal 11"),
+        ("channel.close()", ""),
+        ("channel.socket.send(b'nonsense nonsense nonsense')", "it sent what is no message, or too long a one"),
+        ("channel.socket.send(b'm' + (2**31).to_bytes(4, 'big'))", "it sent what is no message, or too long a one"),
+        ("channel.socket.send(b'm' + (4).to_bytes(4, 'big') + b'true')", "it sent JSON that is no object"),
+        ("channel.socket.send(b'm' + (3).to_bytes(4, 'big') + b'{]}')", "it sent what is no JSON"),
+        ("channel.socket.send(b'm' + (3000).to_bytes(4, 'big') + b'[' * 3000)", "it sent what is no JSON"),
+        ("channel.send({'answer': 99})", "it sent what is neither a question nor the answer"),
+        ("channel.send({'what': 1})", "it sent what is neither a question nor the answer"),
+    ],
+)
+def test_how_a_cell_ended_is_said(inside: Inside, code: str, how: str) -> None:
+    with pytest.raises(CellEnded) as raised:
+        inside.run(code)
+
+    assert how in str(raised.value)
+    with pytest.raises(CellEnded):
+        inside.run("result = 1")
+
+
+def test_too_much_memory_ends_it_and_says_so(opened: Opened) -> None:
+    inside = opened(limits=CellLimits(memory_bytes=200 << 20))
+
+    with pytest.raises(CellEnded, match="it used more than 200 MiB of memory"):
+        inside.run(
+            "import os, time\n"
+            "for _ in range(3):\n    if os.fork() == 0:\n        kept = b'x' * (90 << 20)\n        time.sleep(60)\n"
+            "time.sleep(60)"
+        )
+
+
+def test_one_process_cannot_have_more_than_all_may(opened: Opened) -> None:
+    inside = opened(limits=CellLimits(memory_bytes=200 << 20))
+
+    with pytest.raises(CallFailed) as raised:
+        inside.run("kept = bytearray(400 << 20)")
+
+    assert raised.value.kind == "MemoryError"
+
+
+def test_a_cell_that_is_closed_takes_everything_with_it(opened: Opened, template: TemplateProcess) -> None:
+    before = len(processes_of(template))
+    inside = opened()
+    inside.run(
+        "import subprocess, os\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "if os.fork() == 0:\n    if os.fork() == 0:\n        os.setsid()\n        import time\n        time.sleep(600)\n"
+        "    os._exit(0)"
+    )
+    assert len(processes_of(template)) > before + 1
+
+    inside.cell.close()
+    inside.cell.close()
+
+    assert len(processes_of(template)) == before
+
+
+def test_many_in_a_row_leave_nothing(opened: Opened, template: TemplateProcess) -> None:
+    opened().cell.close()
+    process = psutil.Process()
+    here, there, threads = process.num_fds(), psutil.Process(template._process.pid), process.num_threads()
+    room = psutil.Process(template._process.pid).children(recursive=True)[0]
+    held = room.num_fds()
+
+    for _ in range(30):
+        inside = opened(ports={"control": 5000}, hosts=["a.example"])
+        assert inside.run("result = 1") == 1
+        inside.cell.close()
+
+    wait_until(lambda: process.num_threads() <= threads)
+    assert process.num_fds() == here
+    assert room.num_fds() == held
+    assert there.is_running()
+
+
+def test_a_cell_reaches_what_it_was_given_and_nothing_else(opened: Opened) -> None:
+    class Page(BaseHTTPRequestHandler):
+        seen: ClassVar[list[str]] = []
+
+        def do_GET(self) -> None:
+            self.seen.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        dialled: list[str] = []
+
+        def dial(name: str) -> socket.socket:
+            dialled.append(name)
+            return socket.create_connection(server.server_address[:2])
+
+        inside = opened(ports={"control": 5000, "other": 8006}, dial=dial, hosts=["files.example"])
+        get = "import urllib.request\nresult = urllib.request.urlopen('http://{}/x', timeout=5).read().decode()"
+        assert inside.run(get.format("127.0.0.1:5000")) == "hello"
+        assert inside.run(get.format("localhost:8006")) == "hello"
+        assert inside.run(get.format("files.example:443")) == "hello"
+        assert dialled == ["control", "other", "files.example"]
+        for elsewhere in (f"127.0.0.1:{server.server_address[1]}", "10.0.0.1", "files.example", "other.example"):
+            with pytest.raises(CallFailed) as raised:
+                inside.run(get.format(elsewhere))
+            assert raised.value.kind == "URLError"
+        server.shutdown()
+
+
+def test_a_template_that_died_is_started_again() -> None:
+    template = TemplateProcess("tests.integration.cells.inside", [TESTS])
+    try:
+        doomed = Cell(template, ports={}, dial=_refuse)
+        first = template._process.pid
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(CellEnded):
+            doomed.call("run", NOTHING, code="import time\ntime.sleep(60)")
+        doomed.close()
+
+        wait_until(lambda: template._process.pid != first and template._process.poll() is None, seconds=30)
+        again = Cell(template, ports={}, dial=_refuse)
+        assert again.call("run", NOTHING, code="result = 2") == 2
+        again.close()
+    finally:
+        template.stop()
+        template.stop()
+    assert not [one for one in Path("/tmp").glob("cells-*") if one == template._folder.path]  # noqa: S108
+
+
+def test_cells_end_with_the_process_that_has_the_template(tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+sys.path.insert(0, {str(TESTS.parent)!r})
+from tests.integration.cells.test_cells import Cell, NOTHING, TESTS, TemplateProcess, _refuse
+template = TemplateProcess("tests.integration.cells.inside", [TESTS])
+cell = Cell(template, ports={{}}, dial=_refuse)
+print(template._process.pid, flush=True)
+cell.call("run", NOTHING, code="import time\\ntime.sleep(600)")
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    assert owner.stdout is not None
+    template = psutil.Process(int(owner.stdout.readline()))
+    wait_until(lambda: len(template.children(recursive=True)) >= 2)
+    left = [template, *template.children(recursive=True)]
+
+    owner.kill()
+    owner.wait()
+
+    _, alive = psutil.wait_procs(left, timeout=10)
+    assert alive == []
+
+
+def test_a_killed_workers_child_takes_its_cell_with_it(template: TemplateProcess) -> None:
+    before = len(processes_of(template))
+    child = os.fork()
+    if child == 0:
+        try:
+            Cell(template, ports={}, dial=_refuse).call("run", NOTHING, code="import time\ntime.sleep(600)")
+        finally:
+            os._exit(1)
+    wait_until(lambda: len(processes_of(template)) > before)
+
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+    wait_until(lambda: len(processes_of(template)) == before)
+
+
+def test_several_at_a_time_do_not_hinder_each_other(opened: Opened) -> None:
+    cells = [opened() for _ in range(8)]
+    answers: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        answers[number] = cells[number].run(f"import time\ntime.sleep(0.5)\nresult = {number}")
+
+    began = time.monotonic()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert answers == {number: number for number in range(8)}
+    assert time.monotonic() - began < 3
+
+
+def _refuse(name: str) -> socket.socket:
+    raise ConnectionRefusedError(name)

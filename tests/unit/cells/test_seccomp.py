@@ -1,0 +1,109 @@
+"""The filter, run here as the kernel runs it, and its numbers beside the kernel's headers."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from rollout_tasks.cells import seccomp
+from rollout_tasks.cells.system_calls import ALONE, NUMBERS, PROCESSES, SOCKETS
+
+ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026, 0x00050061
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+COLUMNS = {"x86_64": 0, "aarch64": 1}
+SETS = [ALONE, ALONE | PROCESSES, ALONE | PROCESSES | SOCKETS, frozenset({"read"}), frozenset[str]()]
+
+
+def verdict(program: bytes, number: int, architecture: int, first_argument: int = 0) -> int:
+    """Runs the filter as the kernel does."""
+    lines = [struct.unpack_from("<HBBI", program, offset) for offset in range(0, len(program), 8)]
+    accumulator = position = 0
+    while True:
+        code, if_true, if_false, value = lines[position]
+        position += 1
+        if code == 0x20:
+            accumulator = {0: number, 4: architecture, 16: first_argument & 0xFFFFFFFF}[value]
+        elif code == 0x06:
+            return int(value)
+        else:
+            holds = {
+                0x15: accumulator == value,
+                0x25: accumulator > value,
+                0x35: accumulator >= value,
+                0x45: bool(accumulator & value),
+            }[code]
+            position += if_true if holds else if_false
+
+
+def numbers_of(names: Collection[str], machine: str) -> set[int]:
+    return {number for name in names if (number := NUMBERS[name][COLUMNS[machine]]) is not None}
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("allowed", SETS, ids=len)
+def test_exactly_what_is_on_the_list_is_allowed(machine: str, allowed: frozenset[str]) -> None:
+    program, architecture = seccomp.program(allowed, machine), ARCHITECTURES[machine]
+    plain = numbers_of(allowed - {"clone", "socket", "socketpair"}, machine)
+
+    let_through = {number for number in range(700) if verdict(program, number, architecture) == ALLOW}
+
+    assert let_through - numbers_of({"clone"}, machine) == plain
+    assert len(program) // 8 < 4096  # what the kernel takes at most
+    for number in plain:
+        assert verdict(program, number, 0x40000003) == KILL
+        assert verdict(program, 0x40000000 + number, architecture) == EPERM
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_processes_are_made_without_namespaces(machine: str) -> None:
+    program, architecture = seccomp.program(ALONE | PROCESSES, machine), ARCHITECTURES[machine]
+    clone = NUMBERS["clone"][COLUMNS[machine]]
+    assert clone is not None
+    namespaces = [0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000]
+
+    assert verdict(program, clone, architecture, 0x1200011) == ALLOW  # as fork does
+    assert verdict(program, clone, architecture, 0x3D0F00) == ALLOW  # as a thread is made
+    assert [verdict(program, clone, architecture, 0x11 | flag) for flag in namespaces] == [EPERM] * len(namespaces)
+    assert verdict(program, 435, architecture) == ENOSYS
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_sockets_are_of_families_that_a_namespace_holds(machine: str) -> None:
+    program, architecture = seccomp.program(SOCKETS, machine), ARCHITECTURES[machine]
+
+    for name in ("socket", "socketpair"):
+        number = NUMBERS[name][COLUMNS[machine]]
+        assert number is not None
+        allowed = {family for family in range(60) if verdict(program, number, architecture, family) == ALLOW}
+        assert allowed == {1, 2, 10, 16}
+        assert verdict(program, number, architecture, 40) == EAFNOSUPPORT
+
+
+@pytest.mark.parametrize(
+    ("column", "header", "pattern"),
+    [
+        (0, "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", r"#define __NR_(\w+) (\d+)"),
+        (1, "/usr/include/asm-generic/unistd.h", r"#define __NR(?:3264)?_(\w+) (\d+)"),
+    ],
+)
+def test_the_numbers_are_the_kernels(column: int, header: str, pattern: str) -> None:
+    if not Path(header).exists():
+        pytest.skip(f"no kernel header {header}")
+    numbers = {name: int(number) for name, number in re.findall(pattern, Path(header).read_text())}
+    if column == 1:
+        numbers["newfstatat"] = numbers["fstatat"]
+
+    assert {name: row[column] for name, row in NUMBERS.items()} == {name: numbers.get(name) for name in NUMBERS}
+
+
+def test_every_name_has_a_number() -> None:
+    assert NUMBERS.keys() >= ALONE | PROCESSES | SOCKETS
+
+
+def test_other_machines_have_no_table() -> None:
+    assert not seccomp.supported("riscv64")
+    assert seccomp.supported("aarch64")
