@@ -29,6 +29,7 @@ _FILES = (
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
 )
+_TEMPORARY = "/tmp"  # noqa: S108
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _RIGHTS = ("SYS_ADMIN", "NET_ADMIN", "NET_BIND_SERVICE", "SETUID", "SETGID", "SETPCAP", "KILL")
 """What the template needs to make cells, which have none of it."""
@@ -79,7 +80,8 @@ class Room:
         path = os.pathsep.join(dict.fromkeys(str(package.parent) for package in packages))
         for name, value in (_VARIABLES | {"PYTHONPATH": path}).items():
             line += ["--setenv", name, value]
-        for folder in _folders_above([*_SYSTEM, *_FILES, *map(str, _interpreter()), *map(str, packages), "/dev/null"]):
+        above = _folders_above([*_SYSTEM, *_FILES, *map(str, _interpreter()), *map(str, packages), "/dev/null"])
+        for folder in above:
             line += ["--dir", folder]  # else bubblewrap makes them for root alone
         for library in map(Path, _SYSTEM):
             line += _library(library)
@@ -93,6 +95,8 @@ class Room:
             line += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
         line += ["--size", str(_TEMPLATE_BYTES), "--tmpfs", FOLDER, "--chdir", FOLDER]
         line += ["--symlink", f"{FOLDER}/{HOSTS_NAME}", "/etc/hosts"]
+        if _TEMPORARY not in above:  # where the interpreter or a package is below it, programs have to look at TMPDIR
+            line += ["--symlink", FOLDER, _TEMPORARY]
         return [*line, "--remount-ro", "/", "--", sys.executable, "-B", "-P", "-X", "utf8", *arguments]
 
 
@@ -108,14 +112,14 @@ def room() -> Room:
     reason = ""
     for as_root in (True, False) if os.geteuid() == 0 else (False,):
         one = Room(as_root)
-        reason = _complaint(one)
+        reason = complaint(one)
         if not reason:
             return one
     raise CellsUnavailable(f"bubblewrap cannot make cells here ({reason}): {_HOW}")
 
 
-def _complaint(one: Room) -> str:
-    """What is wrong with a way; empty where a cell can be made."""
+def complaint(one: Room) -> str:
+    """What is wrong with a way to make cells on this machine; empty where one can be made."""
     packages = [Path(__file__).resolve().parent.parent]
     command = one.command(["-S", "-m", "rollout_tasks.cells.trial"], packages)
     try:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from rollout_tasks.cells.room import CellsUnavailable, room
+from rollout_tasks.cells.room import CellsUnavailable, Room, room
 from rollout_tasks.temporary import TemporaryFolder
 
 logger = logging.getLogger(__name__)
@@ -33,18 +33,20 @@ _PACKAGES = ("rollout_tasks", "benchmark", "vm_pool", "desktop_image")
 class TemplateProcess:
     """The template of this process and of those forked from it."""
 
-    def __init__(self, module: str, packages: Sequence[Path] = ()) -> None:
+    def __init__(self, module: str, packages: Sequence[Path] = (), way: Room | None = None) -> None:
         """Starts it.
 
         Args:
             module: What cells run; see `template`.
             packages: Folders of packages that it imports besides this project's and the installed ones.
+            way: How the room is made; default: as this machine can.
 
         Raises:
             CellsUnavailable: It does not start, or this machine can make none.
         """
         self._module = module
         self._packages = [*_own_packages(), *packages]
+        self._way = way or room()
         self._owner = os.getpid()
         self._folder = TemporaryFolder("cells-")
         self._place = os.open(self._folder.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -92,7 +94,7 @@ class TemplateProcess:
         self._folder.remove()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = room().command(
+        command = self._way.command(
             ["-m", "rollout_tasks.cells.template", str(self._listener.fileno()), self._module], self._packages
         )
         process = subprocess.Popen(  # noqa: S603

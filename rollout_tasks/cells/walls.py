@@ -19,8 +19,8 @@ from pathlib import Path
 
 from rollout_tasks.cells import seccomp, system_calls
 
-FOLDER = "/tmp"  # noqa: S108  the cell's own, in memory
-"""The one folder that can be written; it goes with the cell."""
+FOLDER = "/cell"
+"""The one folder that can be written; it is in memory and goes with the cell."""
 
 HOSTS_NAME = ".hosts"
 
@@ -33,6 +33,7 @@ _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _FIRST_USER, _USERS = 0x70000000, 0x0F000000
+_CELLS_OF_ONE_USER = 32
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -126,7 +127,8 @@ def give_up_rights(user: int | None, limits: CellLimits) -> None:
     Raises:
         OSError: A step fails.
     """
-    _limit(limits)
+    # Where all cells are one user, they share its limit, and who watches them counts each one's.
+    _limit(limits, processes=limits.processes * (1 if user is not None else _CELLS_OF_ONE_USER))
     _prctl(_SET_NO_NEW_PRIVILEGES, 1, "give up gaining rights")
     for capability in range(_MOST_CAPABILITIES):
         if _libc.prctl(_DROP_BOUNDING, capability, 0, 0, 0) != 0:
@@ -144,11 +146,11 @@ def give_up_rights(user: int | None, limits: CellLimits) -> None:
     _filter_system_calls()
 
 
-def _limit(limits: CellLimits) -> None:
+def _limit(limits: CellLimits, processes: int) -> None:
     most = {
         resource.RLIMIT_DATA: limits.memory_bytes,
         resource.RLIMIT_FSIZE: limits.folder_bytes,
-        resource.RLIMIT_NPROC: limits.processes,
+        resource.RLIMIT_NPROC: processes,
         resource.RLIMIT_CPU: limits.cpu_seconds,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_SIGPENDING: 256,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rollout_tasks.cells.cell import Cell, Handlers
-from rollout_tasks.cells.room import CellsUnavailable, room
+from rollout_tasks.cells.room import Room, complaint
 from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.cells.walls import CellLimits
 
@@ -20,13 +20,12 @@ TESTS = Path(__file__).resolve().parent.parent.parent
 NOTHING = Handlers({}, {})
 
 
-@pytest.fixture(scope="session")
-def template() -> Iterator[TemplateProcess]:
-    try:
-        room()
-    except CellsUnavailable as reason:
-        pytest.skip(str(reason))
-    template = TemplateProcess("tests.integration.cells.inside", [TESTS])
+@pytest.fixture(scope="session", params=[True, False], ids=["as root", "in a user namespace"])
+def template(request: pytest.FixtureRequest) -> Iterator[TemplateProcess]:
+    way = Room(as_root=request.param)
+    if why := complaint(way):
+        pytest.skip(why)
+    template = TemplateProcess("tests.integration.cells.inside", [TESTS], way)
     yield template
     template.stop()
 
