@@ -24,7 +24,6 @@ from typing import Annotated, Any
 
 import redis
 import redis_lock
-import redis_semaphore
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -75,14 +74,6 @@ def _python_redis_lock(client: redis.Redis, resources: int, index: int) -> Pair:
     return lock.acquire, lambda _held: lock.release()
 
 
-def _redis_semaphore(client: redis.Redis, resources: int, index: int) -> Pair:
-    # One semaphore over all resources; alone on its own resource, each client has a semaphore of its own.
-    contended = resources == CONTENDED[1]
-    namespace = "all" if contended else f"one-{index}"
-    semaphore = redis_semaphore.Semaphore(client, count=resources if contended else 1, namespace=namespace)
-    return semaphore.acquire, lambda _held: semaphore.release()
-
-
 CONTENDED = (64, 8)
 """Clients, resources."""
 ALONE = (1, 8, 64)
@@ -93,7 +84,6 @@ CANDIDATES = (
     Candidate("redis-py Lock (0.1 s)", _redis_py_lock(0.1)),
     Candidate("redis-py Lock (1 ms)", _redis_py_lock(0.001)),
     Candidate("python-redis-lock", _python_redis_lock),
-    Candidate("redis-semaphore", _redis_semaphore),
 )
 
 
