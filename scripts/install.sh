@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv with everything a lock file names. Sourced by quickstart.sh and test.sh:  install LOCK
-# Takes uv where it is installed; else installs it into .uv beside the virtual environment.
+# Takes uv where it is installed; else installs the one that requirements-uv.lock names into .uv beside the virtual environment.
 
 # Set in many containers; every process would then compile all its modules anew, which is most of the time a command takes to start.
 unset PYTHONDONTWRITEBYTECODE
@@ -48,13 +48,14 @@ install() {
     python=$(find_python)
     uv=$(command -v uv || true)
     if [ -z "$uv" ]; then
-        if [ ! -x .uv/bin/uv ]; then
+        if [ ! -x .uv/bin/uv ] || ! cmp -s requirements-uv.lock .uv/.installed; then
             "$python" -m venv .uv >/dev/null 2>&1 || {
                 rm -rf .uv
                 apt_install "$(basename "$python")-venv"
                 "$python" -m venv .uv
             }
-            .uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+            .uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
+            cp requirements-uv.lock .uv/.installed
         fi
         uv=.uv/bin/uv
     fi

@@ -37,15 +37,20 @@ install requirements-dev.lock
 lint() { .venv/bin/ruff check . && .venv/bin/ruff format --check --quiet . && .venv/bin/mypy; }
 
 linted=$(mktemp)
-trap 'rm -f "$linted"' EXIT
+audited=$(mktemp)
+trap 'rm -f "$linted" "$audited"' EXIT
 lint >"$linted" 2>&1 & # beside the image, which is mostly unpacked by one process
 linting=$!
+.venv/bin/python scripts/supply.py audit >"$audited" 2>&1 & # mostly waits for the package index; without one, it says so
+auditing=$!
 if have_root; then
     .venv/bin/python scripts/build_guest.py # there already, mostly; else it takes a minute or two
 fi
 wait "$linting" || { cat "$linted" >&2; exit 1; }
 cat "$linted"
-rm -f "$linted"
+wait "$auditing" || { cat "$audited" >&2; exit 1; }
+cat "$audited"
+rm -f "$linted" "$audited"
 run_tests() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder "$@"; }
 status=0
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.
