@@ -113,7 +113,7 @@ def name_hosts(hosts: Mapping[str, str]) -> None:
     """
     lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in hosts.items())]
     table = Path(FOLDER, HOSTS_NAME)
-    table.write_text("\n".join(lines) + "\n")
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     table.chmod(0o444)
 
 

@@ -12,6 +12,7 @@ from rollout_tasks.config import RunConfig
 
 if TYPE_CHECKING:
     from desktop_image.conformance.facts import Facts
+    from vm_pool.states import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,8 @@ class VMAccess(Protocol):
         """The VM's name in its pool."""
 
     @property
-    def address(self) -> str:
-        """Host name or IP address to connect to."""
-
-    @property
-    def ports(self) -> Mapping[str, int]:
-        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+    def endpoint(self) -> Endpoint:
+        """Where it answers, and what its gate asks for: `vm_pool.gate_client` connects."""
 
     def check(self) -> None:
         """Raises when the lease is lost or past its deadline: call before touching the VM."""
