@@ -5,11 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import struct
+import subprocess
 import threading
 from collections.abc import Callable
+from fcntl import ioctl
+from functools import lru_cache
 from typing import TypeVar
 
 _CLONE_NEWNET = 0x40000000
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _Made = TypeVar("_Made")
 
@@ -42,6 +47,25 @@ def inside(namespace: int, make: Callable[[], _Made]) -> _Made:
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+def bring_loopback_up() -> None:
+    """Has the loopback of the caller's network namespace work; in a new one it does not.
+
+    Raises:
+        OSError: The caller may not.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH14x", b"lo", 0)
+        (flags,) = struct.unpack_from("H", ioctl(any_socket, _GET_FLAGS, request), 16)
+        ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags | _UP))
+
+
+@lru_cache(maxsize=1)
+def can_make_namespaces() -> bool:
+    """Whether this process may give the programs that it starts a network of their own."""
+    done = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)  # noqa: S607
+    return done.returncode == 0
 
 
 def connect_inside(namespace: int, port: int, seconds: float) -> socket.socket:

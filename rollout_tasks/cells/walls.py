@@ -170,6 +170,7 @@ def _filter_system_calls() -> None:
 
 
 def _bring_loopback_up() -> None:
+    """As `vm_pool.namespaces` does it; to see whether cells can be made, this runs without any package installed."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", b"lo", 0)
         (flags,) = struct.unpack_from("H", ioctl(any_socket, _GET_FLAGS, request), 16)

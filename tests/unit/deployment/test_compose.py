@@ -26,7 +26,7 @@ def test_every_container_has_walls(name: str) -> None:
     assert service["read_only"] is True
     assert service["pids_limit"] == 4096
     assert service["mem_limit"].startswith("${CONTAINER_MEMORY:-")
-    assert service["tmpfs"] == ["/tmp:mode=1777"]
+    assert service["tmpfs"] == ["/tmp:mode=1777"]  # noqa: S108
     assert "privileged" not in service
     assert all("docker.sock" not in volume for volume in service.get("volumes", []))
 
