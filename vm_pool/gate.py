@@ -177,7 +177,8 @@ class Gate:
             far = await self._loop.run_in_executor(self._dialler, self._dial_unless_closed, purpose)
             far.setblocking(False)
             for end in (near, far):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if end.family != socket.AF_UNIX:  # what a provider answers by itself
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.TaskGroup() as ways:
                 ways.create_task(self._pass_on(near, far))
                 ways.create_task(self._pass_on(far, near))

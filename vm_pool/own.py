@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from vm_pool.gate import Gates
-from vm_pool.providers.base import Provider, connect
+from vm_pool.providers.base import Provider, connect, purposes
 from vm_pool.states import Endpoint
 
 
@@ -27,7 +27,7 @@ class OwnVM:
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``, ``attest``."""
         return self.endpoint.ports
 
     @property
@@ -58,7 +58,7 @@ def own_vm(provider: Provider, vm_id: str) -> Iterator[OwnVM]:
         if endpoint.ports:
             gates = Gates()
             ends.callback(gates.close)
-            gate = gates.open(list(endpoint.ports), lambda purpose: connect(provider, vm_id, purpose, endpoint))
+            gate = gates.open(purposes(provider, endpoint), lambda purpose: connect(provider, vm_id, purpose, endpoint))
             ends.callback(gate.close)
             yield OwnVM(vm_id, gate.endpoint)
         else:

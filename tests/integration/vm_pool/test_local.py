@@ -126,7 +126,9 @@ def test_a_desktop_of_ones_own_is_reached_through_a_gate() -> None:
     with own_vm(LocalProvider(SCREEN), vm_id) as vm:
         address = (vm.address, vm.ports["control"])
         assert said_by(socket.create_connection(address), "hostname") == "desktop\n"
-        assert sorted(vm.ports) == ["chromium", "control", "vlc", "vnc"]
+        assert sorted(vm.ports) == ["attest", "chromium", "control", "vlc", "vnc"]
+        with socket.create_connection((vm.address, vm.ports["attest"])) as asking:
+            assert asking.makefile().read() == '{"altered": []}\n'
     assert traces(vm_id) == []
 
 
