@@ -46,18 +46,20 @@ def test_an_action_is_what_a_fresh_interpreter_would_do(desktop: Desktop, code: 
 
 
 def test_actions_go_on_when_the_warm_interpreter_was_killed(desktop: Desktop) -> None:
-    desktop.shell("pkill -f interpreter.py")
+    desktop.shell("echo password | sudo -S pkill -f interpreter.py")
     for _ in range(2):
         assert execute(desktop, "python", "-c", PREFIX + "print(6 * 7)")["output"] == "42\n"
 
 
 def test_the_server_comes_back_when_killed(desktop: Desktop) -> None:
-    before = desktop.shell("pgrep -f 'python3 -m server'").split()
-    desktop.launch("pkill -9 -f 'python3 -m server'")
+    server = "pgrep -f '[p]ython3 -sB -m server'"
+    before = desktop.shell(server).split()
+    assert before
+    desktop.launch("echo password | sudo -S pkill -9 -f '[p]ython3 -sB -m server'")
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            if set(desktop.shell("pgrep -f 'python3 -m server'").split()).isdisjoint(before):
+            if set(desktop.shell(server).split()).isdisjoint(before):
                 break
         except requests.RequestException:
             time.sleep(0.1)
