@@ -20,7 +20,10 @@ from rollout_tasks.environments.osworld.environment import OSWorldEnvironment
 from rollout_tasks.settings import settings
 from tests.desktops import in_guest, traces
 from vm_pool.gate import Gate, Gates
+from vm_pool.providers.base import connect, purposes
+from vm_pool.providers.desktop import PORTS
 from vm_pool.providers.local import LocalProvider
+from vm_pool.states import Endpoint
 
 SCREEN = (1280, 720)
 ANYTHING = {"func": "infeasible"}
@@ -49,9 +52,10 @@ class Desk:
         pass
 
     def open(self) -> None:
-        self.gate = self.gates.open([*self.PORTS], lambda purpose: self.provider.connect(self.vm_id, purpose))
-
-    PORTS = ("control", "chromium", "vnc", "vlc")
+        endpoint = Endpoint("", PORTS)
+        self.gate = self.gates.open(
+            purposes(self.provider, endpoint), lambda purpose: connect(self.provider, self.vm_id, purpose, endpoint)
+        )
 
     def revert(self) -> None:
         """As a host does between two holders."""
