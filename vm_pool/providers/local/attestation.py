@@ -44,7 +44,6 @@ class Process:
     executable: tuple[int, int]
     """Device and inode."""
     command: str
-    traced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Server:
     sockets: frozenset[str]
     holders: frozenset[Process]
     libraries: frozenset[str]
-    """Files that the holders have mapped, as paths without the first slash."""
+    """Files with code that the holders have mapped, as paths without the first slash."""
     python: str
     """As in ``python3.11``; empty where it cannot be told."""
 
@@ -134,17 +133,16 @@ class Attestor:
             began = self._text(f"{pid}/stat").rpartition(") ")[2].split()[19]
             file = os.stat(f"{pid}/exe", dir_fd=self._processes)
             command = " ".join(self._text(f"{pid}/cmdline").split("\0")).strip()
-            traced = "\nTracerPid:\t0\n" not in self._text(f"{pid}/status")
         except (OSError, IndexError):
             return None
-        return Process(pid, began, (file.st_dev, file.st_ino), command, traced)
+        return Process(pid, began, (file.st_dev, file.st_ino), command)
 
     def _mapped(self, pid: int) -> Iterator[str]:
         with suppress(OSError):
             for line in self._text(f"{pid}/maps").splitlines():
-                path = line.split(maxsplit=5)[5:]
-                if path and path[0].startswith("/"):
-                    yield path[0].removesuffix(" (deleted)").lstrip("/")
+                _addresses, rights, *_where, path = [*line.split(maxsplit=5), ""][:6]
+                if "x" in rights and path.startswith("/"):
+                    yield path.removesuffix(" (deleted)").lstrip("/")
 
     def _altered_files(self, python: str, libraries: Collection[str]) -> Iterator[str]:
         whole = [*_WHOLE, *_SHELLS, f"usr/bin/{python}", f"usr/lib/{python}", f"etc/{python}", *sorted(libraries)]
@@ -216,10 +214,6 @@ def _differences(healthy: Server, now: Server) -> Iterator[str]:
     if now.sockets != healthy.sockets:
         yield f"another socket listens on port {port}" if now.sockets else f"nobody listens on port {port}"
     for gone in sorted(healthy.holders - now.holders, key=lambda process: process.pid):
-        if not any(
-            process.traced and (process.pid, process.began) == (gone.pid, gone.began) for process in now.holders
-        ):
-            yield f"process {gone.pid} does not listen on port {port} any more: {gone.command[:_SHOWN]}"
+        yield f"process {gone.pid} does not listen on port {port} any more: {gone.command[:_SHOWN]}"
     for new in sorted(now.holders - healthy.holders, key=lambda process: process.pid):
-        what = "is traced" if new.traced else f"listens on port {port}"
-        yield f"process {new.pid} {what}: {new.command[:_SHOWN]}"
+        yield f"process {new.pid} listens on port {port}: {new.command[:_SHOWN]}"
