@@ -35,7 +35,7 @@ def in_guest(provider: ReachesVMs, vm_id: str, command: str, *, seconds: float =
 def said_by(connection: socket.socket, command: str, *, seconds: float = 60) -> str:
     """As `in_guest`, over a connection to the guest's control port."""
     connection.settimeout(seconds)
-    client = http.client.HTTPConnection("guest")
+    client = http.client.HTTPConnection("localhost")
     client.sock = connection
     body = json.dumps({"command": command, "shell": True})
     client.request("POST", "/execute", body, {"Content-Type": "application/json"})

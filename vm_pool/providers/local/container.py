@@ -14,7 +14,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vm_pool.egress import parse_policy
@@ -22,9 +22,12 @@ from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
 from vm_pool.guest import GUEST_ID_SHIFT, GuestRoot
 from vm_pool.namespaces import connect_inside
+from vm_pool.providers.desktop import PORTS
 from vm_pool.providers.holding import abandoned, make_held
 from vm_pool.providers.local import cgroups
+from vm_pool.providers.local.attestation import Attestor, Server
 from vm_pool.providers.local.bundle import runtime_config
+from vm_pool.providers.local.insides import Insides
 from vm_pool.providers.local.keepers import END_SECONDS, end_keeper, first_line, keepers_of, launch_keeper, only_child
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.scripts import checked_vm_id
@@ -64,8 +67,9 @@ class Container:
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
-        self._network: int | None = None
-        self._written: int | None = None
+        self._insides: Insides | None = None
+        self._layers: tuple[Path, ...] = ()
+        self._healthy: Server | None = None
 
     def start(self, root: GuestRoot) -> None:
         """Starts the desktop's session; returns as soon as its first process runs.
@@ -76,6 +80,7 @@ class Container:
         """
         try:
             end_leftover(self.vm_id)
+            self._layers = root.layers
             self._make_folder(root)
             keeper = self._launch(root)
             said = first_line(keeper, LAUNCH_SECONDS)
@@ -99,26 +104,26 @@ class Container:
             OSError: Nothing answers there.
             DesktopStopped: It is not running.
         """
-        with self._guard:
-            if self._network is None:
-                raise DesktopStopped(f"{self.vm_id} is not running")
-            network = os.dup(self._network)
-        try:
-            return connect_inside(network, port, seconds)
-        finally:
-            os.close(network)
+        with self._inside() as inside:
+            return connect_inside(inside.network, port, seconds, as_root=port == PORTS["control"])
 
     def changed_files(self) -> Iterator[str]:
         """The files that were written, replaced or removed since the start, as absolute paths in the guest."""
-        with self._guard:
-            if self._written is None:
-                raise DesktopStopped(f"{self.vm_id} is not running")
-            written = os.dup(self._written)
-        try:
-            for base, _folders, files, _descriptor in os.fwalk(".", dir_fd=written):
+        with self._inside() as inside:
+            for base, _folders, files, _descriptor in os.fwalk(".", dir_fd=inside.written):
                 yield from (os.path.normpath(f"/{base}/{name}") for name in files)
-        finally:
-            os.close(written)
+
+    def note_server(self) -> None:
+        """Takes whoever can answer at the control port now for the guest's server."""
+        with self._inside() as inside:
+            self._healthy = Attestor(inside, self._layers).healthy_server()
+
+    def alterations(self) -> list[str]:
+        """What of the guest's server is not as it was when it was noted, in sentences; none where all is."""
+        if self._healthy is None:
+            raise DesktopStopped(f"{self.vm_id} is not running")
+        with self._inside() as inside:
+            return Attestor(inside, self._layers).alterations(self._healthy)
 
     @property
     def stopped(self) -> bool:
@@ -127,13 +132,11 @@ class Container:
 
     def console(self) -> str:
         """The last lines that its session wrote."""
-        with self._guard:
-            if self._written is None:
-                return "unknown"
-            try:
-                reader = os.open("../console", os.O_RDONLY, dir_fd=self._written)
-            except OSError:
-                return "unknown"
+        try:
+            with self._inside() as inside:
+                reader = os.open("../console", os.O_RDONLY, dir_fd=inside.written)
+        except (DesktopStopped, OSError):
+            return "unknown"
         with os.fdopen(reader, errors="replace") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(file.tell() - 2000, 0))
@@ -154,11 +157,10 @@ class Container:
             self._stopped = True
             keeper, self._keeper = self._keeper, None
             outlet, self._outlet = self._outlet, None
-            for descriptor in (self._network, self._written):
-                if descriptor is not None:
-                    os.close(descriptor)
-            self._network = self._written = None
+            insides, self._insides = self._insides, None
             held, self._held = self._held, None
+        if insides is not None:
+            insides.close()
         try:
             if keeper is not None:
                 end_keeper(keeper.pid)
@@ -174,26 +176,30 @@ class Container:
                 outlet.close()
 
     def _open_insides(self, inside: Path) -> None:
-        """Takes hold of the network and of what is written, for a process id may come to mean another process."""
-        init = (self.folder / "init").read_text()
-        network = os.open(inside / "proc" / init / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC)
-        written = os.open(inside / (self.folder / "disk" / "upper").relative_to("/"), os.O_RDONLY | os.O_DIRECTORY)
+        """Takes hold of what is looked at later, for a process id may come to mean another process."""
+        insides = Insides.found(inside, self.folder)
         with self._guard:
-            self._network, self._written = network, written
+            self._insides = insides
+
+    @contextmanager
+    def _inside(self) -> Iterator[Insides]:
+        """What is held of the running desktop, for as long as it is looked at."""
+        with self._guard:
+            if self._insides is None:
+                raise DesktopStopped(f"{self.vm_id} is not running")
+            insides = self._insides.copy()
+        try:
+            yield insides
+        finally:
+            insides.close()
 
     def _let_out(self) -> None:
         """Gives the desktop its way out, if it may have one."""
         if not self._policy.reaches_anything:
             return
-        with self._guard:
-            if self._network is None:
-                raise DesktopStopped(f"{self.vm_id} was stopped while it started")
-            network = os.dup(self._network)
-        try:
-            make_interface(network)
-            outlet = self._relay.open(make_exit(network), self._policy)
-        finally:
-            os.close(network)
+        with self._inside() as inside:
+            make_interface(inside.network)
+            outlet = self._relay.open(make_exit(inside.network), self._policy)
         with self._guard:
             if not self._stopped:
                 self._outlet = outlet

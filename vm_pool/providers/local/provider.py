@@ -75,8 +75,11 @@ class LocalProvider:
         return self._start(vm_id, instead_of=None)
 
     def check(self, vm_id: str) -> None:
-        """Raises unless the guest is healthy and its screenshot has the right size."""
-        control = self._control(self._container(vm_id))
+        """Raises unless the guest is healthy, its server is as it was, and its screenshot has the right size."""
+        container = self._container(vm_id)
+        if altered := container.alterations():
+            raise desktop.DesktopUnwell(f"{vm_id}: {'; '.join(altered)}")
+        control = self._control(container)
         desktop.health(control, CHECK_SECONDS)
         _, size = desktop.screenshot(control, CHECK_SECONDS)
         if size != self._screen:
@@ -118,6 +121,10 @@ class LocalProvider:
         """A fresh connection to one of the desktop's ports, which no network leads to."""
         return self._container(vm_id).connect(desktop.PORTS[purpose], CONNECT_SECONDS)
 
+    def alterations(self, vm_id: str) -> Sequence[str]:
+        """What of the desktop's server, its process or its files, is not as it was when the desktop was found healthy."""
+        return self._container(vm_id).alterations()
+
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the desktops of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
         return [*(vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)), *end_abandoned()]
@@ -133,6 +140,7 @@ class LocalProvider:
         try:
             container.start(self._image(container))
             self._wait_until_up(container)
+            container.note_server()
         except BaseException:
             container.end()
             raise
