@@ -16,9 +16,18 @@ PROFILE = "browser"
 SECONDS = 120.0
 RELAY_PORT = 5001
 RELAY = f"""
-import random, socket, threading
+import random, re, socket, threading
+def whole_request(near):
+    request = b""
+    while part := near.recv(65536):
+        request += part
+        head, blank, body = request.partition(b"\\r\\n\\r\\n")
+        length = re.search(rb"(?i)\\r\\ncontent-length: *([0-9]+)", head)
+        if blank and len(body) >= (int(length[1]) if length else 0):
+            break
+    return request
 def serve(near):
-    request = near.recv(65536)
+    request = whole_request(near)
     with socket.create_connection(("127.0.0.1", 5000), 30, ("127.0.0.1", random.randrange(600, 1023))) as far:
         far.sendall(request)
         answer = b""
