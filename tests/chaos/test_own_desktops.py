@@ -16,7 +16,7 @@ from tests.chaos import guests
 from tests.checks import check_broker, check_run
 from tests.cluster import Cluster
 from tests.desktops import needs_local_desktops, traces
-from vm_pool.providers.local.container import STATE_FOLDER
+from vm_pool.providers.local.folders import STATE_FOLDER
 
 pytestmark = [needs_local_desktops, pytest.mark.timeout(400)]
 
