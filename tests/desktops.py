@@ -13,7 +13,7 @@ import pytest
 from vm_pool.errors import ProviderError
 from vm_pool.providers.base import ReachesVMs
 from vm_pool.providers.local import LocalProvider
-from vm_pool.providers.local.container import folder_of
+from vm_pool.providers.local.folders import folder_of
 
 
 def _why_none() -> str:
