@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Protocol
@@ -19,6 +19,7 @@ from rollout_tasks.settings import settings
 from vm_pool.errors import AcquireStopped, PoolEmpty
 from vm_pool.lease import Lease
 from vm_pool.pool import VMPool
+from vm_pool.states import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +39,8 @@ class LentVM(Protocol):
         """The lease's number; 0 for a VM that nobody else can get."""
 
     @property
-    def address(self) -> str:
-        """Where it answers."""
-
-    @property
-    def ports(self) -> Mapping[str, int]:
-        """Port by purpose."""
+    def endpoint(self) -> Endpoint:
+        """Where it answers, and what its gate asks for."""
 
     @property
     def ended_early(self) -> bool:

@@ -22,7 +22,8 @@ from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
-from vm_pool import VM, Event, PoolError, PoolStatus, VMPool, VMState
+from vm_pool import VM, Endpoint, Event, PoolError, PoolStatus, VMPool, VMState
+from vm_pool.gate_client import relayed
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
@@ -127,6 +128,38 @@ def remove(vm: OneVM, pool: PoolName = "default", redis_url: RedisUrl = None, as
 
 
 @application.command()
+def connect(
+    vm: OneVM,
+    purpose: Annotated[str, typer.Option(help="What to reach: vnc, control, chromium or vlc.")] = "vnc",
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+) -> None:
+    """Reach a VM from this machine, whoever holds it, until its lease is over or Ctrl-C.
+
+    The port for vnc shows a desktop in a browser. Whoever is on this machine can use it meanwhile.
+    """
+    opened = _open(pool, redis_url)
+    endpoint = _reached(opened, vm)
+    if purpose not in endpoint.ports:
+        raise UserError(f"--purpose: {vm} has no port for {purpose!r}: {', '.join(sorted(endpoint.ports)) or 'none'}")
+    with relayed(dataclasses.replace(endpoint, token=opened.token_of(endpoint.gate))) as there:
+        typer.echo(f"{vm} is at http://{there.address}:{there.ports[purpose]} (Ctrl-C ends that)")
+        while _reached(opened, vm, over=True) == endpoint:
+            time.sleep(1)
+    typer.echo(f"{vm}: that lease is over")
+
+
+def _reached(opened: VMPool, vm_id: str, *, over: bool = False) -> Endpoint:
+    """Where a VM is reached now; nowhere, where that may be (`over`), once nobody can hold it."""
+    for vm in opened.status().vms:
+        if vm.vm_id == vm_id and vm.state in (VMState.FREE, VMState.LEASED):
+            return vm.endpoint
+    if over:
+        return Endpoint("")
+    raise UserError(f"pool {opened.name!r} has no VM {vm_id} that can be reached: see status")
+
+
+@application.command()
 def events(
     pool: PoolName = "default",
     redis_url: RedisUrl = None,
@@ -177,7 +210,10 @@ def _watch(opened: VMPool) -> None:
 
 
 def _status_as_dict(status: PoolStatus) -> dict[str, Any]:
-    return {**dataclasses.asdict(status), "counts": {state.value: count for state, count in status.counts().items()}}
+    values = dataclasses.asdict(status)
+    for vm in values["vms"]:
+        del vm["endpoint"]["token"]
+    return {**values, "counts": {state.value: count for state, count in status.counts().items()}}
 
 
 def _status_tables(status: PoolStatus) -> Group:
@@ -203,6 +239,8 @@ def _status_tables(status: PoolStatus) -> Group:
         parts.append(_waiters_table(status))
     totals = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(status.counters.items()))
     parts.append(Text(totals, style="dim"))
+    if any("vnc" in vm.endpoint.ports and vm.endpoint.gate for vm in status.vms):
+        parts.append(Text("To see a desktop in a browser: python scripts/pool.py connect VM", style="dim"))
     return Group(*parts)
 
 

@@ -1,7 +1,8 @@
 """A TCP gate in front of a VM: fresh ports for each lease, closed with it. The fence, enforced where the VM is.
 
 A borrower that was paused or cut off may still have the address and open connections of a lease that is over. Closing the
-gate ends them all, and nobody gets those ports again soon. All gates of a process share one event loop in one thread.
+gate ends them all, and nobody gets those ports again soon. Who has no token does not get through, and between machines it speaks
+TLS. All gates of a process share one event loop in one thread.
 """
 
 from __future__ import annotations
@@ -13,24 +14,31 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass
 
 from vm_pool.connections import CLOSE_SECONDS, LoopThread, Tasks, drop
 from vm_pool.errors import PoolError
+from vm_pool.gate_client import Dialled
+from vm_pool.gate_ends import End, PlainEnd, TLSEnd
+from vm_pool.gate_login import LINE_BYTES, new_gate, opens
+from vm_pool.gate_tls import Certificate, client_context, hash_of, is_this_machine, new_certificate
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
 
-Dial = Callable[[str], socket.socket]
+Dial = Callable[[str], socket.socket | Dialled]
 """Makes a connection to the VM for a purpose (``control``, ``chromium``, ...); may block, and gives up by itself."""
 
 CONNECTIONS = 256
 """How many a gate lets through at a time; the next ones are refused."""
+STRANGERS = 64
+"""How many connections that have not shown a token a gate keeps; of more, the oldest go."""
+ADMISSION_SECONDS = 10.0
+"""For a handshake and a token."""
 DIALLING = 4
 """How many connections to one VM are made at a time: a frozen VM must not take the threads of the others."""
 RETIRED_PORTS = 8192
 """How many ports are not used again, the latest: whoever still has an old address must meet nobody."""
-_CHUNK = 1 << 18
 _ACCEPT_PAUSE_SECONDS = 0.1
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
@@ -39,15 +47,27 @@ class GateError(PoolError):
     """A gate cannot be opened; one sentence says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a gate asks for."""
+
+    key: bytes
+    gate: str
+    """Its name."""
+
+
 class Gates:
     """Opens gates, and runs them in a thread of its own.
 
     Args:
         address: Of this machine, for the gates to listen on and for borrowers to connect to.
+        key: What tokens are made with; None: everybody is let in.
     """
 
-    def __init__(self, address: str = "127.0.0.1") -> None:
+    def __init__(self, address: str = "127.0.0.1", key: bytes | None = None) -> None:
         self.address = address
+        self._key = key
+        self._certificate: Certificate | None = None
         self._retired: deque[int] = deque(maxlen=RETIRED_PORTS)
         self._guard = threading.Lock()
         self._thread = LoopThread("gates")
@@ -70,6 +90,9 @@ class Gates:
             GateError: The address is not one of this machine's, or there are no ports left.
         """
         with self._guard:
+            login = Login(self._key, new_gate()) if self._key is not None else None
+            if self._certificate is None and not is_this_machine(self.address):
+                self._certificate = new_certificate()
             listeners: dict[str, socket.socket] = {}
             try:
                 for purpose in purposes:
@@ -78,7 +101,7 @@ class Gates:
                 for listener in listeners.values():
                     listener.close()
                 raise self._cannot_listen(error) from error
-            gate = Gate(self._thread.loop, listeners, dial)
+            gate = Gate(self._thread.loop, listeners, dial, login, self._certificate)
             self._retired.extend(gate.endpoint.ports.values())
         return gate
 
@@ -118,12 +141,27 @@ class Gates:
 class Gate:
     """The way to one VM for one lease. Made by `Gates.open`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, listeners: dict[str, socket.socket], dial: Dial) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listeners: dict[str, socket.socket],
+        dial: Dial,
+        login: Login | None = None,
+        certificate: Certificate | None = None,
+    ) -> None:
         address = next(iter(listeners.values())).getsockname()[0] if listeners else ""
-        self.endpoint = Endpoint(address, {name: one.getsockname()[1] for name, one in listeners.items()})
+        self.endpoint = Endpoint(
+            address,
+            {name: one.getsockname()[1] for name, one in listeners.items()},
+            login.gate if login else "",
+            certificate.sha256 if certificate else "",
+        )
         """Where borrowers connect to."""
         self._loop = loop
         self._dial = dial
+        self._login = login
+        self._certificate = certificate
+        self._strangers: dict[asyncio.Task[None], None] = {}
         self._dialler = ThreadPoolExecutor(DIALLING, thread_name_prefix="gate dials")
         self._listeners = listeners
         self._tasks = Tasks(loop)
@@ -159,50 +197,117 @@ class Gate:
                 log.warning("a gate's connection for %s could not be taken: %s", purpose, error)
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            if self._open_connections >= CONNECTIONS:
-                drop(near)
-                continue
-            self._open_connections += 1
             await self._tasks.begin(self._serve(purpose, near))
 
     async def _serve(self, purpose: str, near: socket.socket) -> None:
         """Passes bytes both ways until both sides have said their last."""
         far: socket.socket | None = None
-        in_order = False
+        in_order = counted = False
         try:
-            near.setblocking(False)
-            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a borrower that vanished is noticed
-            for option, seconds in _KEEPALIVE:
-                near.setsockopt(socket.IPPROTO_TCP, option, seconds)
-            far = await self._loop.run_in_executor(self._dialler, self._dial_unless_closed, purpose)
+            _prepare(near)
+            near_end, first = await self._admitted(near)
+            if self._open_connections >= CONNECTIONS:
+                raise ConnectionRefusedError(f"it has {CONNECTIONS} connections")
+            self._open_connections += 1
+            counted = True
+            dialled = await self._loop.run_in_executor(self._dialler, self._dial_unless_closed, purpose)
+            far = dialled.socket if isinstance(dialled, Dialled) else dialled
             far.setblocking(False)
             for end in (near, far):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if end.family != socket.AF_UNIX:  # what a provider answers by itself
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            far_end = await self._introduced(dialled)
+            if first:
+                await far_end.send(first)
             async with asyncio.TaskGroup() as ways:
-                ways.create_task(self._pass_on(near, far))
-                ways.create_task(self._pass_on(far, near))
+                ways.create_task(_pass_on(near_end, far_end))
+                ways.create_task(_pass_on(far_end, near_end))
             in_order = True
         except* OSError as group:
             log.debug("a connection through a gate for %s ended: %s", purpose, group.exceptions[0])
         except* Exception as group:  # noqa: BLE001 (the border to providers: one connection fails, not the gate)
             log.warning("a gate could not connect to the VM's %s port: %s", purpose, group.exceptions[0])
         finally:
-            self._open_connections -= 1
+            self._open_connections -= counted
             finish = socket.socket.close if in_order else drop
             finish(near)
             if far is not None:
                 finish(far)
 
-    async def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
-        """A slow reader holds up this way of this connection, and no more than a chunk of memory."""
-        while data := await self._loop.sock_recv(source, _CHUNK):
-            await self._loop.sock_sendall(target, data)
-        with suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
+    async def _admitted(self, near: socket.socket) -> tuple[End, bytes]:
+        """The borrower's end, and what has come behind its token.
 
-    def _dial_unless_closed(self, purpose: str) -> socket.socket:
+        Raises:
+            OSError: It has no token, or does not say it in time.
+        """
+        plain = PlainEnd(self._loop, near)
+        if self._login is None and self._certificate is None:
+            return plain, b""
+        task = asyncio.current_task()
+        if task is not None:
+            self._strangers[task] = None
+            if len(self._strangers) > STRANGERS:
+                next(iter(self._strangers)).cancel()
+        try:
+            async with asyncio.timeout(ADMISSION_SECONDS):
+                end: End = plain
+                if self._certificate is not None:
+                    end = TLSEnd(plain, self._certificate.context, server=True)
+                    await end.shake_hands()
+                return end, await self._after_token(end)
+        finally:
+            if task is not None:
+                self._strangers.pop(task, None)
+
+    async def _after_token(self, end: End) -> bytes:
+        if self._login is None:
+            return b""
+        said = b""
+        while len(said) < LINE_BYTES:
+            piece = await end.receive()
+            if not piece:
+                raise ConnectionAbortedError("it ended before it said a token")
+            said += piece
+        if not opens(said[:LINE_BYTES], self._login.key, self._login.gate):
+            raise ConnectionRefusedError("it does not know the lease's token")
+        return said[LINE_BYTES:]
+
+    async def _introduced(self, dialled: socket.socket | Dialled) -> End:
+        """The VM's end, or that of another gate, to which the token was said.
+
+        Raises:
+            OSError: That gate is not the one that it should be.
+        """
+        if isinstance(dialled, socket.socket):
+            return PlainEnd(self._loop, dialled)
+        end: End = PlainEnd(self._loop, dialled.socket)
+        async with asyncio.timeout(ADMISSION_SECONDS):
+            if dialled.certificate:
+                end = TLSEnd(PlainEnd(self._loop, dialled.socket), client_context(), server=False)
+                await end.shake_hands()
+                if hash_of(end.certificate) != dialled.certificate:
+                    raise ConnectionRefusedError("the gate has another certificate than its lease says")
+            if dialled.first:
+                await end.send(dialled.first)
+        return end
+
+    def _dial_unless_closed(self, purpose: str) -> socket.socket | Dialled:
         far = self._dial(purpose)
         if self._tasks.ended:
-            far.close()
+            (far.socket if isinstance(far, Dialled) else far).close()
             raise ConnectionAbortedError("the gate was closed")
         return far
+
+
+def _prepare(near: socket.socket) -> None:
+    near.setblocking(False)
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a borrower that vanished is noticed
+    for option, seconds in _KEEPALIVE:
+        near.setsockopt(socket.IPPROTO_TCP, option, seconds)
+
+
+async def _pass_on(source: End, target: End) -> None:
+    """A slow reader holds up this way of this connection, and no more than a chunk of memory."""
+    while data := await source.receive():
+        await target.send(data)
+    await target.say_last()

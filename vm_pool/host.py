@@ -79,7 +79,7 @@ class VMHost:
         self._provider = provider
         self._facts = facts
         self._side = HostSide(pool, self.host_id, silent_after=silent_after)
-        self._gates = Gates(gate_address)
+        self._gates = Gates(gate_address, key=pool.gate_key)
         clean = CleanState()
         vm_ids = [f"{self.host_id}-{number}" for number in range(num_vms)]
         self._machines = {vm_id: Machine(vm_id, provider, self._gates, clean) for vm_id in vm_ids}
@@ -196,6 +196,8 @@ class VMHost:
         self._side.trust(beat.server)
         self._joined = True
         self._tell_image()
+        if self.pool.gate_key is None:
+            log.warning("host %s: Redis has no password, so VMs are lent out at ports without a login", self.host_id)
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         return True
 

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import TracebackType
 from typing import Protocol, Self
@@ -38,6 +39,9 @@ class LeaseKeeper(Protocol):
 
     def breaks(self) -> int:
         """How many connections to Redis have broken so far."""
+
+    def token_of(self, gate: str) -> str:
+        """What opens a gate of the pool's; empty where it has no secret."""
 
 
 class Lease:
@@ -93,6 +97,12 @@ class Lease:
                 if self._why_lost:
                     self._lost.set()
             return self._lost
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the VM is reached, with the token that opens its gate."""
+        endpoint = endpoint_from_json(self._endpoint)
+        return replace(endpoint, token=self._keeper.token_of(endpoint.gate)) if endpoint.gate else endpoint
 
     @property
     def address(self) -> str:
@@ -211,9 +221,12 @@ def endpoint_from_json(text: str) -> Endpoint:
     """The endpoint as hosts write it into the pool."""
     value = json.loads(text) if text else {}
     ports = {str(purpose): int(port) for purpose, port in value.get("ports", {}).items()}
-    return Endpoint(str(value.get("address", "")), ports)
+    gate, certificate = str(value.get("gate", "")), str(value.get("certificate", ""))
+    return Endpoint(str(value.get("address", "")), ports, gate, certificate)
 
 
 def endpoint_to_json(endpoint: Endpoint) -> str:
     """The reverse of `endpoint_from_json`."""
-    return json.dumps({"address": endpoint.address, "ports": dict(endpoint.ports)}, sort_keys=True)
+    value: dict[str, object] = {"address": endpoint.address, "ports": dict(endpoint.ports)}
+    value |= {name: said for name in ("gate", "certificate") if (said := getattr(endpoint, name))}
+    return json.dumps(value, sort_keys=True)

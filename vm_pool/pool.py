@@ -14,6 +14,7 @@ import redis
 
 from vm_pool import scripts
 from vm_pool.errors import AcquireTimeout, PoolError, TransitionRefused, UnknownVM
+from vm_pool.gate_login import key_of, token_of
 from vm_pool.heartbeat import Heartbeat
 from vm_pool.lease import Lease, endpoint_to_json
 from vm_pool.scripts import EVENTS_KEPT, PoolKeys, checked_vm_id
@@ -108,6 +109,16 @@ class VMPool:
     def breaks(self) -> int:
         """How many connections to Redis have broken so far, an idle one among them; sends nothing."""
         return self.wire.breaks()
+
+    @property
+    def gate_key(self) -> bytes | None:
+        """What tokens for its VMs' gates are made with; None where Redis has no password and nobody has named a key."""
+        return key_of(self.wire.password)
+
+    def token_of(self, gate: str) -> str:
+        """What opens a gate of the pool's; empty where it has no secret."""
+        key = self.gate_key
+        return token_of(key, gate) if key is not None else ""
 
     def reap(self) -> int:
         """Ends every lease, wait and host whose time is over; hosts and borrowers do this all along.

@@ -45,6 +45,12 @@ class Endpoint:
     """Host name or IP address."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+    gate: str = ""
+    """The name of the gate there, which asks for a token; empty where it asks for none."""
+    certificate: str = ""
+    """The hash of the gate's certificate; empty where it speaks no TLS."""
+    token: str = field(default="", repr=False)
+    """What the gate asks for. Made by who may use the VM, and never stored."""
 
 
 @dataclass(frozen=True, slots=True)

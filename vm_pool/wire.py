@@ -63,6 +63,15 @@ class Wire:
             self.close()  # the other idle connections are no better
             raise
 
+    @property
+    def password(self) -> str | None:
+        """What Redis is told by who connects; None where it asks for nothing."""
+        source = self._source.connection_kwargs
+        if (provider := source.get("credential_provider")) is not None:
+            return str(provider.get_credentials()[-1])
+        said = source.get("password")
+        return str(said) if said else None
+
     def breaks(self) -> int:
         """How many connections have ended that should not have, an idle one that ended unnoticed among them.
 

@@ -22,7 +22,7 @@ from rollout_tasks.cells.template import INTERRUPT
 from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.cells.usage import UsageWatch
 from rollout_tasks.cells.walls import CellLimits
-from vm_pool.gate import Gate, Gates
+from vm_pool.gate import Dial, Gate, Gates
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Cell:
         template: TemplateProcess,
         *,
         ports: Mapping[str, int],
-        dial: Callable[[str], socket.socket],
+        dial: Dial,
         hosts: Iterable[str] = (),
         limits: CellLimits | None = None,
     ) -> None:
@@ -115,7 +115,7 @@ class Cell:
             self.close()
             raise
 
-    def _welcome(self, mine: socket.socket, dial: Callable[[str], socket.socket], limits: CellLimits) -> None:
+    def _welcome(self, mine: socket.socket, dial: Dial, limits: CellLimits) -> None:
         """Takes what the cell hands out before it touches what is not ours."""
         mine.settimeout(OPEN_SECONDS)
         room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_NUMBER.size * _MOST_LISTENERS)

@@ -72,7 +72,7 @@ def _with_descendants(pid: int) -> Iterator[int]:
         return
     for thread in threads:
         try:
-            children = (thread / "children").read_text().split()
+            children = (thread / "children").read_text(encoding="utf-8").split()
         except OSError:
             continue
         for child in children:
@@ -82,7 +82,7 @@ def _with_descendants(pid: int) -> Iterator[int]:
 def _own_share_of(pid: int) -> int:
     """Bytes in memory, of those that several have a part for each."""
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon:"))
@@ -98,7 +98,7 @@ def _threads_of(pid: int) -> int:
 def _memory_of(pid: int) -> int:
     """Bytes in memory that are of no file; pages that a fork shares count for each."""
     try:
-        _, resident, of_files, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+        _, resident, of_files, *_ = Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()
     except OSError:
         return 0
     return (int(resident) - int(of_files)) * _PAGE
@@ -107,7 +107,7 @@ def _memory_of(pid: int) -> int:
 def _sockets_of(pid: int) -> tuple[int, int]:
     """How many sockets there are in a process's network namespace, and how many of them are of TCP."""
     try:
-        words = Path(f"/proc/{pid}/net/sockstat").read_text().split()
+        words = Path(f"/proc/{pid}/net/sockstat").read_text(encoding="utf-8").split()
     except OSError:
         return 0, 0
     return int(words[words.index("used") + 1]), int(words[words.index("TCP:") + 2])

@@ -113,7 +113,7 @@ def name_hosts(hosts: Mapping[str, str]) -> None:
     """
     lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in hosts.items())]
     table = Path(FOLDER, HOSTS_NAME)
-    table.write_text("\n".join(lines) + "\n")
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     table.chmod(0o444)
 
 
@@ -170,6 +170,7 @@ def _filter_system_calls() -> None:
 
 
 def _bring_loopback_up() -> None:
+    """As `vm_pool.namespaces` does it; to see whether cells can be made, this runs without any package installed."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", b"lo", 0)
         (flags,) = struct.unpack_from("H", ioctl(any_socket, _GET_FLAGS, request), 16)

@@ -12,6 +12,7 @@ from rollout_tasks.config import RunConfig
 
 if TYPE_CHECKING:
     from desktop_image.conformance.facts import Facts
+    from vm_pool.states import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,11 @@ class VMAccess(Protocol):
         """The VM's name in its pool."""
 
     @property
-    def address(self) -> str:
-        """Host name or IP address to connect to."""
+    def endpoint(self) -> Endpoint:
+        """Where it answers, and what its gate asks for: `vm_pool.gate_client` connects.
 
-    @property
-    def ports(self) -> Mapping[str, int]:
-        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+        Its ports are ``control``, ``chromium``, ``vnc``, ``vlc``, and ``attest`` where the VM's host can tell who answers.
+        """
 
     def check(self) -> None:
         """Raises when the lease is lost or past its deadline: call before touching the VM."""
@@ -154,6 +154,8 @@ class Environment(World, Protocol):
     """The agent's registry name used when the run does not say."""
     task_code: Literal["cell", "worker"] | None = None
     """Where code that comes with items runs: apart in a cell, or in the worker's own process; None where none comes."""
+    attestation: Literal["attested", "unattested"] | None = None
+    """Once evaluated: whether the VM's server is known to be its own; None where the score does not rest on that."""
 
     def __init__(self, context: EnvironmentContext) -> None:
         """Made within the attempt's deadline; what takes long belongs into `reset`."""

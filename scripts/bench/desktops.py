@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld.desktop import Desktop
+from vm_pool.gate_client import relayed
 from vm_pool.own import OwnVM, own_vm
 from vm_pool.providers import load_provider
 from vm_pool.providers.base import Provider
@@ -75,13 +76,9 @@ def timed(samples: Samples, name: str, work: Callable[[], Any]) -> Any:
 def desktop_on(vm: OwnVM, folder: Path, *, a11y: bool) -> Iterator[Desktop]:
     """The desktop as a rollout has it."""
     observation = "screenshot_a11y_tree" if a11y else "screenshot"
-    desktop = Desktop(
-        vm.address, vm.ports, DesktopConfig(action_space="pyautogui", observation_type=observation), folder
-    )
-    try:
+    config = DesktopConfig(action_space="pyautogui", observation_type=observation)
+    with relayed(vm.endpoint) as there, closing(Desktop(there.address, there.ports, config, folder)) as desktop:
         yield desktop
-    finally:
-        desktop.close()
 
 
 def starts(provider: Provider, samples: Samples, repeats: int) -> None:

@@ -32,6 +32,7 @@ from rollout_tasks.environments.osworld.spaces import computer_13
 from rollout_tasks.environments.osworld.spaces.base import View
 from rollout_tasks.models.scripted.scripts import Scripts, load_scripts
 from scripts.bench.services import REPOSITORY
+from vm_pool.gate_client import relayed
 from vm_pool.own import own_vm
 from vm_pool.providers import load_provider
 
@@ -102,14 +103,14 @@ def plain_loop(items: tuple[Item, ...], profile: str, folder: Path) -> dict[str,
     scores = []
     provider = load_provider("local", {"profile": profile})
     began = time.monotonic()
-    with own_vm(provider, f"plain-{os.getpid()}") as vm:
+    with own_vm(provider, f"plain-{os.getpid()}") as vm, relayed(vm.endpoint) as there:
         for number, item in enumerate(items):
             if number:
                 provider.reset(vm.vm_id)
                 provider.check(vm.vm_id)
             here = folder / item.id
             here.mkdir(parents=True)
-            desktop = Desktop(vm.address, vm.ports, config.desktop, here)
+            desktop = Desktop(there.address, there.ports, config.desktop, here)
             try:
                 desktop.set_up(task_config(item))
                 time.sleep(SLEEP_BEFORE)

@@ -73,8 +73,18 @@ MODULES = {
     "sandbox": Module(
         ("rollout_tasks/environments/sandbox/*.py", "rollout_tasks/environments/py.py"),
         (
-            ("tests/unit/environments/sandbox", "tests/unit/environments/test_seccomp.py"),
+            ("tests/unit/environments/sandbox", "tests/unit/cells"),
             ("tests/integration/environments/test_py_environment.py",),
+        ),
+    ),
+    "cells": Module(
+        ("rollout_tasks/cells/*.py", "rollout_tasks/environments/osworld/cell_*.py"),
+        (
+            (
+                *("tests/unit/cells", "tests/integration/cells", "tests/hostile/test_cells.py"),
+                "--ignore=tests/integration/cells/test_users_without_rights.py",  # wants an environment beside the tree
+            ),
+            ("tests/hostile/test_forged_answers.py",),
         ),
     ),
     "scoring": Module(
@@ -84,6 +94,7 @@ MODULES = {
     "osworld": Module(
         ("rollout_tasks/environments/osworld/*.py", "rollout_tasks/environments/osworld/spaces/*.py"),
         (("tests/unit/environments/osworld",), ("tests/integration/environments/osworld",)),
+        without=tuple(f"rollout_tasks/environments/osworld/cell_{name}.py" for name in ("service", "session")),
     ),
 }
 """By the name that the command takes."""

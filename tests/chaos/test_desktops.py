@@ -20,6 +20,7 @@ from tests.desktops import needs_local_desktops, processes, said_by, traces
 from tests.integration.vm_pool.test_pool_faults import all_free, states, until
 from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import Endpoint, Lease, PoolError, VMPool, VMState
+from vm_pool.gate_client import connect
 from vm_pool.host import VMHost
 from vm_pool.providers import desktop
 from vm_pool.providers.local import LocalProvider
@@ -31,7 +32,7 @@ SMALL = {"screen_width": 800, "screen_height": 600, "memory_mib": 1024}
 
 
 def knock(lease: Lease) -> socket.socket:
-    return socket.create_connection((lease.address, lease.ports["control"]), timeout=20)
+    return connect(lease.endpoint, "control")
 
 
 def act(lease: Lease, command: str) -> str:

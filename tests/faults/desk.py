@@ -24,6 +24,7 @@ from rollout_tasks.environments.base import (
     ToolResult,
     VMLost,
 )
+from vm_pool.gate_client import connect
 from vm_pool.states import Endpoint
 
 QUEUE = "rollout.desk"
@@ -123,7 +124,8 @@ class DeskEnvironment(Environment):
         run = self._context.directory.parents[2].name
         self._who = f"{run} {item.id} {self._context.attempt} {os.getpid()}-{uuid.uuid4().hex[:8]}"
         try:
-            self._connection = socket.create_connection((vm.address, vm.ports[_PURPOSE]), timeout=_SECONDS)
+            self._connection = connect(vm.endpoint, _PURPOSE)
+            self._connection.settimeout(_SECONDS)
         except OSError as error:
             raise VMLost(f"{vm.vm_id} does not answer: {error}") from error
         acts = self._ask("look")

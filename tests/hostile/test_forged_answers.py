@@ -26,6 +26,7 @@ from rollout_tasks.environments.osworld.wire import VMUnreachable
 from rollout_tasks.errors import EpisodeInterrupted, RolloutFailure
 from rollout_tasks.settings import settings
 from tests.integration.cells.conftest import TESTS
+from vm_pool.states import Endpoint
 
 SCREEN = (64, 48)
 GOOD = {
@@ -56,8 +57,7 @@ class VM:
     """A leased one, where nobody answers."""
 
     vm_id: str = "vm"
-    address: str = "127.0.0.1"
-    ports: dict[str, int] = field(default_factory=lambda: {"control": 9})
+    endpoint: Endpoint = field(default_factory=lambda: Endpoint("127.0.0.1", {"control": 9}))
 
     def check(self) -> None:
         pass

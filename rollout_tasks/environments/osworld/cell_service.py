@@ -24,6 +24,7 @@ from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.cell_session import PORTS
 from rollout_tasks.environments.osworld.outcome import Outcome, Sight
 from rollout_tasks.environments.osworld.session import Session
+from vm_pool.states import Endpoint
 
 stay_with_the_guest()  # imports playwright, once for all cells
 
@@ -69,7 +70,9 @@ class _SessionService:
         if proxy:
             importlib.import_module("desktop_env.providers.aws.proxy_pool").init_proxy_pool(PROXY_SETTINGS)
         desktop = DesktopConfig.model_validate(config)
-        self._session = Session(desktop, "127.0.0.1", PORTS, task, self._files, proxy=proxy, keep_log=keep_log)
+        self._session = Session(
+            desktop, Endpoint("127.0.0.1", PORTS), task, self._files, proxy=proxy, keep_log=keep_log
+        )
         return _seen(Outcome(ok=True), self._session.begin())
 
     def act(self, action: Any, pause: float) -> Answer:

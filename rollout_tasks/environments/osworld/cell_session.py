@@ -27,6 +27,7 @@ from rollout_tasks.environments.osworld.screenshot import size_of
 from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.environments.osworld.wire import ELSEWHERE_SECONDS, VMUnreachable
 from vm_pool.egress.addresses import public_addresses
+from vm_pool.gate_client import Dialled, dial
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class CellSession:
         downloads = DownloadCache()
         for url in self._urls:  # before a cell waits for it
             downloads.fetch(url)
-        ports = {name: port for name, port in PORTS.items() if name in self._vm.ports}
+        ports = {name: port for name, port in PORTS.items() if name in self._vm.endpoint.ports}
         accounts_of_task = accounts.accounts_of(self._task, proxy=self._proxy)
         self._cell = Cell(self._template, ports=ports, dial=self._dial, hosts=accounts_of_task.hosts)
         return self._looked(
@@ -150,10 +151,10 @@ class CellSession:
                 raise getattr(builtins, failure.kind)(str(failure)) from failure
             raise RuntimeError(f"{failure.kind}: {failure}") from failure
 
-    def _dial(self, name: str) -> socket.socket:
+    def _dial(self, name: str) -> socket.socket | Dialled:
         """A connection to the VM, or to a host that the task's account is with."""
         if name in PORTS:
-            return socket.create_connection((self._vm.address, self._vm.ports[name]), timeout=CONNECT_SECONDS)
+            return dial(self._vm.endpoint, name)
         *others, last = public_addresses(name)
         for address in others:
             try:

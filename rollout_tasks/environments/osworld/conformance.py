@@ -15,6 +15,7 @@ from rollout_tasks.environments.base import Conformance
 from rollout_tasks.environments.osworld.metric_options import unread_options
 from rollout_tasks.errors import UserError
 from vm_pool.errors import ProviderError
+from vm_pool.gate_client import relayed
 from vm_pool.guest import GuestBuildError, facts_of_image
 from vm_pool.images import image_name
 from vm_pool.own import own_vm
@@ -62,5 +63,5 @@ def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callab
 
 def _looked_up(provider: Provider, progress: Callable[[str], None]) -> str:
     progress("Booting a VM of the image")
-    with own_vm(provider, f"conformance-{os.getpid()}-0") as vm:
-        return packed(look(Guest(f"http://{vm.address}:{vm.ports['control']}"), progress))
+    with own_vm(provider, f"conformance-{os.getpid()}-0") as vm, relayed(vm.endpoint) as there:
+        return packed(look(Guest(f"http://{there.address}:{there.ports['control']}"), progress))

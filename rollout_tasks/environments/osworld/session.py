@@ -25,6 +25,8 @@ from rollout_tasks.environments.osworld.sight import sight
 from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
 from rollout_tasks.temporary import TemporaryFolder, programs_use
+from vm_pool.gate_client import relayed
+from vm_pool.states import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +37,7 @@ class Session:
     def __init__(
         self,
         config: DesktopConfig,
-        address: str,
-        ports: Mapping[str, int],
+        endpoint: Endpoint,
         task: Mapping[str, Any],
         files: AttemptFiles,
         *,
@@ -47,15 +48,14 @@ class Session:
 
         Args:
             config: The run's desktop options.
-            address: Where the VM answers.
-            ports: Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``.
+            endpoint: Where the VM answers.
             task: As `task_config` makes it.
             files: The attempt's.
             proxy: Whether the guest's browser goes through a proxy.
             keep_log: Whether what desktop-env says is kept.
         """
         self._config = config
-        self._address, self._ports = address, ports
+        self._endpoint = endpoint
         self._task = task
         self._files = files
         self._proxy = proxy
@@ -132,7 +132,8 @@ class Session:
         self._workspace = workspace.path
         self._opened.enter_context(programs_use(workspace.path / "tmp"))  # a browser's driver leaves some
         self._opened.callback(_end_drivers)
-        self._desktop = Desktop(self._address, self._ports, self._config, workspace.path, proxy=self._proxy)
+        there = self._opened.enter_context(relayed(self._endpoint))
+        self._desktop = Desktop(there.address, there.ports, self._config, workspace.path, proxy=self._proxy)
         self._opened.callback(self._desktop.close)
         if self._keep_log and not self._proxy:  # its log would have the proxies' passwords
             self._opened.enter_context(self._logged())

@@ -57,13 +57,13 @@ def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files
     Raises:
         RuntimeError: The VM has nothing to connect to, or there can be no cell.
     """
-    if not vm.ports.get("control"):
+    if not vm.endpoint.ports.get("control"):
         raise RuntimeError(f"{vm.vm_id} is no desktop: VMs of its provider have nothing to connect to")
     proxy = wants_proxy(task)
     if settings().trust_tasks:
         from rollout_tasks.environments.osworld.session import Session
 
-        return Session(config.desktop, vm.address, vm.ports, task, files, proxy=proxy, keep_log=config.save_results)
+        return Session(config.desktop, vm.endpoint, task, files, proxy=proxy, keep_log=config.save_results)
     return CellSession(
         shared_template(CELL_MODULE), config.desktop, vm, task, files, proxy=proxy, keep_log=config.save_results
     )

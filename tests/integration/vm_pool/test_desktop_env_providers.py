@@ -21,6 +21,7 @@ from rollout_tasks.lending import borrowed_vm
 from tests import fake_hypervisor
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.errors import ProviderError
+from vm_pool.gate_client import relayed
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env.keeping import KeeperFailed, state_folder
 from vm_pool.states import Endpoint
@@ -110,8 +111,8 @@ def test_an_items_own_snapshot_is_what_a_vm_of_its_own_starts_from(home: Path, k
     config = parse_config({"vm": own, "desktop": {"headless": True}})
     pulse = Pulse("run", "item#0", "token", interruption=Interruption(), delivery_tag=None)
     for snapshot, disk in (("with-accounts", "accounts"), (None, "clean")):
-        with borrowed_vm(config, "item#0", "worker", pulse, snapshot=snapshot) as lent:
-            assert httpx.get(f"http://{lent.address}:{lent.ports['control']}/disk").text == disk
+        with borrowed_vm(config, "item#0", "worker", pulse, snapshot=snapshot) as lent, relayed(lent.endpoint) as there:
+            assert httpx.get(f"http://{there.address}:{there.ports['control']}/disk").text == disk
         assert processes_naming(str(home)) == []
 
 

@@ -14,6 +14,7 @@ import redis
 from tests.integration.vm_pool.test_pool_faults import all_free, states, until
 from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import Endpoint, Lease, VMPool, VMState
+from vm_pool.gate_client import connect
 from vm_pool.host import VMHost
 from vm_pool.own import own_vm
 
@@ -81,8 +82,8 @@ class Client:
     """Somebody who holds on to an address and a connection whatever becomes of the lease."""
 
     def __init__(self, lease: Any) -> None:
-        self.address = (lease.address, lease.ports["control"])
-        self.connection = socket.create_connection(self.address, timeout=20)
+        self.endpoint = lease.endpoint
+        self.connection = connect(self.endpoint, "control")
 
     def act(self, word: str) -> str:
         self.connection.sendall(word.encode())
@@ -95,12 +96,13 @@ class Client:
             if self.act("stale") != "":
                 return False
         try:
-            again = socket.create_connection(self.address, timeout=20)
+            again = connect(self.endpoint, "control")
         except OSError:
             return True
-        with again:
+        with again, suppress(ConnectionError):
             again.sendall(b"stale")
             return again.recv(100) == b""
+        return True
 
 
 @pytest.fixture
@@ -160,7 +162,7 @@ def test_an_earlier_holder_cannot_reach_the_next_ones_vm(
     second = pool.acquire("second", timeout=20)
     current = Client(second)
 
-    assert current.address != stale.address
+    assert current.endpoint.ports != stale.endpoint.ports
     assert stale.is_cut_off()
     assert current.act("click") == "2"
     assert stale_actions(provider) == []
@@ -228,7 +230,7 @@ def test_a_vm_of_ones_own_is_reached_through_a_gate_too(provider: CountingProvid
     with own_vm(provider, "mine-0") as vm:
         client = Client(vm)
         assert client.act("click") == "1"
-        assert vm.ports["control"] != provider._servers["mine-0"].getsockname()[1]
+        assert vm.endpoint.ports["control"] != provider._servers["mine-0"].getsockname()[1]
     assert client.is_cut_off()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from tests.conftest import REPOSITORY
 from tests.desktops import in_guest, needs_local_desktops, said_by, traces
 from vm_pool.egress import relay
 from vm_pool.errors import ProviderError
+from vm_pool.gate_client import connect
 from vm_pool.own import own_vm
 from vm_pool.providers import desktop
 from vm_pool.providers.local import LocalProvider, cgroups
@@ -124,9 +124,10 @@ def test_a_stop_at_any_moment_leaves_nothing(provider: LocalProvider, what: str)
 def test_a_desktop_of_ones_own_is_reached_through_a_gate() -> None:
     vm_id = f"{HOST}-own"
     with own_vm(LocalProvider(SCREEN), vm_id) as vm:
-        address = (vm.address, vm.ports["control"])
-        assert said_by(socket.create_connection(address), "hostname") == "desktop\n"
-        assert sorted(vm.ports) == ["chromium", "control", "vlc", "vnc"]
+        assert said_by(connect(vm.endpoint, "control"), "hostname") == "desktop\n"
+        assert sorted(vm.endpoint.ports) == ["attest", "chromium", "control", "vlc", "vnc"]
+        with connect(vm.endpoint, "attest") as asking:
+            assert asking.makefile().read() == '{"altered": []}\n'
     assert traces(vm_id) == []
 
 

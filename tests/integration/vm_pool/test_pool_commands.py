@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.integration.vm_pool.test_gated_host import CountingProvider
+from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import Endpoint, VMPool, VMState
+from vm_pool.host import VMHost
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -63,6 +67,39 @@ def served(redis_url: str) -> Iterator[tuple[VMPool, subprocess.Popen[bytes]]]:
     finally:
         process.kill()
         process.wait()
+
+
+def test_connect_reaches_a_vm_until_its_lease_is_over(redis_url: str) -> None:
+    provider, pool = CountingProvider(), VMPool(redis.Redis.from_url(redis_url), "test")
+    host = RunningHost(VMHost(VMPool(redis.Redis.from_url(redis_url), "test"), provider, num_vms=1, host_id="box"))
+    try:
+        until(lambda: [vm.state for vm in pool.status().vms] == [VMState.FREE])
+        lease = pool.acquire("me", timeout=20)
+        wrong = command("pool.py", "connect", "box-0", "--pool", "test", url=redis_url)
+        assert (wrong.returncode, wrong.stderr) == (2, "error: --purpose: box-0 has no port for 'vnc': control\n")
+        connecting = subprocess.Popen(
+            [sys.executable, str(ROOT / "scripts/pool.py"), "connect", "box-0", "--purpose=control", "--pool=test"],
+            env={**os.environ, "REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert connecting.stdout is not None
+        said = connecting.stdout.readline()
+        assert said.startswith("box-0 is at http://127.0.0.1:")
+        port = int(said.split(":")[2].split()[0])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(b"look")
+            assert connection.recv(100) == b"1"
+        lease.release()
+        assert connecting.communicate(timeout=30)[0] == "box-0: that lease is over\n"
+    finally:
+        host.end()
+        pool.close()
+    gone = command("pool.py", "connect", "box-0", "--pool", "test", url=redis_url)
+    assert (gone.returncode, gone.stderr) == (
+        2,
+        "error: pool 'test' has no VM box-0 that can be reached: see status\n",
+    )
 
 
 def test_status_shows_holders_and_waiters(served: tuple[VMPool, object], redis_url: str) -> None:

@@ -86,11 +86,18 @@ def test_a_boot_ends_when_its_vm_is_stopped(disk: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network for guests needs root")
-def test_where_a_guest_goes_out_qemu_has_a_network_of_its_own(disk: Path, tmp_path: Path) -> None:
-    provider = provider_for(disk, guest_network="internet")
+@pytest.mark.parametrize("guest_network", ["none", "internet"])
+def test_qemu_has_a_network_of_its_own(disk: Path, tmp_path: Path, guest_network: str) -> None:
+    """The ports that it forwards are nobody's on this machine who has no lease."""
+    provider = provider_for(disk, guest_network=guest_network)
     thread, raised = in_background(lambda: provider.boot(VM))
     wait_until(lambda: qemu_of(tmp_path))
     network = Path(f"/proc/{qemu_of(tmp_path)[0]}/ns/net").readlink()
+    wait_until(lambda: provider._machines[VM].ports)
+    for port in provider._machines[VM].ports.values():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+    provider._machines[VM].connect("control").close()
     provider.stop(VM)
     thread.join(30)
     assert [type(error) for error in raised] == [MachineStopped]

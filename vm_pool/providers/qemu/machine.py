@@ -17,8 +17,8 @@ from typing import Any
 from vm_pool.providers.desktop import PORTS, DesktopUnwell
 from vm_pool.providers.qemu.command_line import CONSOLE
 from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_leftover, make_folder
+from vm_pool.providers.qemu.own_network import OwnNetwork
 from vm_pool.providers.qemu.qmp import QMP, QMPError
-from vm_pool.providers.qemu.way_out import WayOut
 
 START_SECONDS = 30.0
 """From launching QEMU to its monitor's greeting; tenths of a second unless the machine is very busy."""
@@ -46,14 +46,14 @@ class Machine:
 
     Args:
         vm_id: Names them.
-        way_out: Where its guest may go; None: nowhere.
+        network: Its own; None: the ports that it forwards are on this machine's loopback, and its guest goes nowhere.
     """
 
-    def __init__(self, vm_id: str, way_out: WayOut | None = None) -> None:
+    def __init__(self, vm_id: str, network: OwnNetwork | None = None) -> None:
         self.vm_id = vm_id
-        self._way_out = way_out
+        self._network = network
         self.ports: dict[str, int] = {}
-        """On the loopback of this machine, or of its way out, by purpose."""
+        """On the loopback of this machine, or of its own network, by purpose."""
         self.screen = (0, 0)
         """Pixels, as of its first screenshot."""
         self._folder = Path()
@@ -86,8 +86,8 @@ class Machine:
         """
         (self._folder, self._held), self._nodes = make_folder(self.vm_id), nodes
         make_disks(self._folder)
-        way_out = self._way_out
-        lead_through = way_out.lead_through if way_out is not None else lambda _folder, words: words
+        network = self._network
+        lead_through = network.lead_through if network is not None else lambda _folder, words: words
         monitor, qemus_monitor = socket.socketpair()
         clock, qemus_clock = socket.socketpair()
         with qemus_monitor, qemus_clock, self._guard:
@@ -110,8 +110,8 @@ class Machine:
         try:
             self._qmp().begin(START_SECONDS)
             said = self._ask("human-monitor-command", {"command-line": "info usernet"})
-            if way_out is not None:
-                way_out.enter(keeper.pid)
+            if network is not None:
+                network.enter(keeper.pid)
         except QMPError as error:
             raise RuntimeError(f"{self.vm_id}: QEMU did not start: {self._last_words('messages') or error}") from error
         inside = {int(to): int(port) for port, to in _FORWARD.findall(said)}
@@ -146,8 +146,8 @@ class Machine:
         Raises:
             QMPError: That fails, or QEMU has ended.
         """
-        if self._way_out is not None:
-            self._way_out.shut()
+        if self._network is not None:
+            self._network.shut()
         self._snapshot("snapshot-load")
         self.run()
 
@@ -158,8 +158,8 @@ class Machine:
             OSError: It was put away meanwhile.
             RuntimeError: The kernel refuses.
         """
-        if self._way_out is not None:
-            self._way_out.open()
+        if self._network is not None:
+            self._network.open()
 
     def quit(self) -> Path:
         """Ends QEMU with its disks complete; returns their folder, which `end` removes.
@@ -198,8 +198,8 @@ class Machine:
         Raises:
             OSError: QEMU does not listen.
         """
-        if self._way_out is not None:
-            return self._way_out.connect(self.ports[purpose], ANSWER_SECONDS)
+        if self._network is not None:
+            return self._network.connect(self.ports[purpose], ANSWER_SECONDS)
         return socket.create_connection(("127.0.0.1", self.ports[purpose]), timeout=ANSWER_SECONDS)
 
     def console(self) -> str:
@@ -239,8 +239,8 @@ class Machine:
         finally:
             if held is not None:
                 os.close(held)
-            if self._way_out is not None:
-                self._way_out.close()
+            if self._network is not None:
+                self._network.close()
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from vm_pool.egress.relay import Relay
 from vm_pool.errors import ProviderError
 from vm_pool.guest import guest_image_name
 from vm_pool.guest.disk import guest_disk
+from vm_pool.namespaces import can_make_namespaces
 from vm_pool.providers.base import with_network
 from vm_pool.providers.qemu import acceleration
 from vm_pool.providers.qemu.acceleration import Acceleration
@@ -24,6 +25,7 @@ from vm_pool.providers.qemu.folders import end_abandoned, end_leftover, leftover
 from vm_pool.providers.qemu.kind import Kind
 from vm_pool.providers.qemu.machine import Machine, MachineStopped, ProcessorFailed
 from vm_pool.providers.qemu.options import QemuOptions
+from vm_pool.providers.qemu.own_network import OwnNetwork
 from vm_pool.providers.qemu.way_out import WayOut
 from vm_pool.states import Endpoint
 
@@ -73,8 +75,7 @@ class QemuProvider:
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a VM and waits until its server answers; builds the guest image first where it is missing."""
-        policy = parse_policy(self.options.guest_network)
-        machine = Machine(vm_id, WayOut(self._relay, policy) if policy.reaches_anything else None)
+        machine = Machine(vm_id, self._network())
         with self._guard:
             earlier, self._machines[vm_id] = self._machines.get(vm_id), machine
         if earlier is not None:
@@ -86,6 +87,12 @@ class QemuProvider:
             machine.end()
             raise
         return self._endpoint(machine)
+
+    def _network(self) -> OwnNetwork | None:
+        policy = parse_policy(self.options.guest_network)
+        if policy.reaches_anything:
+            return WayOut(self._relay, policy)
+        return OwnNetwork() if can_make_namespaces() else None
 
     def _start(self, machine: Machine) -> None:
         """Brings it up; in software where the processor turns out to be of no use, and nobody asked for it."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,14 @@ from rollout_tasks.environments.osworld.environment import OSWorldEnvironment
 from rollout_tasks.settings import settings
 from tests.desktops import in_guest, traces
 from vm_pool.gate import Gate, Gates
+from vm_pool.gate_login import token_of
+from vm_pool.providers.base import connect, purposes
+from vm_pool.providers.desktop import PORTS
 from vm_pool.providers.local import LocalProvider
+from vm_pool.states import Endpoint
 
 SCREEN = (1280, 720)
+KEY = b"of the desktop's gate"
 ANYTHING = {"func": "infeasible"}
 
 
@@ -36,22 +41,18 @@ class Desk:
     gate: Gate | None = None
 
     @property
-    def address(self) -> str:
+    def endpoint(self) -> Endpoint:
         assert self.gate is not None
-        return self.gate.endpoint.address
-
-    @property
-    def ports(self) -> Mapping[str, int]:
-        assert self.gate is not None
-        return self.gate.endpoint.ports
+        return replace(self.gate.endpoint, token=token_of(KEY, self.gate.endpoint.gate))
 
     def check(self) -> None:
         pass
 
     def open(self) -> None:
-        self.gate = self.gates.open([*self.PORTS], lambda purpose: self.provider.connect(self.vm_id, purpose))
-
-    PORTS = ("control", "chromium", "vnc", "vlc")
+        endpoint = Endpoint("", PORTS)
+        self.gate = self.gates.open(
+            purposes(self.provider, endpoint), lambda purpose: connect(self.provider, self.vm_id, purpose, endpoint)
+        )
 
     def revert(self) -> None:
         """As a host does between two holders."""
@@ -88,7 +89,7 @@ def running_desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
     vm_id = f"test-osworld-{os.getpid()}-0"
     profile = getattr(request.module, "PROFILE", "core")
     options = {"screen_width": SCREEN[0], "screen_height": SCREEN[1], "profile": profile}
-    desk = Desk(LocalProvider(options), vm_id, Gates())
+    desk = Desk(LocalProvider(options), vm_id, Gates(key=KEY))
     try:
         desk.provider.boot(vm_id)
         desk.open()

@@ -1,0 +1,91 @@
+"""A borrower's way through a gate: says its token first, and speaks TLS where the gate is on another machine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from vm_pool.gate_login import line_of
+from vm_pool.gate_tls import client_context, hash_of
+from vm_pool.states import Endpoint
+
+CONNECT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dialled:
+    """A connection to a gate on which nothing was said yet."""
+
+    socket: socket.socket
+    certificate: str
+    """The hash of the certificate that the gate must have; empty: it speaks no TLS."""
+    first: bytes
+    """What is said first."""
+
+
+def dial(endpoint: Endpoint, purpose: str) -> Dialled:
+    """Connects to a gate, or to a VM that has none.
+
+    Args:
+        endpoint: As a lease has it.
+        purpose: One of the endpoint's ports: ``control``, ``chromium``, ``vnc``, ``vlc`` or ``attest``.
+
+    Raises:
+        OSError: Nothing listens there.
+    """
+    place = (endpoint.address, endpoint.ports[purpose])
+    connection = socket.create_connection(place, timeout=CONNECT_SECONDS)
+    return Dialled(connection, endpoint.certificate, line_of(endpoint.token) if endpoint.token else b"")
+
+
+def connect(endpoint: Endpoint, purpose: str) -> socket.socket:
+    """A connection through a gate, as a blocking socket, on which its user goes on.
+
+    Args:
+        endpoint: As a lease has it.
+        purpose: One of the endpoint's ports: ``control``, ``chromium``, ``vnc``, ``vlc`` or ``attest``.
+
+    Raises:
+        OSError: Nothing listens there, or the gate is not the one that the lease names.
+    """
+    dialled = dial(endpoint, purpose)
+    connection = dialled.socket
+    try:
+        if dialled.certificate:
+            connection = client_context().wrap_socket(connection)
+            if hash_of(connection.getpeercert(binary_form=True)) != dialled.certificate:
+                raise ConnectionRefusedError("the gate has another certificate than its lease says")
+        if dialled.first:
+            connection.sendall(dialled.first)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def relayed(endpoint: Endpoint) -> Iterator[Endpoint]:
+    """An endpoint for programs that know nothing of tokens: on this machine's loopback, for as long as the context lasts.
+
+    Whoever is on this machine reaches it without a login.
+
+    Args:
+        endpoint: As a lease has it.
+
+    Raises:
+        GateError: There are no ports left.
+    """
+    from vm_pool.gate import Gates
+
+    if not endpoint.token and not endpoint.certificate:
+        yield endpoint
+        return
+    gates = Gates()
+    gate = gates.open(list(endpoint.ports), lambda purpose: dial(endpoint, purpose))
+    try:
+        yield gate.endpoint
+    finally:
+        gate.close()
+        gates.close()
