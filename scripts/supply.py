@@ -1,7 +1,8 @@
-"""What the lock files bring: licences, bills of materials, known vulnerabilities."""
+"""What is taken from others: the lock files' licences, bills of materials and known vulnerabilities, and the base images."""
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rollout_tasks import command_line
+from scripts.supply_chain.base_images import COMPOSE, base_images
 from scripts.supply_chain.bill_of_materials import bill_of_materials
 from scripts.supply_chain.facts import UNREAD, gather, read_facts, write_facts
 from scripts.supply_chain.licences_page import PAGE, render
@@ -28,7 +30,8 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     no_args_is_help=True,
-    help="What the lock files bring with them: under which licences, in which bill of materials, with which known vulnerabilities.",
+    help="What the lock files bring with them: under which licences, in which bill of materials, with which known vulnerabilities."
+    " And whether containers start from pinned images.",
 )
 console = Console(stderr=True, highlight=False)
 
@@ -125,6 +128,31 @@ def audit(as_json: AsJson = False) -> None:
     else:
         _say(answered, judgement, len(locked))
     raise typer.Exit(1 if judgement else 0)
+
+
+@application.command()
+def images(as_json: AsJson = False) -> None:
+    """List the images that docker-compose.yml takes from a registry; before a release, all must be pinned.
+
+    A tag can come to mean another image; a digest cannot. BASE_IMAGE and BROKER_IMAGE, in .env or the environment, name them:
+
+    [bold]BROKER_IMAGE=valkey/valkey:8@sha256:... supply.py images[/bold]
+
+    Ends with 1 when one is named without a digest.
+    """
+    found = base_images(REPOSITORY, os.environ)
+    if as_json:
+        command_line.print_json([asdict(one) | {"pinned": one.pinned} for one in found])
+    else:
+        table = Table("variable", "image", "pinned")
+        for one in found:
+            table.add_row(one.variable, one.image, "yes" if one.pinned else "no")
+        Console(width=None if sys.stdout.isatty() else 200).print(table)
+    if not all(one.pinned for one in found):
+        console.print(
+            f"[red]{COMPOSE} takes images without a digest:[/red] NAME:TAG@sha256:DIGEST is what the variables want"
+        )
+        raise typer.Exit(1)
 
 
 def _say(answered: Audit, judgement: Judgement, locked: int) -> None:

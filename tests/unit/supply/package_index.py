@@ -78,7 +78,9 @@ class Authority:
         issuer = self._key.public_key()
         day = datetime.timedelta(days=1)
         builder = x509.CertificateBuilder().issuer_name(self._name).subject_name(name).public_key(key.public_key())
-        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
+        builder = (
+            builder.serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
+        )
         builder = builder.add_extension(x509.BasicConstraints(host is None, None), critical=True)
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer), critical=False)
@@ -98,7 +100,9 @@ def package_index(answer: Answer, folder: Path) -> Iterator[dict[str, str]]:
         def do_CONNECT(self) -> None:
             self.send_response(200)
             self.end_headers()
-            self.connection = authority.context(self.path.partition(":")[0]).wrap_socket(self.connection, server_side=True)
+            self.connection = authority.context(self.path.partition(":")[0]).wrap_socket(
+                self.connection, server_side=True
+            )
             self.rfile = self.connection.makefile("rb")
             self.wfile = self.connection.makefile("wb", buffering=0)  # type: ignore[assignment]
             self.close_connection = False

@@ -76,7 +76,9 @@ def test_what_is_accepted_by_any_of_its_names_is_let_pass(identity: str):
     assert not judge(audit, [Accepted(identity, "reader", "why")], ["reader"])
 
 
-@pytest.mark.parametrize("entry", [None, Accepted("CVE-2026-2", "reader", "why"), Accepted("CVE-2026-1", "writer", "why")])
+@pytest.mark.parametrize(
+    "entry", [None, Accepted("CVE-2026-2", "reader", "why"), Accepted("CVE-2026-1", "writer", "why")]
+)
 def test_what_no_entry_speaks_of_is_refused(entry: Accepted | None):
     judgement = judge(Audit([SLOW_READER], {"reader", "writer"}), [entry] if entry else [], ["reader", "writer"])
     assert judgement.refused == [SLOW_READER]
@@ -146,7 +148,9 @@ def test_an_index_that_does_not_answer_is_not_taken_for_a_good_word(
 
 def supply(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "scripts/supply.py", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, env=os.environ | environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=os.environ | environment, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_without_the_index_the_command_says_so_and_goes_on(tmp_path: Path):
@@ -156,7 +160,9 @@ def test_without_the_index_the_command_says_so_and_goes_on(tmp_path: Path):
 
 
 def test_all_locked_versions_are_asked_about_and_judged(tmp_path: Path):
-    locked = {(one.name, one.version) for file in (*LOCKS.values(), INSTALLER_LOCK) for one in read_lock(REPOSITORY / file)}
+    locked = {
+        (one.name, one.version) for file in (*LOCKS.values(), INSTALLER_LOCK) for one in read_lock(REPOSITORY / file)
+    }
     versions = dict(locked)
     entries = read_accepted()
     known = {f"{entry.package} {versions[entry.package]}": [vulnerability(entry.id)] for entry in entries}
@@ -178,5 +184,7 @@ def test_all_locked_versions_are_asked_about_and_judged(tmp_path: Path):
         bad = supply("audit", "--json", environment=environment | {"XDG_CACHE_HOME": str(tmp_path / "other-cache")})
     judgement = json.loads(bad.stdout)
     assert bad.returncode == 1
-    assert [(one["package"], one["id"], one["fixed_in"]) for one in judgement["refused"]] == [("celery", "PYSEC-2026-9", ["99.1"])]
+    assert [(one["package"], one["id"], one["fixed_in"]) for one in judgement["refused"]] == [
+        ("celery", "PYSEC-2026-9", ["99.1"])
+    ]
     assert [one["id"] for one in judgement["stale"]] == [entries[0].id]
