@@ -12,7 +12,7 @@ said() {
     return $status
 }
 
-programs="chromium soffice gimp vlc thunderbird"
+programs="chromium soffice gimp vlc thunderbird gnome-shell"
 new=
 for name in $programs; do [ -e "/usr/bin/$name" ] || new="$new $name"; done
 

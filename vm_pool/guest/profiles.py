@@ -37,6 +37,12 @@ MORE = """
     thunderbird
 """
 
+GNOME = """
+    gnome-session-bin gnome-settings-daemon gnome-shell gnome-shell-extension-dashtodock
+    gnome-shell-extension-desktop-icons-ng libgl1-mesa-dri
+"""
+"""The desktop that the light one of `SESSION` stands for."""
+
 PROFILES: dict[str, tuple[str, ...]] = {
     name: tuple(sorted(set(packages.split())))
     for name, packages in {
@@ -45,6 +51,7 @@ PROFILES: dict[str, tuple[str, ...]] = {
         "media": f"{CORE} {MEDIA}",
         "browser": f"{CORE} {BROWSER}",
         "full": f"{CORE} {OFFICE} {MEDIA} {BROWSER} {MORE}",
+        "gnome": f"{CORE} {OFFICE} {MEDIA} {BROWSER} {MORE} {GNOME}",
     }.items()
 }
 """Each profile's packages, sorted."""

@@ -119,7 +119,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
 
 def test_an_unknown_profile_is_refused() -> None:
     with pytest.raises(
-        GuestBuildError, match="no guest image 'huge': choose one of core, office, media, browser, full"
+        GuestBuildError, match="no guest image 'huge': choose one of core, office, media, browser, full, gnome"
     ):
         guest_root("huge")
 

@@ -75,5 +75,10 @@ if has thunderbird; then
     head -2 "$root/usr/bin/thunderbird" | grep -q REMOTINGNAME
 fi
 
+if has gnome-shell; then
+    cp "$recipe/gnome.gschema.override" "$root/usr/share/glib-2.0/schemas/91_guest.gschema.override"
+    in_guest glib-compile-schemas /usr/share/glib-2.0/schemas
+fi
+
 in_guest update-desktop-database -q
 in_guest python3 - /etc/xdg/xfce4/xfconf/xfce-perchannel-xml/xfce4-panel.xml <"$recipe/panel.py"

@@ -8,31 +8,33 @@ from pathlib import Path
 
 from flask import Blueprint, Response, current_app, jsonify
 
-from . import x11
+from . import desktop_shell, screen, x11
 from .problems import Problem
 
 blueprint = Blueprint("health", __name__)
 
-NEEDED = ("Xvfb", "at-spi-bus-laun", "dbus-daemon", "openbox", "xfce4-panel", "xfdesktop")
+NEEDED = ("Xvfb", "at-spi-bus-laun", "dbus-daemon")
 
 
 @blueprint.get("/health")
 def health() -> Response:
     """The state of the desktop."""
     running = sorted(_process_names())
-    screen, titles = [0, 0], list[str]()
-    missing = [name for name in NEEDED if name not in running]
+    size, titles = [0, 0], list[str]()
+    missing = [name for name in (*NEEDED, *desktop_shell.PROCESSES) if name not in running]
     failed = f"{' and '.join(missing)} not running" if missing else ""
     try:
         with x11.connected() as display:
             here = display.screen()
-            screen = [here.width_in_pixels, here.height_in_pixels]
+            size = [here.width_in_pixels, here.height_in_pixels]
             titles = [window.title for window in x11.normal_windows(display)]
+            if not (failed or screen.has_started()):
+                failed = desktop_shell.missing(display)
     except Problem as problem:
         failed = str(problem)
-    if not failed and screen != list(current_app.config["SCREEN"]):
-        failed = f"the screen is {screen[0]}x{screen[1]}"
-    return jsonify(ok=not failed, failed=failed, screen=screen, processes=running, windows=titles)
+    if not failed and size != list(current_app.config["SCREEN"]):
+        failed = f"the screen is {size[0]}x{size[1]}"
+    return jsonify(ok=not failed, failed=failed, screen=size, processes=running, windows=titles)
 
 
 @blueprint.get("/platform")

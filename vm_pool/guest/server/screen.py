@@ -14,7 +14,7 @@ from typing import Any
 from flask import Blueprint, Response, current_app, jsonify
 from PIL import Image, ImageGrab
 
-from . import x11
+from . import desktop_shell, x11
 from .problems import Problem
 from .waiting import wait_until
 
@@ -23,7 +23,6 @@ blueprint = Blueprint("screen", __name__)
 START_SECONDS = 8.0
 """So long a request waits for a desktop that has just been started; then it says that it has not."""
 SETTLE_SECONDS = 2.0
-PANEL_KINDS = {"dock", "desktop"}
 
 _started = threading.Event()
 _starting = threading.Lock()
@@ -55,6 +54,11 @@ def cursor_position() -> Response:
     with x11.connected() as display:
         pointer = display.screen().root.query_pointer()
         return jsonify([pointer.root_x, pointer.root_y])
+
+
+def has_started() -> bool:
+    """Whether anyone has seen the whole desktop yet."""
+    return _started.is_set()
 
 
 def require_started() -> None:
@@ -101,10 +105,9 @@ def _missing() -> str:
             size = (here.width_in_pixels, here.height_in_pixels)
             if size != current_app.config["SCREEN"]:
                 return f"its screen is {size[0]}x{size[1]}"
-            kinds = {window.kind for window in x11.windows(display)}
+            return desktop_shell.missing(display)
     except Problem as problem:
         return str(problem)
-    return f"no {' and no '.join(sorted(PANEL_KINDS - kinds))} yet" if PANEL_KINDS - kinds else ""
 
 
 def _grab() -> Image.Image:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .machine import AUTHORITY, GID, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
+from .shell import GUEST, shell
 from .supervisor import Service, Supervisor
 
-GUEST = "/usr/lib/guest"
 CONTROL_PORT = 5000
 WAITING_CONNECTIONS = 1024
 START_SECONDS = 30.0
@@ -22,7 +22,8 @@ START_SECONDS = 30.0
 
 def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     """Starts everything; returns when all that others wait for is there."""
-    user = environment()
+    around = shell()
+    user = {**environment(), **around.variables}
     server = {
         **user,
         "PYTHONPATH": f"{GUEST}/python",
@@ -34,8 +35,7 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     }
     display = (
         *("Xvfb", ":0", "-screen", "0", f"{screen[0]}x{screen[1]}x24", "-dpi", "96", "-nolisten", "tcp"),
-        # Every program of GTK would load a software renderer of 100 MB for what it draws without one.
-        *("-auth", str(AUTHORITY), "-noreset", "-extension", "GLX"),
+        *("-auth", str(AUTHORITY), "-noreset", *around.display_options),
     )
     system_bus = ("dbus-daemon", "--system", "--nofork", "--nopidfile")
     supervisor.start(Service("system bus", system_bus, {"PATH": user["PATH"]}))
@@ -53,20 +53,13 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     _wait_for(RUNTIME / "bus")
     # Without the key between Shift and Z of European keyboards: pyautogui takes it for "<" and gets ">".
     subprocess.run(["/usr/bin/xmodmap", "-e", "keycode 94 ="], env=user, check=False, timeout=START_SECONDS)
-    programs = {
-        "accessibility": ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately"),
-        "window manager": ("openbox", "--sm-disable"),
-        "panel": ("xfce4-panel", "--disable-wm-check", "--sm-client-disable"),
-        "desktop": ("xfdesktop",),
-        "wallpaper": (f"{GUEST}/follow-wallpaper",),
-        # Pressed and let go by itself, the Super key finds programs, as GNOME's does. Only -d keeps it in the foreground.
-        "super key": ("sh", "-c", "exec xcape -d -e 'Super_L=Alt_L|F1;Super_R=Alt_L|F1' >/dev/null 2>&1"),
-    }
+    supervisor.start(_user_service("accessibility", ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately"), user))
+    for name, command in around.programs.items():
+        supervisor.start(_user_service(name, command, {**user, **around.own_variables}))
     if Path("/usr/bin/pulseaudio").exists():
         quiet = ("--daemonize=no", "--exit-idle-time=-1", "--log-level=error", "--realtime=no", "--high-priority=no")
-        programs["sound"] = ("pulseaudio", *quiet, "-n", f"--file={GUEST}/sound.pa")
-    for name, command in programs.items():
-        supervisor.start(_user_service(name, command, user))
+        sound = ("pulseaudio", *quiet, "-n", f"--file={GUEST}/sound.pa")
+        supervisor.start(_user_service("sound", sound, user))
 
 
 def _user_service(

@@ -1,0 +1,25 @@
+"""What draws the desktop around programs, as the image has it: GNOME Shell, or light programs in its likeness."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from . import x11
+
+IS_GNOME = Path("/usr/bin/gnome-shell").exists()
+PROCESSES = ("gnome-shell",) if IS_GNOME else ("openbox", "xfce4-panel", "xfdesktop")
+_DRAWS_ICONS = not IS_GNOME or Path("/usr/share/gnome-shell/extensions/ding@rastersoft.com").exists()
+
+
+def missing(display: Any) -> str:
+    """What of it has not come up yet; empty when all has."""
+    kinds = {window.kind for window in x11.windows(display)}
+    area = x11.work_area(display)
+    here = {
+        # GNOME Shell's bar is no window of its own, but room that it keeps from windows.
+        "panel": area is not None and area[1] > 0 if IS_GNOME else "dock" in kinds,
+        "desktop": "desktop" in kinds or not _DRAWS_ICONS,
+    }
+    lacking = [what for what, there in here.items() if not there]
+    return f"no {' and no '.join(lacking)} yet" if lacking else ""
