@@ -186,8 +186,7 @@ def qemu_of(tmp_path: Path) -> list[int]:
 
 
 def holds_network(pid: int) -> bool:
-    links = (os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink())
-    return any(link.startswith("net:[") for link in links)
+    return any(str(entry.readlink()).startswith("net:[") for entry in Path(f"/proc/{pid}/fd").iterdir())
 
 
 @pytest.fixture
