@@ -159,6 +159,10 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         where = {"cell": "in cells", "worker": "in the worker's own process (--trust-tasks)"}
         parts = (f"{_rollouts(count)} {where.get(place, place)}" for place, count in summary.task_code.items())
         rows.append(("Tasks' own code ran", ", ".join(parts)))
+    if summary.attestation:
+        known = {"unattested": "unattested (an agent that was root in its guest could have forged the score)"}
+        parts = (f"{_rollouts(count)} {known.get(how, how)}" for how, count in summary.attestation.items())
+        rows.append(("Guests' own servers", ", ".join(parts)))
     if info.left_out:
         rows.insert(1, ("Left out", f"{len(info.left_out)} items of the data, which no figure here counts"))
     if info.doubted:

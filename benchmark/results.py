@@ -60,6 +60,8 @@ class RolloutResult:
     attempts: int = 1
     task_code: Literal["cell", "worker"] | None = None
     """Where code that came with the item ran: apart in a cell, or in the worker's own process; None where none came."""
+    attestation: Literal["attested", "unattested"] | None = None
+    """Whether the VM's server is known to be the one that was there at first; None where the score does not rest on that."""
 
     def __post_init__(self) -> None:
         where = f"result of rollout {self.item_id}#{self.index}"
@@ -171,6 +173,8 @@ class Summary:
     completion_tokens: int
     task_code: Mapping[str, int] = field(default_factory=dict)
     """Rollouts by where code that came with their items ran: ``cell`` or ``worker``."""
+    attestation: Mapping[str, int] = field(default_factory=dict)
+    """Rollouts by whether their VM's server is known to be its own: ``attested`` or ``unattested``."""
 
 
 @dataclass(frozen=True, slots=True)

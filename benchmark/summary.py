@@ -127,6 +127,7 @@ class Tally:
             prompt_tokens=self._usage.prompt_tokens,
             completion_tokens=self._usage.completion_tokens,
             task_code=dict(sorted(self._usage.task_code.items())),
+            attestation=dict(sorted(self._usage.attestation.items())),
         )
 
 
@@ -166,6 +167,7 @@ class _Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     task_code: Counter[str] = field(default_factory=Counter)
+    attestation: Counter[str] = field(default_factory=Counter)
 
     def add(self, result: RolloutResult) -> None:
         self.seconds.append(result.seconds or 0.0)
@@ -175,6 +177,8 @@ class _Usage:
         self.completion_tokens += result.completion_tokens
         if result.task_code is not None:
             self.task_code[result.task_code] += 1
+        if result.attestation is not None:
+            self.attestation[result.attestation] += 1
 
 
 class _LossCounter:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from benchmark.items import Item
 from rollout_tasks import registry
@@ -133,7 +133,7 @@ class Attempt:
                 turns=meter.turns,
                 usage=meter.usage,
                 stages=_stages(meter, opened),
-                task_code=_task_code(opened),
+                **_said_by(opened),
             )
         return replace(
             verdict,
@@ -144,7 +144,7 @@ class Attempt:
             turns=episode.turns,
             usage=meter.usage,
             stages=_stages(meter, opened),
-            task_code=_task_code(opened),
+            **_said_by(opened),
         )
 
     def _act(
@@ -203,8 +203,9 @@ class Attempt:
         }
 
 
-def _task_code(opened: Sequence[GuardedWorld]) -> Literal["cell", "worker"] | None:
-    return opened[0].task_code if opened else None
+def _said_by(opened: Sequence[GuardedWorld]) -> dict[str, Any]:
+    """What the verdict notes of the environment."""
+    return {"task_code": opened[0].task_code, "attestation": opened[0].attestation} if opened else {}
 
 
 def _stages(meter: Meter, opened: Sequence[GuardedWorld]) -> dict[str, float]:

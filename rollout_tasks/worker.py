@@ -116,7 +116,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
     And hides them from the garbage collector: walking all modules again and again costs time, and in a child it copies them.
     """
 
-    requires = (ServedQueues,)
+    requires = (Leftovers, ServedQueues)
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)

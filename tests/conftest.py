@@ -59,6 +59,7 @@ def free_port() -> int:
 
 
 _SYNC_SECONDS = 20.0
+_LAST_WRITE = "last-write-of-the-test"
 
 
 @dataclass
@@ -121,7 +122,9 @@ class ValkeyServer:
         """Waits until the AOF has all that was written: on a busy disk, Redis may write it two seconds late."""
         if self.process is not None and self.process.poll() is None and self.aof:
             with suppress(redis.RedisError), redis.Redis.from_url(self.url, socket_timeout=_SYNC_SECONDS) as client:
-                client.waitaof(1, 0, int(_SYNC_SECONDS * 1000))
+                client.config_set("appendfsync", "always")
+                client.pipeline().set(_LAST_WRITE, 1).delete(_LAST_WRITE).execute()
+                client.waitaof(1, 0, int(_SYNC_SECONDS * 1000))  # waits for this connection's own writes only
 
     def kill_at_once(self) -> None:
         """kill -9: what was not yet in the AOF is lost."""

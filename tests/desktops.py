@@ -13,7 +13,7 @@ import pytest
 from vm_pool.errors import ProviderError
 from vm_pool.providers.base import ReachesVMs
 from vm_pool.providers.local import LocalProvider
-from vm_pool.providers.local.container import folder_of
+from vm_pool.providers.local.folders import folder_of
 
 
 def _why_none() -> str:
@@ -35,7 +35,7 @@ def in_guest(provider: ReachesVMs, vm_id: str, command: str, *, seconds: float =
 def said_by(connection: socket.socket, command: str, *, seconds: float = 60) -> str:
     """As `in_guest`, over a connection to the guest's control port."""
     connection.settimeout(seconds)
-    client = http.client.HTTPConnection("guest")
+    client = http.client.HTTPConnection("localhost")
     client.sock = connection
     body = json.dumps({"command": command, "shell": True})
     client.request("POST", "/execute", body, {"Content-Type": "application/json"})

@@ -214,7 +214,8 @@ class Gate:
             far = dialled.socket if isinstance(dialled, Dialled) else dialled
             far.setblocking(False)
             for end in (near, far):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if end.family != socket.AF_UNIX:  # what a provider answers by itself
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             far_end = await self._introduced(dialled)
             if first:
                 await far_end.send(first)

@@ -30,7 +30,7 @@ def dial(endpoint: Endpoint, purpose: str) -> Dialled:
 
     Args:
         endpoint: As a lease has it.
-        purpose: ``control``, ``chromium``, ``vnc`` or ``vlc``.
+        purpose: One of the endpoint's ports: ``control``, ``chromium``, ``vnc``, ``vlc`` or ``attest``.
 
     Raises:
         OSError: Nothing listens there.
@@ -45,7 +45,7 @@ def connect(endpoint: Endpoint, purpose: str) -> socket.socket:
 
     Args:
         endpoint: As a lease has it.
-        purpose: ``control``, ``chromium``, ``vnc`` or ``vlc``.
+        purpose: One of the endpoint's ports: ``control``, ``chromium``, ``vnc``, ``vlc`` or ``attest``.
 
     Raises:
         OSError: Nothing listens there, or the gate is not the one that the lease names.

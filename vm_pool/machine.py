@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from vm_pool.canary import CleanState, Fingerprint
 from vm_pool.gate import Gate, Gates
-from vm_pool.providers.base import Provider, TakesFingerprints, connect
+from vm_pool.providers.base import Provider, TakesFingerprints, connect, purposes
 from vm_pool.states import Endpoint
 
 
@@ -101,6 +101,6 @@ class Machine:
             return endpoint
         self._gate_fence = fence
         self._gate = self._gates.open(
-            list(endpoint.ports), lambda purpose: connect(self._provider, self.vm_id, purpose, endpoint)
+            purposes(self._provider, endpoint), lambda purpose: connect(self._provider, self.vm_id, purpose, endpoint)
         )
         return self._gate.endpoint

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import secrets
 import socket
 import struct
 import subprocess
@@ -15,6 +17,7 @@ from typing import TypeVar
 
 _CLONE_NEWNET = 0x40000000
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
+_TRIES = 10
 _libc = ctypes.CDLL(None, use_errno=True)
 _Made = TypeVar("_Made")
 
@@ -68,15 +71,29 @@ def can_make_namespaces() -> bool:
     return done.returncode == 0
 
 
-def connect_inside(namespace: int, port: int, seconds: float) -> socket.socket:
+def connect_inside(namespace: int, port: int, seconds: float, *, as_root: bool = False) -> socket.socket:
     """Connects to a port of a network namespace's loopback.
 
     Args:
         namespace: A descriptor of it.
         port: TCP port.
         seconds: How long connecting may take.
+        as_root: From a port that only root may use, by which a server there can tell it from programs without rights.
 
     Raises:
         OSError: The namespace may not be entered, or nothing listens there.
     """
-    return inside(namespace, lambda: socket.create_connection(("127.0.0.1", port), timeout=seconds))
+    connect = _connect_from_reserved if as_root else socket.create_connection
+    return inside(namespace, lambda: connect(("127.0.0.1", port), seconds))
+
+
+def _connect_from_reserved(address: tuple[str, int], seconds: float) -> socket.socket:
+    """From any of the loopback's addresses and any reserved port, so that hardly ever two connections meet."""
+    for tries_left in reversed(range(_TRIES)):
+        host = ".".join(["127", *(str(secrets.randbelow(254) + 1) for _ in range(3))])
+        try:
+            return socket.create_connection(address, seconds, source_address=(host, secrets.randbelow(1023) + 1))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL) or not tries_left:
+                raise
+    raise AssertionError

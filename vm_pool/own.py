@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from vm_pool.gate import Gates
 from vm_pool.gate_login import token_of
-from vm_pool.providers.base import Provider, connect
+from vm_pool.providers.base import Provider, connect, purposes
 from vm_pool.states import Endpoint
 
 
@@ -29,7 +29,7 @@ class OwnVM:
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+        """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``, ``attest``."""
         return self.endpoint.ports
 
     @property
@@ -61,7 +61,7 @@ def own_vm(provider: Provider, vm_id: str) -> Iterator[OwnVM]:
             key = secrets.token_bytes(32)
             gates = Gates(key=key)
             ends.callback(gates.close)
-            gate = gates.open(list(endpoint.ports), lambda purpose: connect(provider, vm_id, purpose, endpoint))
+            gate = gates.open(purposes(provider, endpoint), lambda purpose: connect(provider, vm_id, purpose, endpoint))
             ends.callback(gate.close)
             yield OwnVM(vm_id, replace(gate.endpoint, token=token_of(key, gate.endpoint.gate)))
         else:

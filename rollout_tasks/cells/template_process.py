@@ -5,6 +5,7 @@ A process that has none, as a test or a program, gets one of its own when it fir
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import logging
 import os
@@ -151,7 +152,9 @@ def shared_template(module: str) -> TemplateProcess:
     Raises:
         CellsUnavailable: It does not start, or this machine can make none.
     """
-    return TemplateProcess(module)
+    template = TemplateProcess(module)
+    atexit.register(template.stop)
+    return template
 
 
 def _own_packages() -> list[Path]:

@@ -68,7 +68,10 @@ class VMAccess(Protocol):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it answers, and what its gate asks for: `vm_pool.gate_client` connects."""
+        """Where it answers, and what its gate asks for: `vm_pool.gate_client` connects.
+
+        Its ports are ``control``, ``chromium``, ``vnc``, ``vlc``, and ``attest`` where the VM's host can tell who answers.
+        """
 
     def check(self) -> None:
         """Raises when the lease is lost or past its deadline: call before touching the VM."""
@@ -151,6 +154,8 @@ class Environment(World, Protocol):
     """The agent's registry name used when the run does not say."""
     task_code: Literal["cell", "worker"] | None = None
     """Where code that comes with items runs: apart in a cell, or in the worker's own process; None where none comes."""
+    attestation: Literal["attested", "unattested"] | None = None
+    """Once evaluated: whether the VM's server is known to be its own; None where the score does not rest on that."""
 
     def __init__(self, context: EnvironmentContext) -> None:
         """Made within the attempt's deadline; what takes long belongs into `reset`."""

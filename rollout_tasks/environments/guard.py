@@ -31,6 +31,11 @@ class GuardedWorld(World):
         """See `Environment`; worlds of others may not say."""
         return getattr(self._world, "task_code", None)
 
+    @property
+    def attestation(self) -> Literal["attested", "unattested"] | None:
+        """See `Environment`; worlds of others may not say."""
+        return getattr(self._world, "attestation", None)
+
     def instructions(self, item: Item) -> str:
         """See `World`."""
         with boundary(FailureClass.ENV_SETUP, self._name):

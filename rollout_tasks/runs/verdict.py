@@ -46,6 +46,8 @@ class Verdict:
     """Seconds in the environment's ``setup``, ``acting`` and ``evaluation``, and waiting for the ``model``."""
     task_code: Literal["cell", "worker"] | None = None
     """Where code that came with the item ran: apart in a cell, or in the worker's own process; None where none did."""
+    attestation: Literal["attested", "unattested"] | None = None
+    """Whether the VM's server is known to be the one that was there at first; None where the score does not rest on that."""
     worker: str = ""
     started: float = 0.0
     finished: float = 0.0
@@ -106,6 +108,7 @@ class Verdict:
             completion_tokens=self.usage.completion_tokens,
             attempts=self.attempt,
             task_code=self.task_code,
+            attestation=self.attestation,
         )
 
 

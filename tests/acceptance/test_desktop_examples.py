@@ -27,6 +27,7 @@ SOME = TREE / "test_small.json"
 RIGHT, WRONG = 0, 1
 """Which of an item's scripts a rollout plays is its index."""
 
+ATTESTATION = {"local": "attested", "qemu": "unattested"}
 NUM_VMS = {"local": 2, "qemu": 1}
 """A machine in software emulation alone keeps two cores busy."""
 
@@ -63,6 +64,7 @@ def check(tasks: Path, results: Path, provider: str, *, seconds: float) -> None:
 
     assert {key: verdict and verdict.score for key, verdict in verdicts.items()} == wanted
     assert ended["summary"]["average_score"] == 0.5
+    assert ended["summary"]["attestation"] == {ATTESTATION[provider]: len(verdicts)}
     assert "VMs" in said
     assert "no worker serves" not in said
     for verdict in verdicts.values():

@@ -36,7 +36,7 @@ def test_a_user_who_is_not_root_sees_tasks_on_virtual_machines(other_user: Other
     assert done.stdout.startswith(NO_CONTAINERS)
     scores = SCORE.findall(done.stdout)
     emulated = "Virtual machines are emulated here" in done.stdout
-    assert len(scores) == (3 if emulated else 13)
+    assert len(scores) == (3 if emulated else 13), done.stdout + done.stderr[-4000:]
     assert {(right, wrong) for _task, right, wrong in scores} == {("1", "0")}
     assert re.search(r"^Look at one: results/.*/recording\.mp4$", done.stdout, re.MULTILINE)
     assert [path.name for path in (other_user.cache / "qemu").iterdir() if path.is_dir()] == []

@@ -16,7 +16,7 @@ from tests.chaos import guests
 from tests.checks import check_broker, check_run
 from tests.cluster import Cluster
 from tests.desktops import needs_local_desktops, traces
-from vm_pool.providers.local.container import STATE_FOLDER
+from vm_pool.providers.local.folders import STATE_FOLDER
 
 pytestmark = [needs_local_desktops, pytest.mark.timeout(400)]
 
@@ -51,7 +51,7 @@ def _desktops_of(process: psutil.Process) -> set[str]:
         for child in process.children():
             for word in child.cmdline():
                 if word.startswith(f"{STATE_FOLDER}/"):
-                    ids.add(Path(word).name)
+                    ids.add(Path(word).relative_to(STATE_FOLDER).parts[0])
     return ids
 
 

@@ -225,7 +225,7 @@ def from_guest(provider: ReachesVMs, vm_id: str, url: str) -> str:
 
 def in_guest(provider: ReachesVMs, vm_id: str, command: str) -> str:
     """What a command prints in the guest."""
-    connection = http.client.HTTPConnection("guest", timeout=100)
+    connection = http.client.HTTPConnection("localhost", timeout=100)
     connection.sock = provider.connect(vm_id, "control")
     connection.sock.settimeout(100)
     body = json.dumps({"command": command, "shell": True})

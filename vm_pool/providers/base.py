@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -12,6 +13,8 @@ from vm_pool.states import Endpoint
 
 GROUP = "vm_pool.providers"
 CONNECT_SECONDS = 5.0
+ATTEST = "attest"
+"""The purpose of a connection over which the provider says `alterations`: one line of JSON, ``{"altered": [sentence, ...]}``."""
 
 
 class Provider(Protocol):
@@ -21,7 +24,8 @@ class Provider(Protocol):
     time that suits the provider: nothing above it can end a call that hangs. Whatever a call starts is tagged with the
     VM's id before it starts, so that `reap_leftovers` finds it even if this process is killed on the way.
 
-    A provider may also be one of `ReachesVMs`, `TakesFingerprints`, `ChecksMachine` and `NamesImage`, each by having its method.
+    A provider may also be one of `ReachesVMs`, `TakesFingerprints`, `Attests`, `ChecksMachine` and `NamesImage`, each by having its
+    method.
     """
 
     needs_reset: bool
@@ -69,6 +73,14 @@ class TakesFingerprints(Protocol):
 
 
 @runtime_checkable
+class Attests(Protocol):
+    """A provider that sees from outside whether what answers in a VM is what answered when the VM was found ready."""
+
+    def alterations(self, vm_id: str) -> Sequence[str]:
+        """What of the server at the VM's control port is not as it was then, in sentences; none where all is."""
+
+
+@runtime_checkable
 class ChecksMachine(Protocol):
     """A provider that knows what it needs of the machine it runs on."""
 
@@ -108,21 +120,41 @@ def check_available(provider: Provider) -> None:
         provider.check_available()
 
 
+def purposes(provider: Provider, endpoint: Endpoint) -> list[str]:
+    """What there can be connections to a VM for: its ports, and `ATTEST` where its provider can tell.
+
+    Args:
+        provider: The VM's.
+        endpoint: What `boot` or `reset` returned last.
+    """
+    return [*endpoint.ports, *([ATTEST] if endpoint.ports and isinstance(provider, Attests) else [])]
+
+
 def connect(provider: Provider, vm_id: str, purpose: str, endpoint: Endpoint) -> socket.socket:
-    """A fresh TCP connection to a VM.
+    """A fresh connection to a VM, or to what its provider says of it.
 
     Args:
         provider: The VM's.
         vm_id: The VM.
-        purpose: One of the endpoint's ports.
+        purpose: One of `purposes`.
         endpoint: What `boot` or `reset` returned last.
 
     Raises:
         OSError: Nothing answers there.
     """
+    if purpose == ATTEST and isinstance(provider, Attests):
+        return _saying({"altered": list(provider.alterations(vm_id))})
     if isinstance(provider, ReachesVMs):
         return provider.connect(vm_id, purpose)
     return socket.create_connection((endpoint.address, endpoint.ports[purpose]), timeout=CONNECT_SECONDS)
+
+
+def _saying(words: Mapping[str, Any]) -> socket.socket:
+    """A connection over which one line of JSON comes."""
+    near, far = socket.socketpair()
+    with far:
+        far.sendall(json.dumps(words).encode() + b"\n")
+    return near
 
 
 def provider_names() -> list[str]:

@@ -88,7 +88,7 @@ def _get(connect: Connect, path: str, seconds: float) -> bytes:
     try:
         with connect() as connection:
             connection.settimeout(seconds)
-            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: guest\r\n\r\n".encode())
+            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
             reply = bytearray()
             while data := connection.recv(1 << 18):
                 reply += data

@@ -32,6 +32,7 @@ from rollout_tasks.settings import settings
 if TYPE_CHECKING:
     from desktop_image.conformance.facts import Facts
     from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
+    from rollout_tasks.environments.osworld.attestation import Attestation
     from rollout_tasks.environments.osworld.outcome import DesktopSession, Sight
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class OSWorldEnvironment(Environment):
         self._space = SPACES[self._config.action_space]
         self._session: DesktopSession | None = None
         self._files: WorkerFiles | None = None
+        self._task: Mapping[str, Any] = {}
         self._view = View((self._config.screen_width, self._config.screen_height))
 
     @classmethod
@@ -138,7 +140,8 @@ class OSWorldEnvironment(Environment):
             raise ValueError("a desktop task needs a VM")
         self._files = WorkerFiles(self._context.directory)
         with self._vm_watched(), time_limit(SETUP_SECONDS, FailureClass.ENV_SETUP, _late("setting up", SETUP_SECONDS)):
-            self._session = open_session(self._context.vm, self._context.config, task_config(item), self._files)
+            self._task = task_config(item)
+            self._session = open_session(self._context.vm, self._context.config, self._task, self._files)
             return self._seen(self._session.begin())
 
     def execute(self, call: ToolCall) -> ToolResult:
@@ -162,11 +165,14 @@ class OSWorldEnvironment(Environment):
         )
 
     def evaluate(self) -> float | None:
-        """What the task's own evaluator says."""
+        """What the task's own evaluator says, of a guest whose server is the one it was, as far as that can be told."""
         late = _late("the evaluation", EVALUATION_SECONDS)
         with self._vm_watched(), time_limit(EVALUATION_SECONDS, FailureClass.ENV_EVALUATE, late):
             self._keep_recording(self._open_session)
-            return self._open_session.score()
+            self._attested()
+            score = self._open_session.score()
+            self.attestation = self._attested()  # which an evaluation is long enough to change
+            return score
 
     def close(self) -> None:
         """Lets go of the VM and removes the attempt's working files."""
@@ -177,6 +183,14 @@ class OSWorldEnvironment(Environment):
             self._keep_recording(session)
         finally:
             session.close()
+
+    def _attested(self) -> Attestation | None:
+        """What can be said of who answers in the VM's place."""
+        from rollout_tasks.environments.osworld.attestation import check_server, forgeable
+
+        if self._context.vm is not None and check_server(self._context.vm):
+            return "attested"
+        return "unattested" if forgeable(self._config, self._task) else None
 
     def _keep_recording(self, session: DesktopSession) -> None:
         """Ends the recording, where there is one; an episode without it is still one."""

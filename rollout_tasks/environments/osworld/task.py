@@ -70,6 +70,11 @@ def getters_of(evaluator: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [getter for side in ("result", "expected") for getter in _listed(evaluator.get(side)) if getter]
 
 
+def results_of(evaluator: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The evaluator's getters of results alone."""
+    return [getter for getter in _listed(evaluator.get("result")) if getter]
+
+
 def metrics_of(evaluator: Mapping[str, Any]) -> list[str]:
     """The names of the evaluator's metrics."""
     return [str(name) for name in _listed(evaluator["func"])]

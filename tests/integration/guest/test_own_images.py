@@ -221,7 +221,7 @@ def test_another_release_of_debian(own: Path) -> None:
     try:
         assert in_guest(provider, "own-image-2", ". /etc/os-release; echo $VERSION_CODENAME").strip() == "trixie"
         in_guest(provider, "own-image-2", "setsid gnome-calculator >/dev/null 2>&1 & sleep 10")
-        client = http.client.HTTPConnection("guest")
+        client = http.client.HTTPConnection("localhost")
         client.sock = provider.connect("own-image-2", "control")
         client.request("GET", "/accessibility")
         tree = json.loads(client.getresponse().read())["AT"]

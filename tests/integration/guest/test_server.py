@@ -46,18 +46,20 @@ def test_an_action_is_what_a_fresh_interpreter_would_do(desktop: Desktop, code: 
 
 
 def test_actions_go_on_when_the_warm_interpreter_was_killed(desktop: Desktop) -> None:
-    desktop.shell("pkill -f interpreter.py")
+    desktop.shell("echo password | sudo -S pkill -f interpreter.py")
     for _ in range(2):
         assert execute(desktop, "python", "-c", PREFIX + "print(6 * 7)")["output"] == "42\n"
 
 
 def test_the_server_comes_back_when_killed(desktop: Desktop) -> None:
-    before = desktop.shell("pgrep -f 'python3 -m server'").split()
-    desktop.launch("pkill -9 -f 'python3 -m server'")
+    server = "pgrep -f '[p]ython3 -sB -m server'"
+    before = desktop.shell(server).split()
+    assert before
+    desktop.launch("echo password | sudo -S pkill -9 -f '[p]ython3 -sB -m server'")
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            if set(desktop.shell("pgrep -f 'python3 -m server'").split()).isdisjoint(before):
+            if set(desktop.shell(server).split()).isdisjoint(before):
                 break
         except requests.RequestException:
             time.sleep(0.1)
@@ -189,6 +191,39 @@ def test_an_upload_cannot_leave_half_a_file(desktop: Desktop) -> None:
     )
     assert done.status_code == 200
     assert desktop.shell("cat ~/kept; ls -A ~/a-folder") == "new"
+
+
+def test_what_the_server_does_is_done_by_its_user(desktop: Desktop) -> None:
+    """Though it is root's itself, so that it is nobody's to end."""
+    secret = "/home/user/secret"
+    desktop.shell(f"echo password | sudo -S sh -c 'echo hidden >{secret}; chmod 600 {secret}'")
+    for path in (secret, "/etc/shadow"):
+        assert requests.post(desktop.url("/file"), data={"file_path": path}, timeout=30).status_code == 500
+    listed = requests.post(desktop.url("/list_directory"), json={"path": "/root"}, timeout=30)
+    assert listed.json()["directory_tree"]["children"] == []
+    for path, status in (("/etc/uploaded", 500), ("/home/user/new/uploaded", 200)):
+        sent = {"data": {"file_path": path}, "files": {"file_data": b"new"}}
+        assert requests.post(desktop.url("/setup/upload"), **sent, timeout=30).status_code == status
+    requests.post(desktop.url("/start_recording"), timeout=30)
+    requests.post(desktop.url("/setup/launch"), json={"command": ["sleep", "4321"]}, timeout=30).raise_for_status()
+
+    assert desktop.shell("stat -c '%U %G %a' ~/new ~/new/uploaded /tmp/guest-recording").splitlines() == [
+        "user user 755",
+        "user user 664",
+        "user user 700",
+    ]
+    ids = "grep -h -E '^(Uid|Gid|Groups|Cap(Prm|Eff)):' /proc/{}/status"
+    own = desktop.shell(ids.format("self"))
+    assert "Uid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\nGroups:\t27 29 44 1000" in own
+    assert desktop.shell(ids.format("$(pgrep -f '[s]leep 4321')")) == own
+    assert desktop.shell(ids.format("$(pgrep ffmpeg)")) == own
+    asked = "print(open('/proc/self/status').read())"
+    for command in (["python", "-c", f"import pyautogui; {asked}"], ["python3", "-c", asked]):
+        assert own.splitlines() == [
+            line for line in execute(desktop, *command)["output"].splitlines() if line in own.splitlines()
+        ]
+    desktop.shell("pkill -f 'sleep 432[1]'")
+    requests.post(desktop.url("/end_recording"), timeout=60)  # which may have no picture yet
 
 
 def test_a_second_start_does_not_break_a_recording_and_a_killed_one_can_still_be_played(desktop: Desktop) -> None:

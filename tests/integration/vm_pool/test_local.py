@@ -125,7 +125,9 @@ def test_a_desktop_of_ones_own_is_reached_through_a_gate() -> None:
     vm_id = f"{HOST}-own"
     with own_vm(LocalProvider(SCREEN), vm_id) as vm:
         assert said_by(connect(vm.endpoint, "control"), "hostname") == "desktop\n"
-        assert sorted(vm.endpoint.ports) == ["chromium", "control", "vlc", "vnc"]
+        assert sorted(vm.endpoint.ports) == ["attest", "chromium", "control", "vlc", "vnc"]
+        with connect(vm.endpoint, "attest") as asking:
+            assert asking.makefile().read() == '{"altered": []}\n'
     assert traces(vm_id) == []
 
 

@@ -16,14 +16,14 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
 from vm_pool.providers.holding import make_held
-from vm_pool.providers.local import LocalProvider, container
+from vm_pool.providers.local import LocalProvider, folders
 
 HOST = f"test-folders-{os.getpid()}"
 KILLED_HOST = """
 import os, signal, sys
 from pathlib import Path
-from vm_pool.providers.local import LocalProvider, container
-container.STATE_FOLDER = Path(sys.argv[1])
+from vm_pool.providers.local import LocalProvider, folders
+folders.STATE_FOLDER = Path(sys.argv[1])
 LocalProvider({"screen_width": 640, "screen_height": 480}).boot(sys.argv[2])
 print("booted", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -35,7 +35,7 @@ def top(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in the place of /run; the machine's own may have other desktops in it."""
     folder = Path(f"/run/{HOST}")  # pytest's temporary folders are closed to the guest's root
     folder.mkdir(mode=0o711)
-    monkeypatch.setattr(container, "STATE_FOLDER", folder / "rollouts" / "desktops")
+    monkeypatch.setattr(folders, "STATE_FOLDER", folder / "rollouts" / "desktops")
     yield folder
     shutil.rmtree(folder)
 
@@ -46,7 +46,7 @@ def test_the_last_desktop_takes_the_folder_along(top: Path) -> None:
     vm_id = f"{HOST}-0"
     try:
         provider.boot(vm_id)
-        assert [path.name for path in container.STATE_FOLDER.iterdir()] == [vm_id]
+        assert [path.name for path in folders.STATE_FOLDER.iterdir()] == [vm_id]
     finally:
         provider.stop(vm_id)
     assert list(top.iterdir()) == []
@@ -54,12 +54,12 @@ def test_the_last_desktop_takes_the_folder_along(top: Path) -> None:
 
 @needs_local_desktops
 def test_so_does_the_last_desktop_of_a_killed_host(top: Path) -> None:
-    command = [sys.executable, "-c", KILLED_HOST, str(container.STATE_FOLDER), f"{HOST}-1"]
+    command = [sys.executable, "-c", KILLED_HOST, str(folders.STATE_FOLDER), f"{HOST}-1"]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
     assert ended.stdout == "booted\n", ended.stderr
     deadline = time.monotonic() + 30
     while list(top.iterdir()):
-        assert time.monotonic() < deadline, list(container.STATE_FOLDER.rglob("*"))
+        assert time.monotonic() < deadline, list(folders.STATE_FOLDER.rglob("*"))
         time.sleep(0.05)
 
 
@@ -70,10 +70,10 @@ def test_desktops_that_begin_and_end_at_the_same_time_keep_out_of_each_others_wa
     def begin_and_end(vm_id: str) -> None:
         try:
             for _ in range(300):
-                held = make_held(container.folder_of(vm_id), 0o711)
-                (container.folder_of(vm_id) / "disk").mkdir()
-                container.end_abandoned()
-                container.remove_traces(vm_id)
+                held = make_held(folders.folder_of(vm_id), 0o711)
+                (folders.folder_of(vm_id) / "disk").mkdir()
+                folders.end_abandoned()
+                folders.remove_traces(vm_id)
                 os.close(held)
         except OSError as error:
             failures.append(error)
@@ -90,18 +90,18 @@ def test_desktops_that_begin_and_end_at_the_same_time_keep_out_of_each_others_wa
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")
 def test_what_nobody_holds_is_removed_whoever_made_it(top: Path, caplog: pytest.LogCaptureFixture) -> None:
-    mine = make_held(container.folder_of(f"{HOST}-0"), 0o711)
+    mine = make_held(folders.folder_of(f"{HOST}-0"), 0o711)
     for name in (f"{HOST}-1", "embedded-1.vm-0"):
-        os.close(make_held(container.folder_of(name), 0o711))
-    (container.STATE_FOLDER / "not a VM's").mkdir()
-    (container.STATE_FOLDER / "a file").touch()
-    (container.STATE_FOLDER / "a-link-0").symlink_to("/")
+        os.close(make_held(folders.folder_of(name), 0o711))
+    (folders.STATE_FOLDER / "not a VM's").mkdir()
+    (folders.STATE_FOLDER / "a file").touch()
+    (folders.STATE_FOLDER / "a-link-0").symlink_to("/")
 
-    assert container.end_abandoned() == ["embedded-1.vm-0", f"{HOST}-1"]
+    assert folders.end_abandoned() == ["embedded-1.vm-0", f"{HOST}-1"]
 
-    assert sorted(path.name for path in container.STATE_FOLDER.iterdir()) == sorted(
+    assert sorted(path.name for path in folders.STATE_FOLDER.iterdir()) == sorted(
         [f"{HOST}-0", "a file", "a-link-0", "not a VM's"]
     )
     assert "a desktop that nobody uses any more stays: " in caplog.text
     os.close(mine)
-    assert container.end_abandoned() == [f"{HOST}-0"]
+    assert folders.end_abandoned() == [f"{HOST}-0"]

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops, processes, traces
 from vm_pool.providers.local import LocalProvider
-from vm_pool.providers.local.container import STATE_FOLDER, leftovers
+from vm_pool.providers.local.folders import STATE_FOLDER, leftovers
 
 pytestmark = needs_local_desktops
 

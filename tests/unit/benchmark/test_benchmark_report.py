@@ -240,3 +240,15 @@ def test_where_the_tasks_own_code_ran_is_said() -> None:
     assert overview.summary.task_code == {"cell": 2, "worker": 1}
     told = as_markdown(overview, INFO)
     assert "2 rollouts in cells, 1 rollout in the worker's own process (--trust-tasks)" in told
+
+
+def test_scores_that_root_in_a_guest_could_have_forged_are_said() -> None:
+    items = [Item(str(number), "1 + 1?", "2") for number in range(4)]
+    known = ("attested", "unattested", "attested", None)
+    results = [RolloutResult(item.id, answer="2", attestation=how) for item, how in zip(items, known, strict=True)]
+
+    overview = evaluate(items, results).overview
+
+    assert overview.summary.attestation == {"attested": 2, "unattested": 1}
+    told = as_markdown(overview, INFO)
+    assert "| Guests' own servers | 2 rollouts attested, 1 rollout unattested (an agent that was root" in told

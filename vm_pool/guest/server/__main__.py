@@ -1,33 +1,44 @@
-"""Serves port 5000 for ever."""
+"""Serves the listening socket that it is started with as standard input, for ever."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 import waitress
 
-from . import file_manager, warm
+from . import file_manager, user, warm
 from .app import make_app
+from .callers import Listener
 
 THREADS = 24
 """More than the calls that can hang at a time: a hung one ends at its deadline."""
 LARGEST_UPLOAD = 8 * 1024**3
+LARGEST_ANSWER_IN_MEMORY = 64 * 1024**2
+"""Larger ones are put into /tmp, which the user may have filled."""
 
 
 def main() -> None:
     """Starts the server."""
-    screen = tuple(int(side) for side in os.environ.pop("GUEST_SCREEN").split("x"))
-    # What it runs for others finds the user's environment, not the server's own.
-    for name in ("PYTHONPATH", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_"):
+    listener = Listener(fileno=os.dup(0))
+    user.the_user()
+    screen = tuple(int(side) for side in os.environ["GUEST_SCREEN"].split("x"))
+    # The user can change their own, and lock the server out of the display.
+    os.environ["XAUTHORITY"] = os.environ["GUEST_XAUTHORITY"]
+    for name in user.OWN_VARIABLES:
         os.environ.pop(name, None)
+    app = make_app((screen[0], screen[1]))
     warm.start()
+    user.act_as_user()
+    # Whatever root may install later is not what this server is made of.
+    sys.path[:] = [folder for folder in sys.path if folder != "/" and not folder.endswith("dist-packages")]
     file_manager.offer()
     waitress.serve(
-        make_app((screen[0], screen[1])),
-        host="0.0.0.0",  # noqa: S104  the guest has no other network than its own
-        port=5000,
+        app,
+        sockets=[listener],
         threads=THREADS,
         max_request_body_size=LARGEST_UPLOAD,
+        outbuf_overflow=LARGEST_ANSWER_IN_MEMORY,
         clear_untrusted_proxy_headers=True,
     )
 

@@ -7,7 +7,7 @@ import logging
 from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
-from . import accessibility, commands, files, health, opening, python_code, recording, screen, windows
+from . import accessibility, callers, commands, files, health, opening, python_code, recording, screen, windows
 from .problems import Problem
 
 PARTS = (screen, accessibility, commands, python_code, windows, files, opening, recording, health)
@@ -17,6 +17,7 @@ def make_app(screen_size: tuple[int, int]) -> Flask:
     """The whole server, for a screen of this size."""
     app = Flask("guest", static_folder=None)
     app.config["SCREEN"] = screen_size
+    app.before_request(callers.refuse_pages)
     for part in PARTS:
         app.register_blueprint(part.blueprint)
     app.register_error_handler(Problem, lambda problem: _answer(str(problem), problem.status))

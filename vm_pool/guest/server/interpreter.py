@@ -1,8 +1,8 @@
 """An interpreter that has done its imports, and runs code in forks of itself: a process of its own, started by `warm`.
 
 Every action of ``desktop-env`` is a ``python -c "import pyautogui; ..."``, which spends most of its time importing. A fork of this
-process runs the same code as the same user with the same output, exit code and environment. What opens a connection to the
-display when imported is left for the fork to import.
+process, which is root's so that no program of the user's can take its place, becomes the user's and runs the same code with the
+same output, exit code and environment. What opens a connection to the display when imported is left for the fork to import.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ PRELOADED = (
 )
 LENGTH = struct.Struct("<I")
 STATUS = struct.Struct("<i")
-PR_SET_PDEATHSIG = 1
+ASKED = b"?"
+"""Comes with three descriptors: of a socket that the code comes over, once this is said there, and its outputs."""
+PR_SET_DUMPABLE = 4
 CLICK_GAP_SECONDS = 0.05
 """Between two clicks, at least. The window manager sees each before the window does, and on a busy machine one that comes while it
 still looks at the one before is lost now and then."""
@@ -48,16 +50,29 @@ CLICKING = (1, 2, 3)
 
 
 def main() -> None:
-    """Serves the socket that is standard input as long as its parent lives; in a fork, runs what was asked for."""
-    listener = socket.socket(fileno=os.dup(0))
-    sys.path[0] = ""  # As it is for ``python -c``; it was this module's folder.
+    """Serves the socket that is standard input until its other end closes; in a fork, runs what was asked for.
+
+    Its arguments are the user's id, group and groups.
+    """
+    uid, gid = int(sys.argv[1]), int(sys.argv[2])
+    groups = [int(group) for group in sys.argv[3].split(",")]
+    line = socket.socket(fileno=os.dup(0))
+    _let_be_traced(0)
     for name in PRELOADED:
         importlib.import_module(name)
     _space_clicks()
     gc.collect()
     gc.freeze()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _run(_serve(listener))
+    code, outputs = _serve(line)
+    _become_command(outputs)
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    _let_be_traced(1)
+    sys.dont_write_bytecode = False
+    os.chdir(os.environ["HOME"])
+    sys.path.insert(0, "")  # As it is for ``python -c``.
+    _run(code)
 
 
 def _space_clicks() -> None:
@@ -77,11 +92,11 @@ def _space_clicks() -> None:
     xtest.fake_input = fake_input  # type: ignore[attr-defined]
 
 
-def _serve(listener: socket.socket) -> str:
-    """Forks for every connection; returns in the fork, with the code to run."""
+def _serve(line: socket.socket) -> tuple[str, list[int]]:
+    """Forks for everything that is asked; returns in the fork, with the code to run and its outputs."""
     running: dict[int, tuple[int, socket.socket]] = {}
     poll = select.poll()
-    poll.register(listener, select.POLLIN)
+    poll.register(line, select.POLLIN)
     while True:
         for descriptor, _event in poll.poll():
             if descriptor in running:
@@ -90,37 +105,43 @@ def _serve(listener: socket.socket) -> str:
                 os.close(descriptor)
                 _report(connection, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
                 continue
+            asked, descriptors, _flags, _address = socket.recv_fds(line, len(ASKED), 3)
+            if not asked:
+                os._exit(0)
+            connection, outputs = socket.socket(fileno=descriptors[0]), descriptors[1:]
             try:
-                connection, _ = listener.accept()
-                code, outputs = _receive(connection)
-            except (OSError, EOFError, UnicodeDecodeError):
-                continue
-            pid = os.fork()
-            if pid == 0:
-                for opened in (connection, listener, *(one for _pid, one in running.values())):
-                    opened.detach()
-                _become_command(outputs)
-                return code
+                code = _receive(connection)
+            except (OSError, EOFError):  # whoever asked has stopped waiting
+                connection.close()
+            else:
+                pid = os.fork()
+                if pid == 0:
+                    for opened in (connection, line, *(one for _pid, one in running.values())):
+                        opened.detach()
+                    return code, outputs
+                with contextlib.suppress(OSError):
+                    connection.sendall(STATUS.pack(pid))
+                waiting = os.pidfd_open(pid)
+                running[waiting] = (pid, connection)
+                poll.register(waiting, select.POLLIN)
             for output in outputs:
                 os.close(output)
-            connection.sendall(STATUS.pack(pid))
-            waiting = os.pidfd_open(pid)
-            running[waiting] = (pid, connection)
-            poll.register(waiting, select.POLLIN)
 
 
-def _receive(connection: socket.socket) -> tuple[str, list[int]]:
-    first, outputs, _flags, _address = socket.recv_fds(connection, LENGTH.size, 2)
-    if len(first) != LENGTH.size or len(outputs) != 2:
-        raise EOFError
-    (length,) = LENGTH.unpack(first)
+def _receive(connection: socket.socket) -> str:
+    connection.sendall(ASKED)
+    (length,) = LENGTH.unpack(_received(connection, LENGTH.size))
+    return _received(connection, length).decode()
+
+
+def _received(connection: socket.socket, length: int) -> bytes:
     content = bytearray()
     while len(content) < length:
         part = connection.recv(min(length - len(content), 65536))
         if not part:
             raise EOFError
         content += part
-    return content.decode(), outputs
+    return bytes(content)
 
 
 def _report(connection: socket.socket, code: int) -> None:
@@ -137,6 +158,12 @@ def _become_command(outputs: list[int]) -> None:
         os.dup2(descriptor, goal)
     os.closerange(3, 65536)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _let_be_traced(how: int) -> None:
+    """Whether (1) or not (0) others of the process's user, and the process itself, may look into it."""
+    if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, how, 0, 0, 0) != 0:
+        raise OSError("a process cannot say who may trace it")
 
 
 def _run(code: str) -> None:

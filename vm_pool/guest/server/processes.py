@@ -1,4 +1,4 @@
-"""Runs a command with a deadline that holds for everything it starts."""
+"""Runs a command as the guest's user, with a deadline that holds for everything it starts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from .problems import Problem, bad_request, too_late
+from .user import started_by_user
 
 LATE_OUTPUT_SECONDS = 0.5
 """So long is waited for output after a command has ended: a program left in the background may hold its pipes for ever."""
@@ -75,6 +76,7 @@ def start(
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            **started_by_user(),
         )
     except FileNotFoundError as error:
         raise Problem(f"cannot run {shown(command)}: the guest has no program or folder {error.filename}") from error

@@ -6,19 +6,20 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 
 from . import interpreter, processes
 from .problems import too_late
+from .user import the_user
 
 PYTHON = "/usr/bin/python3"
 START_SECONDS = 5.0
 
 _lock = threading.Lock()
 _process: subprocess.Popen[bytes] | None = None
-_address = ""
+_line: socket.socket | None = None
+"""To the interpreter, and to nobody else: what is run is handed over on it."""
 
 
 def takes(command: str | Sequence[str], *, shell: bool) -> bool:
@@ -37,16 +38,18 @@ def run(code: str, seconds: float) -> processes.Done | None:
     Raises:
         Problem: It did not end in time.
     """
-    connection = _connect()
-    if connection is None:
-        return None
+    content = code.encode()
+    pipes = [os.pipe() for _ in range(2)]
+    connection, other_end = socket.socketpair()
     with connection:
-        pipes = [os.pipe() for _ in range(2)]
         try:
-            content = code.encode()
-            ends = [write for _read, write in pipes]
-            socket.send_fds(connection, [interpreter.LENGTH.pack(len(content))], ends)
-            connection.sendall(content)
+            with other_end:
+                _hand_over([other_end.fileno(), *(write for _read, write in pipes)])
+            connection.settimeout(START_SECONDS)
+            if connection.recv(1) != interpreter.ASKED:
+                raise EOFError
+            connection.settimeout(seconds)  # from here on it may run
+            connection.sendall(interpreter.LENGTH.pack(len(content)) + content)
             pid = _status(connection)
         except (OSError, EOFError):
             for read, _write in pipes:
@@ -57,7 +60,6 @@ def run(code: str, seconds: float) -> processes.Done | None:
                 os.close(write)
         outputs = [processes.Pipe(os.fdopen(read, "rb", 0)) for read, _write in pipes]
         try:
-            connection.settimeout(seconds)
             code_of_end = _status(connection)
         except TimeoutError:
             processes.kill_group(pid)
@@ -78,32 +80,35 @@ def start() -> None:
 
 
 def _start() -> None:
-    global _process, _address
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind("")  # The kernel finds an abstract name; only this guest's own network namespace has it.
-    _address = listener.getsockname()
-    listener.listen(16)
-    with listener:
+    global _process, _line
+    if _line is not None:
+        _line.close()
+    _line, other_end = socket.socketpair()
+    _line.settimeout(START_SECONDS)
+    user = the_user()
+    groups = ",".join(map(str, user.groups))
+    with other_end:
         _process = subprocess.Popen(  # noqa: S603
-            [sys.executable, interpreter.__file__],
-            cwd=os.environ["HOME"],
-            stdin=listener.fileno(),
+            # Nothing of the user's is imported: it is root until it has forked.
+            [PYTHON, "-I", "-B", "-u", interpreter.__file__, str(user.uid), str(user.gid), groups],
+            cwd="/",
+            env=user.environment,
+            stdin=other_end.fileno(),
             stdout=subprocess.DEVNULL,
         )
 
 
-def _connect() -> socket.socket | None:
+def _hand_over(descriptors: Sequence[int]) -> None:
+    """Gives the interpreter something to run, one after the other.
+
+    Raises:
+        OSError: There is none, or it takes nothing.
+    """
     with _lock:
         if _process is None or _process.poll() is not None:
             _start()
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(START_SECONDS)
-    try:
-        connection.connect(_address)
-    except OSError:
-        connection.close()
-        return None
-    return connection
+        if _line is not None:
+            socket.send_fds(_line, [interpreter.ASKED], descriptors)
 
 
 def _status(connection: socket.socket) -> int:

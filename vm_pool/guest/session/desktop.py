@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import grp
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .machine import GID, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
+from .machine import AUTHORITY, GID, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
 from .supervisor import Service, Supervisor
 
 GUEST = "/usr/lib/guest"
+CONTROL_PORT = 5000
+WAITING_CONNECTIONS = 1024
 START_SECONDS = 30.0
 
 
@@ -24,6 +27,7 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
         **user,
         "PYTHONPATH": f"{GUEST}/python",
         "GUEST_SCREEN": f"{screen[0]}x{screen[1]}",
+        "GUEST_XAUTHORITY": str(AUTHORITY),
         # Pictures are given back when they are done with, not kept in every thread's own heap.
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": "1000000",
@@ -31,18 +35,21 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     display = (
         *("Xvfb", ":0", "-screen", "0", f"{screen[0]}x{screen[1]}x24", "-dpi", "96", "-nolisten", "tcp"),
         # Every program of GTK would load a software renderer of 100 MB for what it draws without one.
-        *("-auth", user["XAUTHORITY"], "-noreset", "-extension", "GLX"),
+        *("-auth", str(AUTHORITY), "-noreset", "-extension", "GLX"),
     )
     system_bus = ("dbus-daemon", "--system", "--nofork", "--nopidfile")
     supervisor.start(Service("system bus", system_bus, {"PATH": user["PATH"]}))
     bus = ("dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address=unix:path={RUNTIME}/bus")
     supervisor.start(_user_service("display", display, user, essential=True))
     supervisor.start(_user_service("bus", bus, user))
-    supervisor.start(_user_service("server", ("/usr/bin/python3", "-m", "server"), server))
+    # It is root's, who does all that is asked of it as the user; of the user's files and folders it imports nothing.
+    listener = socket.create_server(("", CONTROL_PORT), backlog=WAITING_CONNECTIONS)
+    supervisor.start(Service("server", ("/usr/bin/python3", "-sB", "-m", "server"), server, listener=listener))
     for port, to in ((9222, "TCP:127.0.0.1:1337"), (8006, f"EXEC:{GUEST}/vnc")):
         forward = ("socat", f"TCP-LISTEN:{port},fork,reuseaddr", to)
         supervisor.start(_user_service(f"port {port}", forward, user))
     _wait_for(X_SOCKETS / "X0")
+    os.chown(X_SOCKETS / "X0", 0, 0)  # or the user could put a display of their own in its place
     _wait_for(RUNTIME / "bus")
     # Without the key between Shift and Z of European keyboards: pyautogui takes it for "<" and gets ">".
     subprocess.run(["/usr/bin/xmodmap", "-e", "keycode 94 ="], env=user, check=False, timeout=START_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import secrets
@@ -12,9 +13,13 @@ from pathlib import Path
 
 USER, UID, GID = "user", 1000, 1000
 HOME = Path("/home/user")
+OWN = Path("/run/guest")
+"""What the session keeps where the user can read, but not change it."""
+AUTHORITY = OWN / "Xauthority"
 RUNTIME = Path("/run/user/1000")
 X_SOCKETS = Path("/tmp/.X11-unix")  # noqa: S108
 LARGEST_SIDE = 16_384
+_PR_SET_DUMPABLE = 4
 
 
 def screen_size(text: str) -> tuple[int, int]:
@@ -31,6 +36,8 @@ def screen_size(text: str) -> tuple[int, int]:
 
 def prepare(password: str) -> None:
     """Makes the machine ready for its user. An empty password leaves the one the image has."""
+    _hide_from_tracers()
+    _folder(OWN, 0o755, 0)
     _folder(Path("/run/user"), 0o755, 0)
     _folder(RUNTIME, 0o700, UID)
     _folder(Path("/run/lock"), 0o1777, 0)
@@ -68,11 +75,24 @@ def _identify(name: str) -> None:
 
 
 def _let_user_see_display() -> None:
-    """Writes an authority entry; without one, python-xlib's warnings end up in what programs print."""
-    authority = HOME / ".Xauthority"
-    entry = ["/usr/bin/xauth", "-q", "-f", str(authority), "add", ":0", ".", secrets.token_hex(16)]
+    """Writes an authority entry; without one, python-xlib's warnings end up in what programs print.
+
+    The user's file is a copy: whatever becomes of it, the display and the server know each other.
+    """
+    entry = ["/usr/bin/xauth", "-q", "-f", str(AUTHORITY), "add", ":0", ".", secrets.token_hex(16)]
     subprocess.run(entry, check=True, stderr=subprocess.DEVNULL)  # noqa: S603
-    os.chown(authority, UID, GID)
+    AUTHORITY.chmod(0o644)
+    copy = HOME / ".Xauthority"
+    copy.unlink(missing_ok=True)
+    copy.touch(0o600, exist_ok=False)
+    copy.write_bytes(AUTHORITY.read_bytes())
+    os.chown(copy, UID, GID)
+
+
+def _hide_from_tracers() -> None:
+    """Keeps process 1, which holds the server's listening socket, from being traced, also by the guest's root in a container."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "process 1 cannot be hidden from tracers")
 
 
 def environment() -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +30,8 @@ class Service:
     folder: str = "/"
     essential: bool = False
     """The session ends with it."""
+    listener: socket.socket | None = None
+    """Its standard input: stays open while it is started again, so that nobody else can listen in its place."""
 
 
 class Supervisor:
@@ -48,7 +51,7 @@ class Supervisor:
             service.command,
             env=dict(service.environment),
             cwd=service.folder,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if service.listener is None else service.listener.fileno(),
             stdout=sys.stderr,
             user=service.as_user,
             group=service.as_user,

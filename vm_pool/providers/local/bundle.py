@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vm_pool.guest import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from vm_pool.guest import GUEST_ID_COUNT
 from vm_pool.providers.local import seccomp
+from vm_pool.providers.local.id_ranges import IdRange
 from vm_pool.providers.local.options import LocalOptions
 
 SESSION = "/usr/lib/guest/session"
@@ -22,6 +23,12 @@ CAPABILITIES = tuple(
 )
 """What becoming another user, sudo and installing files need; over the guest's own users and files alone."""
 
+TERMINALS = 256
+"""Pseudo-terminals of one desktop. The host has some 3,000 for all, if nobody has changed `kernel.pty.max`."""
+
+_SETTINGS = {"net.ipv4.tcp_rmem": "4096 131072 6291456", "net.ipv4.tcp_wmem": "4096 16384 4194304"}
+"""Of the desktop's network, whatever the host's are: bytes of memory that a TCP socket has for what it receives and sends."""
+
 _HIDDEN_IN_PROC = """
     acpi asound buddyinfo bus cgroups cmdline config.gz consoles crypto devices diskstats dma driver execdomains fb fs
     interrupts iomem ioports irq kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats locks
@@ -32,13 +39,17 @@ _SEEN_IN_SYS = ("devices", "system")
 """Below /sys only /sys/devices/system stays: the processors, which programs count there."""
 
 
-def runtime_config(options: LocalOptions, *, hostname: str, cgroup: str) -> dict[str, Any]:
+def runtime_config(
+    options: LocalOptions, *, hostname: str, cgroup: str, ids: IdRange, namespace: Path
+) -> dict[str, Any]:
     """The bundle's config.json.
 
     Args:
         options: Screen and limits.
         hostname: The guest's name.
         cgroup: The cgroup's path, which belongs to this desktop alone.
+        ids: The ids outside of its users.
+        namespace: Where its user namespace is mounted.
     """
     return {
         "ociVersion": "1.0.2",
@@ -51,18 +62,20 @@ def runtime_config(options: LocalOptions, *, hostname: str, cgroup: str) -> dict
             "args": [SESSION],
             "env": [f"PATH={_PATH}", f"GUEST_SCREEN={options.screen_width}x{options.screen_height}", "LANG=C.UTF-8"],
             "capabilities": {kind: list(CAPABILITIES) for kind in ("bounding", "effective", "permitted")},
-            # 1, not 0: it also keeps the host's crash handler, where there is one, from being started for the guest.
-            "rlimits": [{"type": "RLIMIT_CORE", "soft": 1, "hard": 1}],
             # The password of sudo is the guest's own affair: root in there is nobody out here.
             "noNewPrivileges": False,
         },
         "mounts": _mounts(),
         "linux": {
-            "namespaces": [{"type": kind} for kind in ("user", "pid", "mount", "ipc", "uts", "network", "cgroup")],
-            "uidMappings": [_ids()],
-            "gidMappings": [_ids()],
+            "namespaces": [
+                {"type": "user", "path": str(namespace)},
+                *({"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network", "cgroup")),
+            ],
+            "uidMappings": [_mapping(ids)],
+            "gidMappings": [_mapping(ids)],
             "cgroupsPath": cgroup,
             "resources": _limits(options),
+            "sysctl": _SETTINGS,
             "maskedPaths": [*(f"/proc/{name}" for name in _HIDDEN_IN_PROC.split()), *_hidden_in_sys()],
             "readonlyPaths": ["/proc/sys"],
             "rootfsPropagation": "private",
@@ -71,8 +84,8 @@ def runtime_config(options: LocalOptions, *, hostname: str, cgroup: str) -> dict
     }
 
 
-def _ids() -> dict[str, int]:
-    return {"containerID": 0, "hostID": GUEST_ID_SHIFT, "size": GUEST_ID_COUNT}
+def _mapping(ids: IdRange) -> dict[str, int]:
+    return {"containerID": 0, "hostID": ids.first, "size": GUEST_ID_COUNT}
 
 
 def _mounts() -> list[dict[str, Any]]:
@@ -82,12 +95,12 @@ def _mounts() -> list[dict[str, Any]]:
     return [
         mount("proc", "/proc", "nodev", "noexec"),
         mount("sysfs", "/sys", "nodev", "noexec", "ro"),
-        mount("tmpfs", "/dev", "noexec", "strictatime", "mode=755", "size=64k"),
-        mount("devpts", "/dev/pts", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"),
+        mount("tmpfs", "/dev", "noexec", "strictatime", "mode=755", "size=64k", "nr_inodes=1k"),
+        mount("devpts", "/dev/pts", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", f"max={TERMINALS}"),
         mount("mqueue", "/dev/mqueue", "nodev", "noexec"),
-        mount("tmpfs", "/dev/shm", "nodev", "mode=1777", "size=1g"),  # noqa: S108 (the guest's own)
-        mount("tmpfs", "/tmp", "nodev", "mode=1777", "size=1g"),  # noqa: S108 (the guest's own)
-        mount("tmpfs", "/run", "nodev", "mode=755", "size=64m"),
+        mount("tmpfs", "/dev/shm", "nodev", "mode=1777", "size=1g", "nr_inodes=64k"),  # noqa: S108 (the guest's own)
+        mount("tmpfs", "/tmp", "nodev", "mode=1777", "size=1g", "nr_inodes=64k"),  # noqa: S108 (the guest's own)
+        mount("tmpfs", "/run", "nodev", "mode=755", "size=64m", "nr_inodes=16k"),
     ]
 
 

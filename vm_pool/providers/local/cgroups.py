@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _MOUNTED = Path("/sys/fs/cgroup")
+_SOCKETS = "memory.kmem.tcp.limit_in_bytes"
 
 
 def cgroup_of(vm_id: str) -> str:
@@ -30,6 +31,25 @@ def unlimitable(wanted: list[str]) -> list[str]:
     with suppress(OSError):
         wanted = sorted(set(wanted) - set((_MOUNTED / "cgroup.controllers").read_text().split()))
     return [name for name in wanted if not os.access(_MOUNTED / name / "cgroup.procs", os.W_OK)]
+
+
+def counts_sockets_with_memory() -> bool:
+    """Whether what sockets hold is a part of a desktop's memory, as in version 2, and not counted apart."""
+    return not (_MOUNTED / "memory" / _SOCKETS).exists()
+
+
+def limit_sockets(vm_id: str, most_bytes: int) -> None:
+    """Limits the memory that a desktop's TCP and UDP sockets hold, before anything runs in its cgroup.
+
+    Version 1 counts it apart, and only where it is limited. Version 2 counts it with the desktop's memory.
+
+    Raises:
+        OSError: The cgroup cannot be made.
+    """
+    if not counts_sockets_with_memory():
+        cgroup = _MOUNTED / "memory" / cgroup_of(vm_id).lstrip("/")
+        cgroup.mkdir(exist_ok=True)
+        (cgroup / _SOCKETS).write_text(str(most_bytes))
 
 
 def remove(vm_id: str, seconds: float) -> None:

@@ -9,33 +9,50 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
-from vm_pool.guest import GUEST_ID_SHIFT, GuestRoot
+from vm_pool.guest import GUEST_ID_COUNT, GUEST_ID_SHIFT, GuestRoot
 from vm_pool.namespaces import connect_inside
-from vm_pool.providers.holding import abandoned, make_held
+from vm_pool.providers.desktop import PORTS
+from vm_pool.providers.holding import make_held
 from vm_pool.providers.local import cgroups
+from vm_pool.providers.local.attestation import Attestor, Server
 from vm_pool.providers.local.bundle import runtime_config
-from vm_pool.providers.local.keepers import END_SECONDS, end_keeper, first_line, keepers_of, launch_keeper, only_child
+from vm_pool.providers.local.entry import Settings
+from vm_pool.providers.local.folders import end_leftover, folder_of, remove_traces
+from vm_pool.providers.local.id_ranges import IdRange, claim
+from vm_pool.providers.local.insides import Insides
+from vm_pool.providers.local.keepers import END_SECONDS, PARTS, end_keeper, first_line, launch_keeper, only_child
 from vm_pool.providers.local.options import LocalOptions
-from vm_pool.scripts import checked_vm_id
+from vm_pool.providers.local.requirements import Machine
+from vm_pool.providers.local.uncounted import UncountedWatch
 
 log = logging.getLogger(__name__)
 
 LAUNCH_SECONDS = 20.0
 """From launching the keeper to the session's first instruction; hundredths of a second unless the machine is very busy."""
 HOSTNAME = "desktop"
-STATE_FOLDER = Path("/run/computer-use-rollouts/desktops")
-"""Where the folders of running desktops are, each named after its VM. Goes, with the folder above it, with the last of them."""
+SOCKET_BYTES = 128 << 20
+"""Memory of one desktop's TCP and UDP sockets, where it is counted apart."""
+FILES_PER_MIB = 128
+"""Of what a desktop may write."""
+LIMITS = {
+    # 1, not 0: it also keeps the host's crash handler, where there is one, from being started for the guest.
+    "RLIMIT_CORE": [1, 1],
+    "RLIMIT_NOFILE": [1024, 4096],
+    "RLIMIT_SIGPENDING": [8192, 8192],
+    "RLIMIT_MSGQUEUE": [819_200, 819_200],
+    "RLIMIT_MEMLOCK": [8 << 20, 8 << 20],
+}
+"""Soft and hard, of each of its processes. Those of signals, queues and locked memory hold for its users together, too."""
 
 
 class DesktopStopped(RuntimeError):
@@ -48,15 +65,15 @@ class Container:
     Args:
         vm_id: Names all of them.
         options: Screen and limits.
-        runtime: The OCI runtime's command.
+        machine: What this machine has for it.
         relay: Makes its connections to the internet, where it may go there.
     """
 
-    def __init__(self, vm_id: str, options: LocalOptions, runtime: str, relay: Relay) -> None:
+    def __init__(self, vm_id: str, options: LocalOptions, machine: Machine, relay: Relay) -> None:
         self.vm_id = vm_id
         self.folder = folder_of(vm_id)
         self._options = options
-        self._runtime = runtime
+        self._machine = machine
         self._relay = relay
         self._policy = parse_policy(options.guest_network)
         self._outlet: Outlet | None = None
@@ -64,8 +81,10 @@ class Container:
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
-        self._network: int | None = None
-        self._written: int | None = None
+        self._insides: Insides | None = None
+        self._layers: tuple[Path, ...] = ()
+        self._healthy: Server | None = None
+        self._watch: UncountedWatch | None = None
 
     def start(self, root: GuestRoot) -> None:
         """Starts the desktop's session; returns as soon as its first process runs.
@@ -76,8 +95,9 @@ class Container:
         """
         try:
             end_leftover(self.vm_id)
-            self._make_folder(root)
-            keeper = self._launch(root)
+            self._layers = root.layers
+            ids = self._make_folder()
+            keeper = self._launch(root, ids)
             said = first_line(keeper, LAUNCH_SECONDS)
             if said != "started":
                 raise RuntimeError(
@@ -99,26 +119,29 @@ class Container:
             OSError: Nothing answers there.
             DesktopStopped: It is not running.
         """
-        with self._guard:
-            if self._network is None:
-                raise DesktopStopped(f"{self.vm_id} is not running")
-            network = os.dup(self._network)
-        try:
-            return connect_inside(network, port, seconds)
-        finally:
-            os.close(network)
+        with self._inside() as inside:
+            return connect_inside(inside.network, port, seconds, as_root=port == PORTS["control"])
 
     def changed_files(self) -> Iterator[str]:
         """The files that were written, replaced or removed since the start, as absolute paths in the guest."""
-        with self._guard:
-            if self._written is None:
-                raise DesktopStopped(f"{self.vm_id} is not running")
-            written = os.dup(self._written)
-        try:
-            for base, _folders, files, _descriptor in os.fwalk(".", dir_fd=written):
+        with self._inside() as inside:
+            for base, _folders, files, _descriptor in os.fwalk(".", dir_fd=inside.written):
                 yield from (os.path.normpath(f"/{base}/{name}") for name in files)
-        finally:
-            os.close(written)
+
+    def note_server(self) -> None:
+        """Takes whoever can answer at the control port now for the guest's server."""
+        with self._inside() as inside:
+            self._healthy = Attestor(inside, self._layers).healthy_server()
+
+    def alterations(self) -> list[str]:
+        """What of the guest's server is not as it was when it was noted, in sentences; none where all is."""
+        if self._healthy is None:
+            raise DesktopStopped(f"{self.vm_id} is not running")
+        with self._inside() as inside:
+            try:
+                return Attestor(inside, self._layers).alterations(self._healthy)
+            except FileNotFoundError:  # below its first process's /proc
+                return ["the desktop's session has ended"]
 
     @property
     def stopped(self) -> bool:
@@ -127,13 +150,11 @@ class Container:
 
     def console(self) -> str:
         """The last lines that its session wrote."""
-        with self._guard:
-            if self._written is None:
-                return "unknown"
-            try:
-                reader = os.open("../console", os.O_RDONLY, dir_fd=self._written)
-            except OSError:
-                return "unknown"
+        try:
+            with self._inside() as inside:
+                reader = os.open("../console", os.O_RDONLY, dir_fd=inside.written)
+        except (DesktopStopped, OSError):
+            return "unknown"
         with os.fdopen(reader, errors="replace") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(file.tell() - 2000, 0))
@@ -154,12 +175,14 @@ class Container:
             self._stopped = True
             keeper, self._keeper = self._keeper, None
             outlet, self._outlet = self._outlet, None
-            for descriptor in (self._network, self._written):
-                if descriptor is not None:
-                    os.close(descriptor)
-            self._network = self._written = None
+            insides, self._insides = self._insides, None
             held, self._held = self._held, None
+            watch, self._watch = self._watch, None
+        if insides is not None:
+            insides.close()
         try:
+            if watch is not None:
+                watch.stop()
             if keeper is not None:
                 end_keeper(keeper.pid)
                 keeper.wait(END_SECONDS)
@@ -174,104 +197,86 @@ class Container:
                 outlet.close()
 
     def _open_insides(self, inside: Path) -> None:
-        """Takes hold of the network and of what is written, for a process id may come to mean another process."""
-        init = (self.folder / "init").read_text()
-        network = os.open(inside / "proc" / init / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC)
-        written = os.open(inside / (self.folder / "disk" / "upper").relative_to("/"), os.O_RDONLY | os.O_DIRECTORY)
+        """Takes hold of what is looked at later, for a process id may come to mean another process."""
+        insides = Insides.found(inside, self.folder)
         with self._guard:
-            self._network, self._written = network, written
+            if self._stopped:
+                insides.close()
+                return
+            self._insides = insides
+        watch = UncountedWatch(inside / "proc", insides.session, self._overdone)
+        with self._guard:
+            if not self._stopped:
+                self._watch = watch
+                return
+        watch.stop()
+
+    def _overdone(self, what: str) -> None:
+        """Ends its processes, from the watching thread; whoever uses it finds it gone."""
+        with self._guard:
+            if self._keeper is not None:
+                log.warning("%s is ended: its programs hold %s, which the kernel counts for nobody", self.vm_id, what)
+                self._keeper.kill()
+
+    @contextmanager
+    def _inside(self) -> Iterator[Insides]:
+        """What is held of the running desktop, for as long as it is looked at."""
+        with self._guard:
+            if self._insides is None:
+                raise DesktopStopped(f"{self.vm_id} is not running")
+            insides = self._insides.copy()
+        try:
+            yield insides
+        finally:
+            insides.close()
 
     def _let_out(self) -> None:
         """Gives the desktop its way out, if it may have one."""
         if not self._policy.reaches_anything:
             return
-        with self._guard:
-            if self._network is None:
-                raise DesktopStopped(f"{self.vm_id} was stopped while it started")
-            network = os.dup(self._network)
-        try:
-            make_interface(network)
-            outlet = self._relay.open(make_exit(network), self._policy)
-        finally:
-            os.close(network)
+        with self._inside() as inside:
+            make_interface(inside.network)
+            outlet = self._relay.open(make_exit(inside.network), self._policy)
         with self._guard:
             if not self._stopped:
                 self._outlet = outlet
                 return
         outlet.close()
 
-    def _make_folder(self, root: GuestRoot) -> None:
-        config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroups.cgroup_of(self.vm_id))
+    def _make_folder(self) -> IdRange:
         held = make_held(self.folder, 0o711)  # the guest's root, nobody here, passes through it and those above
         with self._guard:
             if self._stopped:
                 os.close(held)
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
             self._held = held
-        for name in ("disk", "root", "layers"):
+        ids = claim(self.folder, shared=not self._machine.shifts_owners)
+        for name in ("disk", "root", PARTS):
             (self.folder / name).mkdir(mode=0o711, exist_ok=True)
-        for number, layer in enumerate(root.layers):
-            (self.folder / "layers" / str(number)).symlink_to(layer)
+        cgroup = cgroups.cgroup_of(self.vm_id)
+        namespace = self.folder / PARTS / "users"
+        config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroup, ids=ids, namespace=namespace)
         (self.folder / "config.json").write_text(json.dumps(config))
+        if self._options.memory_mib is not None:
+            cgroups.limit_sockets(self.vm_id, SOCKET_BYTES)
+        return ids
 
-    def _launch(self, root: GuestRoot) -> subprocess.Popen[bytes]:
-        arguments = [self.vm_id, cgroups.cgroup_of(self.vm_id), str(self._options.disk_mib), str(GUEST_ID_SHIFT)]
-        arguments += [self._runtime, ":".join(f"layers/{number}" for number in range(len(root.layers)))]
+    def _launch(self, root: GuestRoot, ids: IdRange) -> subprocess.Popen[bytes]:
+        settings: Settings = {
+            "owner": ids.owner,
+            "first": ids.first,
+            "count": GUEST_ID_COUNT,
+            "stored": GUEST_ID_SHIFT,
+            "layers": [str(layer) for layer in root.layers],
+            "limits": LIMITS,
+        }
+        written = self._options.disk_mib
+        arguments = [self.vm_id, cgroups.cgroup_of(self.vm_id), str(written), str(written * FILES_PER_MIB)]
+        arguments += [str(ids.first), self._machine.runtime]
+        arguments += [":".join(f"{PARTS}/{number}" for number in range(len(root.layers)))]
         arguments += [NAME_SERVER if self._policy.reaches_anything else ""]
         with self._guard:
             if self._stopped:
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
-            self._keeper = launch_keeper(self.folder, arguments)
+            self._keeper = launch_keeper(self.folder, settings, arguments)
             return self._keeper
-
-
-def folder_of(vm_id: str) -> Path:
-    """A desktop's folder, which exists exactly as long as anything of it may.
-
-    Raises:
-        ValueError: That is no VM's id.
-    """
-    if checked_vm_id(vm_id) in {".", ".."}:
-        raise ValueError(f"{vm_id!r} is not a VM's id")
-    return STATE_FOLDER / vm_id
-
-
-def end_leftover(vm_id: str) -> bool:
-    """Ends a desktop that an earlier process started, if it is still there; whether it was."""
-    if not folder_of(vm_id).exists():
-        return False
-    for pid in keepers_of(folder_of(vm_id)):
-        end_keeper(pid)
-    remove_traces(vm_id)
-    return True
-
-
-def leftovers(host_id: str) -> list[str]:
-    """The ids of the host's VMs, ``<host>-<number>``, that have a folder."""
-    with suppress(FileNotFoundError):
-        return sorted(folder.name for folder in STATE_FOLDER.iterdir() if folder.name.rpartition("-")[0] == host_id)
-    return []
-
-
-def end_abandoned() -> list[str]:
-    """Ends what is left of desktops whose processes have all ended, of whichever host; returns their VMs' ids."""
-    ended: list[str] = []
-    for folder in abandoned(STATE_FOLDER):
-        if not any(keepers_of(folder)):  # else it may still end by itself, or be of a host that holds no folders yet
-            try:
-                end_leftover(folder.name)
-            except (ValueError, TimeoutError) as error:
-                log.warning("a desktop that nobody uses any more stays: %s", error)
-            else:
-                ended.append(folder.name)
-    return ended
-
-
-def remove_traces(vm_id: str) -> None:
-    """Removes the cgroup, then the folder, of a desktop whose keeper has ended; the folders above with the last desktop."""
-    cgroups.remove(vm_id, END_SECONDS)
-    folder = folder_of(vm_id)
-    shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # there are others
-        for above in folder.parents[:2]:
-            above.rmdir()

@@ -3,11 +3,12 @@
 # Runs as the first process of a pid namespace and in a mount namespace of its own, so that whatever happens to it, the kernel
 # ends every process of the desktop and lets go of its mounts. It ends when its input does: when the VM host is gone.
 #
-# Arguments: the desktop's folder (which holds config.json), its id, its cgroup, megabytes it may write, the owner of its root,
-#            the runtime's command, the overlay's lowerdir, whom the desktop asks for names (empty: nobody)
+# Arguments: the desktop's folder (which holds config.json, and the image's layers below parts/), its id, its cgroup, megabytes and
+#            files it may write, the owner of its root, the runtime's command, the overlay's lowerdir, whom the desktop asks for
+#            names (empty: nobody)
 set -eu
 
-folder=$1 id=$2 cgroup=$3 megabytes=$4 owner=$5 runtime=$6 layers=$7 nameserver=${8-}
+folder=$1 id=$2 cgroup=$3 megabytes=$4 files=$5 owner=$6 runtime=$7 layers=$8 nameserver=${9-}
 cd "$folder"
 
 leave_nothing() {
@@ -21,14 +22,14 @@ leave_nothing() {
         sleep 0.05
     done
     cd /
-    umount -l "$folder/root" "$folder/disk" 2>/dev/null || true
+    umount -l "$folder/root" "$folder/disk" "$folder/parts" 2>/dev/null || true
     rm -rf --one-file-system "$folder"
     desktops=${folder%/*}
     rmdir "$desktops" "${desktops%/*}" 2>/dev/null || true
 }
 
 trap leave_nothing EXIT
-mount -t tmpfs -o "size=${megabytes}m,mode=700" desktop disk
+mount -t tmpfs -o "size=${megabytes}m,nr_inodes=$files,mode=700" desktop disk
 mkdir disk/upper disk/work
 chmod 755 disk/upper
 chown "$owner:$owner" disk/upper
@@ -39,7 +40,7 @@ if [ -n "$nameserver" ]; then
     chmod 644 disk/upper/etc/resolv.conf
     chown "$owner:$owner" disk/upper/etc disk/upper/etc/resolv.conf
 fi
-# The layers are links beside it: the guest can read the overlay's options, and the host's paths are none of its business.
+# The layers' paths are short: the guest can read the overlay's options, and the host's paths are none of its business.
 # With xino, all of the guest's files are on one device as they are on a machine: programs move within it instead of copying.
 mount -t overlay -o "lowerdir=$layers,upperdir=disk/upper,workdir=disk/work,xino=on" desktop root
 if ! "$runtime" --root "$folder/runtime" run --detach --bundle . --pid-file init "$id" </dev/null >disk/console 2>&1; then

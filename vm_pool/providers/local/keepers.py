@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from vm_pool.providers.local.entry import Settings
+
 END_SECONDS = 10.0
 """From SIGKILL to the end of the last process."""
 _RUNTIME_MESSAGE = re.compile(r'level=error msg="(.*)"')
+PARTS = "parts"
+"""Where in a desktop's folder its user namespace and the image's layers are mounted."""
 _KEEPER = Path(__file__).with_name("keeper.sh")
+_ENTRY = _KEEPER.with_name("entry.py")
 
 
-def launch_keeper(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts the keeper of a desktop's folder in namespaces of its own; its arguments are explained in `keeper.sh`."""
+def launch_keeper(folder: Path, settings: Settings, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Starts the keeper of a desktop's folder in namespaces of its own.
+
+    Args:
+        folder: The desktop's.
+        settings: What is made and mounted before it starts.
+        arguments: Explained in `keeper.sh`.
+    """
     return subprocess.Popen(  # noqa: S603
         [
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *(sys.executable, "-I", "-S", str(_ENTRY), str(folder / PARTS), json.dumps(settings)),
             *("sh", str(_KEEPER), str(folder), *arguments),
         ],
         stdin=subprocess.PIPE,

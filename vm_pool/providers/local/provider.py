@@ -15,9 +15,10 @@ from vm_pool.egress.relay import Relay
 from vm_pool.guest import GuestRoot, guest_image_name, guest_root
 from vm_pool.providers import desktop
 from vm_pool.providers.base import with_network
-from vm_pool.providers.local.container import Container, DesktopStopped, end_abandoned, end_leftover, leftovers
+from vm_pool.providers.local.container import Container, DesktopStopped
+from vm_pool.providers.local.folders import end_abandoned, end_leftover, leftovers
 from vm_pool.providers.local.options import LocalOptions
-from vm_pool.providers.local.requirements import check_machine
+from vm_pool.providers.local.requirements import Machine, check_machine, look_at_machine
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ class LocalProvider:
         self._containers: dict[str, Container] = {}
         self._lock = threading.Lock()
         self._building = threading.Lock()
-        self._runtime = ""
+        self._looking = threading.Lock()
+        self._machine: Machine | None = None
         self._relay = Relay()
         self._root: GuestRoot | None = None
 
@@ -60,7 +62,7 @@ class LocalProvider:
         Raises:
             ProviderError: It cannot; one sentence says what is missing and what to do.
         """
-        self._runtime = check_machine(self.options)
+        check_machine(self.options)
 
     def image_name(self) -> str:
         """The guest image of its profile, and where its desktops may go."""
@@ -75,8 +77,11 @@ class LocalProvider:
         return self._start(vm_id, instead_of=None)
 
     def check(self, vm_id: str) -> None:
-        """Raises unless the guest is healthy and its screenshot has the right size."""
-        control = self._control(self._container(vm_id))
+        """Raises unless the guest is healthy, its server is as it was, and its screenshot has the right size."""
+        container = self._container(vm_id)
+        if altered := container.alterations():
+            raise desktop.DesktopUnwell(f"{vm_id}: {'; '.join(altered)}")
+        control = self._control(container)
         desktop.health(control, CHECK_SECONDS)
         _, size = desktop.screenshot(control, CHECK_SECONDS)
         if size != self._screen:
@@ -118,14 +123,20 @@ class LocalProvider:
         """A fresh connection to one of the desktop's ports, which no network leads to."""
         return self._container(vm_id).connect(desktop.PORTS[purpose], CONNECT_SECONDS)
 
+    def alterations(self, vm_id: str) -> Sequence[str]:
+        """What of the desktop's server, its process or its files, is not as it was when the desktop was found healthy."""
+        return self._container(vm_id).alterations()
+
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the desktops of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
         return [*(vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)), *end_abandoned()]
 
     def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
-        if not self._runtime:
-            self.check_available()
-        container = Container(vm_id, self.options, self._runtime, self._relay)
+        with self._looking:
+            if self._machine is None:
+                self._machine = look_at_machine(self.options)
+            machine = self._machine
+        container = Container(vm_id, self.options, machine, self._relay)
         with self._lock:
             if self._containers.get(vm_id) is not instead_of:
                 raise DesktopStopped(f"{vm_id} was stopped during its reset")
@@ -133,6 +144,7 @@ class LocalProvider:
         try:
             container.start(self._image(container))
             self._wait_until_up(container)
+            container.note_server()
         except BaseException:
             container.end()
             raise

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import check_commands
 from vm_pool.errors import ProviderError
-from vm_pool.providers.local import cgroups
+from vm_pool.guest import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from vm_pool.guest.cache import cache_folder
+from vm_pool.providers.local import cgroups, entry, host_settings
+from vm_pool.providers.local.id_ranges import IdRange
 from vm_pool.providers.local.options import LocalOptions
+
+log = logging.getLogger(__name__)
 
 RUNTIMES = ("runc", "crun")
 """OCI runtimes, the first that is installed being used."""
 _PROBE = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
 _PROBE_SECONDS = 10.0
+_MOUNT_ON_LAYER = (
+    "cd $0; mkdir upper work root; mount -t overlay -o lowerdir=0,upperdir=upper,workdir=work overlay root"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this machine has for local desktops."""
+
+    runtime: str
+    """The OCI runtime's command."""
+    shifts_owners: bool
+    """Whether the image's files can belong to other ids for each desktop."""
 
 
 def check_machine(options: LocalOptions) -> str:
@@ -45,6 +68,20 @@ def check_machine(options: LocalOptions) -> str:
     if parse_policy(options.guest_network).reaches_anything:
         check_commands()
     return runtime
+
+
+def look_at_machine(options: LocalOptions) -> Machine:
+    """What the machine has for local desktops; says in the log what it has only in part.
+
+    Raises:
+        ProviderError: It lacks something that they need.
+    """
+    runtime = check_machine(options)
+    if settings := host_settings.too_low(options):
+        log.warning(
+            "one desktop could take more than half of what this machine has for all: sysctl -w %s", " ".join(settings)
+        )
+    return Machine(runtime, _shifts_owners())
 
 
 def _runtime(options: LocalOptions) -> str:
@@ -84,6 +121,37 @@ def _check_limits(options: LocalOptions) -> None:
             f"this machine cannot limit a desktop's {' and '.join(lacking)}: mount the cgroup controllers at /sys/fs/cgroup, "
             f"or do without with the provider options {without}"
         )
+
+
+def _shifts_owners() -> bool:
+    """Tries whether owners can be shifted on the file system where images are kept, and an overlay be put on that."""
+    stored = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.is_dir())
+    one = IdRange(0, shared=False)
+    settings: entry.Settings = {
+        "owner": one.owner,
+        "first": one.first,
+        "count": GUEST_ID_COUNT,
+        "stored": GUEST_ID_SHIFT,
+        "layers": [str(stored)],
+        "limits": {},
+    }
+    with tempfile.TemporaryDirectory() as place:
+        command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", sys.executable, "-I", "-S", entry.__file__]
+        command += [place, json.dumps(settings), "sh", "-e", "-c", _MOUNT_ON_LAYER, place]
+        try:
+            done = subprocess.run(  # noqa: S603
+                command, check=False, capture_output=True, text=True, timeout=_PROBE_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    if done.returncode != 0:
+        log.warning(
+            "owners of files in %s cannot be shifted here (%s), so all local desktops are the same users outside and share"
+            " what the kernel counts by user; Linux 5.19 with ext4, XFS or Btrfs can",
+            stored,
+            " ".join((done.stdout + done.stderr).split())[:200],
+        )
+    return done.returncode == 0
 
 
 def _text(path: str, otherwise: str) -> str:

@@ -1,8 +1,12 @@
-"""The system calls that a local desktop may not make, in the words of the OCI runtime specification.
+"""The system calls that a local desktop may make, in the words of the OCI runtime specification: an allowlist.
 
-Namespaces, capabilities and limits are the walls. This keeps guests away from kernel features that namespaces do not hold
-(vsock, keyrings) or that have a history of holes (nested user namespaces, BPF, io_uring), none of which a desktop needs.
-Ordinary programs run: Chromium with ``--no-sandbox``, GNOME's applications, debuggers inside the guest.
+Namespaces, capabilities and limits are the walls. This keeps guests away from the rest of the kernel: features that namespaces do
+not hold (vsock, keyrings), that have a history of holes (nested user namespaces, BPF, io_uring) or whose limits all of the host
+shares (asynchronous I/O, huge pages, socket filters), and whatever a kernel will have that is newer than this list. It is
+Docker's default profile without what no desktop needs. Ordinary programs run: Chromium with ``--no-sandbox``, GNOME's
+applications, debuggers inside the guest.
+
+The names are those that libseccomp knows; a call whose name it does not know is refused like any that does not stand here.
 """
 
 from __future__ import annotations
@@ -13,30 +17,97 @@ from typing import Any
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 """Calls of any other architecture, 32-bit ones included, end the caller."""
 
-_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_NO_ERROR, _EPERM, _ENOSYS, _EPROTONOSUPPORT, _EAFNOSUPPORT = 0, 1, 38, 93, 97
+
+_FILES = """
+    access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate
+    fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync fgetxattr flistxattr flock fremovexattr fsetxattr fstat
+    fstatfs fsync ftruncate futimesat getcwd getdents getdents64 getxattr ioctl lchown lgetxattr link linkat listxattr llistxattr
+    lremovexattr lseek lsetxattr lstat mkdir mkdirat mknod mknodat name_to_handle_at newfstatat open openat openat2 pread64
+    preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv removexattr rename renameat renameat2
+    rmdir sendfile setxattr splice stat statfs statx symlink symlinkat sync sync_file_range syncfs tee truncate umask unlink
+    unlinkat utime utimensat utimes vmsplice write writev
+"""
+_WATCHED_FILES = "inotify_add_watch inotify_init inotify_init1 inotify_rm_watch"
+_MEMORY = """
+    brk get_mempolicy madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mprotect mremap msync munlock munlockall
+    munmap pkey_alloc pkey_free pkey_mprotect process_mrelease remap_file_pages
+"""
+_PROCESSES = """
+    arch_prctl capget capset execve execveat exit exit_group fork get_robust_list get_thread_area getcpu getegid geteuid getgid
+    getgroups getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid gettid getuid
+    ioprio_get ioprio_set landlock_add_rule landlock_create_ruleset landlock_restrict_self modify_ldt pidfd_open
+    pidfd_send_signal prctl prlimit64 process_vm_readv process_vm_writev ptrace rseq sched_get_priority_max
+    sched_get_priority_min sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval
+    sched_setaffinity sched_setattr sched_setparam sched_setscheduler sched_yield seccomp set_robust_list set_thread_area
+    set_tid_address setfsgid setfsuid setgid setgroups setpgid setpriority setregid setresgid setresuid setreuid setrlimit setsid
+    setuid sysinfo times uname vfork wait4 waitid
+"""
+_SIGNALS = """
+    kill restart_syscall rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
+    rt_tgsigqueueinfo sigaltstack signalfd signalfd4 tgkill tkill
+"""
+_TIME = """
+    alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep setitimer time timer_create timer_delete
+    timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime
+"""
+_WAITING = """
+    epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 futex futex_requeue futex_wait
+    futex_waitv futex_wake pause pipe pipe2 poll ppoll pselect6 select
+"""
+_BETWEEN_PROCESSES = """
+    mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop
+    semtimedop shmat shmctl shmdt shmget
+"""
+_SOCKETS = """
+    accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg sendmsg sendto
+    shutdown
+"""
+
+ALLOWED = tuple(
+    " ".join(
+        (_FILES, _WATCHED_FILES, _MEMORY, _PROCESSES, _SIGNALS, _TIME, _WAITING, _BETWEEN_PROCESSES, _SOCKETS)
+    ).split()
+)
+"""Whatever their arguments are. `_with_conditions` has those that depend on them."""
 
 _MOUNTS = """
     mount umount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr
-    open_tree_attr statmount listmount swapon swapoff quotactl quotactl_fd open_by_handle_at
+    swapon swapoff quotactl quotactl_fd open_by_handle_at
 """
-_NAMESPACES = "setns unshare"
+_NAMESPACES = "setns unshare sethostname setdomainname"
 _KERNEL = """
     init_module finit_module delete_module kexec_load kexec_file_load reboot acct syslog bpf perf_event_open
     userfaultfd io_uring_setup io_uring_enter io_uring_register iopl ioperm lookup_dcookie nfsservctl vhangup
-    fanotify_init kcmp process_madvise
+    fanotify_init fanotify_mark kcmp process_madvise pidfd_getfd memfd_secret
 """
 _KEYRINGS = "add_key request_key keyctl"
-_CLOCKS = "settimeofday clock_settime clock_adjtime adjtimex stime"
+_CLOCKS = "settimeofday clock_settime clock_adjtime adjtimex"
 _NUMA = "mbind migrate_pages move_pages set_mempolicy set_mempolicy_home_node"
+_ASYNCHRONOUS = "io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents"
 
-DENIED = tuple(" ".join((_MOUNTS, _NAMESPACES, _KERNEL, _KEYRINGS, _CLOCKS, _NUMA)).split())
-"""They fail with EPERM."""
+DENIED = tuple(" ".join((_MOUNTS, _NAMESPACES, _KERNEL, _KEYRINGS, _CLOCKS, _NUMA, _ASYNCHRONOUS)).split())
+"""They fail with EPERM, as they do for who has no right to them. Whatever else does not stand here fails with ENOSYS, as on a
+kernel that does not have it, so that the C library does without."""
 
-_CLONE_NEW = 0x7E020000
+_NEW_NAMESPACES = 0x7E020000
 """Every flag of `clone` that makes a namespace."""
-_ADDRESS_FAMILIES = frozenset({1, 2, 10, 16})
-"""Unix, IPv4, IPv6, netlink. Vsock (40) leads past the network namespace to the hypervisor."""
-_HIGHEST_FAMILY = max(_ADDRESS_FAMILIES)
+_HUGE_PAGES, _HUGE_PAGES_OF_FILE = 0x40000, 0x4
+"""MAP_HUGETLB and MFD_HUGETLB: pages that the host has set apart for whom it chose."""
+_PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)
+"""Of Linux, 32-bit or not; without randomised addresses, which debuggers ask for; and the question for it."""
+_NETLINK = 16
+_FAMILIES = (1, 2, 10)
+"""Unix, IPv4, IPv6. Vsock (40) leads past the network namespace to the hypervisor."""
+_NETLINK_PROTOCOLS = (0, 15)
+"""Routes, and devices that come and go."""
+_OF_SOCKETS = 1
+"""SOL_SOCKET."""
+_RECEIVED = 8
+"""SO_RCVBUF: room for what is received. It stays as it is, as where the host allows no more: nobody is charged for what waits at
+connections that were not accepted, and in netlink sockets."""
+_FILTERS = (26, 50, 51, 52)
+"""SO_ATTACH_FILTER and its like: programs in the kernel, for which the host has one limit."""
 
 
 def profile(machine: str | None = None) -> dict[str, Any] | None:
@@ -45,29 +116,72 @@ def profile(machine: str | None = None) -> dict[str, Any] | None:
     if architecture is None:
         return None
     return {
-        "defaultAction": "SCMP_ACT_ALLOW",
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": _ENOSYS,
         "architectures": [architecture],
-        "syscalls": [
-            _refused(list(DENIED), _EPERM),
-            # clone3 hides its flags from filters: the C library falls back to clone.
-            _refused(["clone3"], _ENOSYS),
-            *(
-                _refused(["clone"], _EPERM, {"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"})
-                for flag in (1 << bit for bit in range(32))
-                if flag & _CLONE_NEW
-            ),
-            *(
-                _refused(["socket", "socketpair"], _EAFNOSUPPORT, {"index": 0, "value": family, "op": "SCMP_CMP_EQ"})
-                for family in range(_HIGHEST_FAMILY)
-                if family not in _ADDRESS_FAMILIES
-            ),
-            _refused(
-                ["socket", "socketpair"],
-                _EAFNOSUPPORT,
-                {"index": 0, "value": _HIGHEST_FAMILY, "op": "SCMP_CMP_GT"},
-            ),
-        ],
+        "syscalls": [_allowed(list(ALLOWED)), _refused(list(DENIED), _EPERM), *_with_conditions()],
     }
+
+
+def _with_conditions() -> list[dict[str, Any]]:
+    """The calls whose arguments matter. Those of one call are alternatives; what none of them names fails with ENOSYS."""
+    no_namespace = _argument(0, "MASKED_EQ", _NEW_NAMESPACES, 0)
+    new_namespaces = [flag for bit in range(32) if (flag := 1 << bit) & _NEW_NAMESPACES]
+    return [
+        # clone3 hides its flags from filters: with ENOSYS, the C library falls back to clone.
+        _allowed(["clone"], no_namespace),
+        *(_refused(["clone"], _EPERM, _argument(0, "MASKED_EQ", flag, flag)) for flag in new_namespaces),
+        *_without_flag("mmap", 3, _HUGE_PAGES),
+        *_without_flag("memfd_create", 1, _HUGE_PAGES_OF_FILE),
+        *(_allowed(["personality"], _argument(0, "EQ", value)) for value in _PERSONALITIES),
+        *_sockets(),
+        *_socket_options(),
+    ]
+
+
+def _without_flag(name: str, argument: int, flag: int) -> list[dict[str, Any]]:
+    return [
+        _allowed([name], _argument(argument, "MASKED_EQ", flag, 0)),
+        _refused([name], _EPERM, _argument(argument, "MASKED_EQ", flag, flag)),
+    ]
+
+
+def _sockets() -> list[dict[str, Any]]:
+    others = [family for family in range(_NETLINK) if family not in _FAMILIES]
+    strange = [protocol for protocol in range(max(_NETLINK_PROTOCOLS)) if protocol not in _NETLINK_PROTOCOLS]
+    netlink = _argument(0, "EQ", _NETLINK)
+    return [
+        *(_allowed(["socket", "socketpair"], _argument(0, "EQ", family)) for family in _FAMILIES),
+        *(_allowed(["socket"], netlink, _argument(2, "EQ", protocol)) for protocol in _NETLINK_PROTOCOLS),
+        *(_refused(["socket"], _EPROTONOSUPPORT, netlink, _argument(2, "EQ", protocol)) for protocol in strange),
+        _refused(["socket"], _EPROTONOSUPPORT, netlink, _argument(2, "GT", max(_NETLINK_PROTOCOLS))),
+        *(_refused(["socket", "socketpair"], _EAFNOSUPPORT, _argument(0, "EQ", family)) for family in others),
+        _refused(["socket", "socketpair"], _EAFNOSUPPORT, _argument(0, "GT", _NETLINK)),
+    ]
+
+
+def _socket_options() -> list[dict[str, Any]]:
+    name, of_sockets = ["setsockopt"], _argument(1, "EQ", _OF_SOCKETS)
+    special = (_RECEIVED, *_FILTERS)
+    between = [option for option in range(min(special), max(special)) if option not in special]
+    return [
+        _allowed(name, _argument(1, "NE", _OF_SOCKETS)),
+        _allowed(name, of_sockets, _argument(2, "LT", min(special))),
+        _allowed(name, of_sockets, _argument(2, "GT", max(special))),
+        *(_allowed(name, of_sockets, _argument(2, "EQ", option)) for option in between),
+        *(_refused(name, _EPERM, of_sockets, _argument(2, "EQ", option)) for option in _FILTERS),
+        _refused(name, _NO_ERROR, of_sockets, _argument(2, "EQ", _RECEIVED)),
+    ]
+
+
+def _argument(index: int, comparison: str, value: int, second: int | None = None) -> dict[str, Any]:
+    condition: dict[str, Any] = {"index": index, "value": value, "op": f"SCMP_CMP_{comparison}"}
+    return condition if second is None else condition | {"valueTwo": second}
+
+
+def _allowed(names: list[str], *conditions: dict[str, Any]) -> dict[str, Any]:
+    rule: dict[str, Any] = {"names": names, "action": "SCMP_ACT_ALLOW"}
+    return rule | {"args": list(conditions)} if conditions else rule
 
 
 def _refused(names: list[str], errno: int, *conditions: dict[str, Any]) -> dict[str, Any]:

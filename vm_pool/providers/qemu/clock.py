@@ -23,7 +23,7 @@ def set_over_http(connect: Connect, password: str) -> None:
         password: Its user's.
     """
     command = f"echo {shlex.quote(password)} | sudo -S date --utc --set @{time.time():.3f}"
-    client = http.client.HTTPConnection("guest")
+    client = http.client.HTTPConnection("localhost")
     try:
         client.sock = connect()
         client.sock.settimeout(SECONDS)

@@ -21,6 +21,8 @@ from rollout_tasks.settings import settings
 from tests.desktops import in_guest, traces
 from vm_pool.gate import Gate, Gates
 from vm_pool.gate_login import token_of
+from vm_pool.providers.base import connect, purposes
+from vm_pool.providers.desktop import PORTS
 from vm_pool.providers.local import LocalProvider
 from vm_pool.states import Endpoint
 
@@ -47,9 +49,10 @@ class Desk:
         pass
 
     def open(self) -> None:
-        self.gate = self.gates.open([*self.PORTS], lambda purpose: self.provider.connect(self.vm_id, purpose))
-
-    PORTS = ("control", "chromium", "vnc", "vlc")
+        endpoint = Endpoint("", PORTS)
+        self.gate = self.gates.open(
+            purposes(self.provider, endpoint), lambda purpose: connect(self.provider, self.vm_id, purpose, endpoint)
+        )
 
     def revert(self) -> None:
         """As a host does between two holders."""

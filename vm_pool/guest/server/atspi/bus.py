@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from functools import partial
 from urllib.parse import unquote
 
+from .. import user
 from . import wire
 from .wire import Call, Reply
 
@@ -148,7 +149,7 @@ def _connect(address: str, seconds: float) -> socket.socket:
             connection = socket.socket(socket.AF_UNIX)
             try:
                 connection.settimeout(seconds)
-                connection.connect(path)
+                user.with_id_of_user(partial(connection.connect, path))
             except OSError as error:
                 connection.close()
                 raise BusError(f"the bus {address} is not there: {error.strerror}") from error
@@ -158,7 +159,7 @@ def _connect(address: str, seconds: float) -> socket.socket:
 
 def _authenticate(connection: socket.socket) -> None:
     try:
-        connection.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
+        connection.sendall(b"\0AUTH EXTERNAL " + str(user.the_user().uid).encode().hex().encode() + b"\r\n")
         answer = connection.recv(256)
         if not answer.startswith(b"OK "):
             raise BusError(f"the bus refuses this user: {answer.decode('ascii', 'replace').strip()}")

@@ -1,0 +1,71 @@
+"""Whether what answers for a desktop is the desktop's own server: asked of the VM's host, by the worker itself.
+
+A cell is not asked: what runs in it is the task's. Nor is the guest. What the answer means is said in docs/trust.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from rollout_tasks.config import DesktopConfig
+from rollout_tasks.environments.base import VMAccess, VMLost
+from rollout_tasks.environments.osworld.task import metrics_of, results_of, steps_of
+from vm_pool.gate_client import connect
+from vm_pool.providers.base import ATTEST
+from vm_pool.states import Endpoint
+
+Attestation = Literal["attested", "unattested"]
+
+ANSWER_SECONDS = 20.0
+_LARGEST_ANSWER = 1 << 16
+_NOT_OF_THE_GUEST = frozenset({"cloud_file", "rule", "rule_relativeTime"})
+"""Getters that ask nothing of the guest."""
+
+
+def check_server(vm: VMAccess) -> bool:
+    """Whether the VM's host can tell who answers there, and it is the VM's own server.
+
+    Returns:
+        False where no host can tell.
+
+    Raises:
+        VMLost: It is not, or the host does not say.
+    """
+    if ATTEST not in vm.endpoint.ports:
+        return False
+    try:
+        altered = _asked(vm.endpoint)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise VMLost(f"the host of {vm.vm_id} does not say whether its server is the one it was: {error}") from error
+    if altered:
+        raise VMLost(f"the server of {vm.vm_id} is not what it was when the VM was handed out: {'; '.join(altered)}")
+    return True
+
+
+def forgeable(config: DesktopConfig, task: Mapping[str, Any]) -> bool:
+    """Whether a root in the guest could have made the score up, and the agent may have been root there."""
+    evaluator = task["evaluator"]
+    from_guest = metrics_of(evaluator) != ["infeasible"] and any(
+        getter["type"] not in _NOT_OF_THE_GUEST for getter in results_of(evaluator)
+    )
+    # Whoever is told the password can use sudo, however it is then typed.
+    return from_guest and (bool(config.client_password) or "sudo" in json.dumps(steps_of(task)))
+
+
+def _asked(endpoint: Endpoint) -> list[str]:
+    deadline = time.monotonic() + ANSWER_SECONDS
+    answer = b""
+    with connect(endpoint, ATTEST) as connection:
+        connection.settimeout(ANSWER_SECONDS)
+        while part := connection.recv(_LARGEST_ANSWER):
+            answer += part
+            left = deadline - time.monotonic()
+            if left <= 0 or len(answer) > _LARGEST_ANSWER:
+                raise ValueError("its answer does not end")
+            connection.settimeout(left)
+    if not answer:
+        raise ValueError("the connection was closed")
+    return [str(sentence) for sentence in json.loads(answer)["altered"]]

@@ -1,0 +1,98 @@
+"""Who may call the server: whoever comes from outside the guest, and no web page.
+
+Programs in the guest can do by themselves what the server would do for them; they are sent away as they connect, so that they
+cannot take its threads from others either. Requests that a browser made are refused wherever it runs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from contextlib import suppress
+from errno import EADDRNOTAVAIL, EAGAIN
+from http import HTTPStatus
+
+from flask import request
+
+from .problems import Problem
+
+RESERVED_PORTS = 1024
+"""Ports below are root's: the guest's host comes from one of them where it connects from within the guest's own network."""
+_BY_A_BROWSER = ("Origin", "Sec-Fetch-Site")
+_HOST = re.compile(r"(?P<name>\[[^\]]*\]|[^:]*)(:[0-9]*)?")
+_SENT_AWAY = (
+    b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    b'{"status": "error", "message": "the control server is not for programs in the guest"}\n'
+)
+
+
+class Listener(socket.socket):
+    """A listening socket that gives only connections from outside the guest."""
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        """See `socket.socket`.
+
+        Raises:
+            BlockingIOError: Nobody is there, or one who was sent away; others are served before the next is looked at.
+        """
+        connection, address = super().accept()
+        if not _is_inside(address):
+            return connection, address
+        with connection, suppress(OSError):
+            connection.setblocking(False)
+            connection.send(_SENT_AWAY)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1 << 16)  # what is not read would have the answer thrown away
+        raise BlockingIOError(EAGAIN, "a program in the guest was sent away")
+
+
+def refuse_pages() -> None:
+    """Refuses what a web page can send, also one whose name has come to mean this machine.
+
+    Raises:
+        Problem: The request is one.
+    """
+    for name in _BY_A_BROWSER:
+        if name in request.headers:
+            raise Problem(
+                f"the control server is not for web pages: the request has the header {name}", HTTPStatus.FORBIDDEN
+            )
+    host = request.headers.get("Host", "")
+    if not _is_here(host):
+        shown = host[:100] or "nothing"
+        sentence = (
+            f"the control server is reached as localhost or by an IP address: the request names {shown} as its host"
+        )
+        raise Problem(sentence, HTTPStatus.FORBIDDEN)
+
+
+def _is_here(host: str) -> bool:
+    """Whether a Host header cannot be a name that others decide about."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = found["name"]
+    if name.lower() == "localhost":
+        return True
+    try:
+        if name.startswith("["):
+            ipaddress.IPv6Address(name[1:-1])
+        else:
+            ipaddress.IPv4Address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_inside(address: tuple[str, int]) -> bool:
+    """Whether a connection's other end is a program of the guest's without root's rights."""
+    host, port = address[:2]
+    if port < RESERVED_PORTS:
+        return False
+    with socket.socket() as here:
+        try:
+            here.bind((host, 0))
+        except OSError as error:
+            return error.errno != EADDRNOTAVAIL
+    return True

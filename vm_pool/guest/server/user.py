@@ -1,0 +1,99 @@
+"""The guest's user, for whom the server does everything, though its process is root's: no program of the user's can end it, trace
+it or take its place.
+
+Its threads reach files with the user's rights alone (`act_as_user`); what it starts is the user's from its first instruction
+(`started_by_user`). Ids are set for single threads, by the system calls themselves: the C library would set them for all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import pwd
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+OWN_VARIABLES = ("GUEST_SCREEN", "GUEST_XAUTHORITY", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "PYTHONPATH")
+"""What the server's environment has besides the user's."""
+_PR_SET_DUMPABLE = 4
+_SETRESUID = {"x86_64": 117, "aarch64": 147}
+_UNCHANGED = -1
+_libc = ctypes.CDLL(None, use_errno=True)
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Whom the server acts for."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    environment: Mapping[str, str]
+
+
+@lru_cache(maxsize=1)
+def the_user() -> User:
+    """The one whom the server's environment named first."""
+    environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+    known = pwd.getpwnam(environment["USER"])
+    return User(known.pw_uid, known.pw_gid, tuple(os.getgrouplist(known.pw_name, known.pw_gid)), environment)
+
+
+def act_as_user() -> None:
+    """From now on this thread, and those it starts, reach files as the user does; the process is nobody's to trace.
+
+    Raises:
+        PermissionError: The process is not root's.
+    """
+    user = the_user()
+    os.setgroups(user.groups)
+    _libc.setfsgid(user.gid)
+    _libc.setfsuid(user.uid)
+    if (_libc.setfsgid(_UNCHANGED), _libc.setfsuid(_UNCHANGED)) != (user.gid, user.uid):
+        raise PermissionError("the server must be started by root, to act for its user")
+    _hide_from_tracers()
+
+
+def started_by_user() -> dict[str, Any]:
+    """What `subprocess.Popen` is told so that a program is the user's."""
+    user = the_user()
+    return {"user": user.uid, "group": user.gid, "extra_groups": user.groups, "env": user.environment}
+
+
+def with_id_of_user(make: Callable[[], _Made]) -> _Made:
+    """Does something that others take for the user's doing, as the other end of a connection does.
+
+    A thread of its own does it, whose real id stays root's, so that nobody can end it.
+
+    Raises:
+        OSError: Whatever `make` raises, or the thread may not have the user's id.
+    """
+    made: list[_Made] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            if _libc.syscall(_SETRESUID[platform.machine()], _UNCHANGED, the_user().uid, _UNCHANGED) != 0:
+                raise OSError(ctypes.get_errno(), "the server may not have its user's id")
+            _hide_from_tracers()
+            made.append(make())
+        except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="with the user's id", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+def _hide_from_tracers() -> None:
+    """Keeps the process's memory and descriptors from everybody without the right to trace all, also from the guest's root."""
+    if _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the process cannot be hidden from tracers")

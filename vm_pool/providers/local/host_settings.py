@@ -1,0 +1,51 @@
+"""Settings of the host by which one desktop could take more than half of what all share: what no limit of a desktop's own holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vm_pool.providers.local import cgroups
+from vm_pool.providers.local.bundle import TERMINALS
+from vm_pool.providers.local.options import LocalOptions
+from vm_pool.providers.local.uncounted import MOST_TCP_SOCKETS
+
+_BYTES_OF_FILE = 200
+"""Of the desktop's memory, for each file that it has open: what the kernel charges it at least."""
+_SETTINGS = Path("/proc/sys")
+_PAGE = 4096
+
+
+def too_low(options: LocalOptions, settings: Path = _SETTINGS) -> list[str]:
+    """What to set, as ``sysctl -w`` takes it; nothing where all is high enough, or a desktop is to have no limit anyway."""
+    return [
+        f"{name.replace('/', '.')}={value}"
+        for name, least, value in _wanted(options, settings)
+        if (has := _number(settings / name)) is not None and has < least
+    ]
+
+
+def _wanted(options: LocalOptions, settings: Path) -> Iterator[tuple[str, int, str]]:
+    """Names of settings, the least that they must be, and what to set them to."""
+    reserved = _number(settings / "kernel/pty/reserve") or 0
+    terminals = 2 * TERMINALS + reserved
+    yield "kernel/pty/max", terminals, str(terminals)
+    yield "net/ipv4/tcp_max_orphans", 2 * MOST_TCP_SOCKETS, str(2 * MOST_TCP_SOCKETS)
+    if options.processes is not None:
+        for name in ("kernel/pid_max", "kernel/threads-max"):
+            yield name, 2 * options.processes, str(2 * options.processes)
+    if options.memory_mib is not None:
+        memory = options.memory_mib << 20
+        files = 2 * memory // _BYTES_OF_FILE
+        yield "fs/file-max", files, str(files)
+        if cgroups.counts_sockets_with_memory():
+            pages = 2 * memory // _PAGE
+            yield "net/ipv4/tcp_mem", pages, f'"{pages * 3 // 4} {pages * 3 // 4} {pages}"'
+
+
+def _number(path: Path) -> int | None:
+    """The last number of a setting; None where this kernel does not have it."""
+    try:
+        return int(path.read_text().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,103 @@
+"""Looks after the memory of the kernel that no limit counts: file locks, netlink sockets, connections that nobody accepts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+LOOK_SECONDS = 1.0
+MOST_LOCKS = 10_000
+"""A desktop with every program open has some hundred."""
+MOST_NETLINK_BYTES = 64 << 20
+"""In netlink sockets, waiting to be read."""
+MOST_TCP_SOCKETS = 2048
+"""One that was not accepted yet holds up to 128 KiB (see `bundle`); and the host has a limit of those that nobody has open."""
+_BYTES_OF_SOCKET = 4096
+"""For the socket itself, and more than that."""
+_PIECE = 1 << 16
+
+
+class UncountedWatch:
+    """A thread that looks at one desktop until it is stopped."""
+
+    def __init__(self, processes: Path, init: int, overdone: Callable[[str], object]) -> None:
+        """Begins to look.
+
+        Args:
+            processes: A ``/proc`` that shows the desktop's processes, and none but these and their keeper.
+            init: The desktop's first process there.
+            overdone: Is told, once, what it holds too much of.
+
+        Raises:
+            OSError: That process has ended.
+        """
+        self._overdone = overdone
+        self._stopped = threading.Event()
+        self._files = ExitStack()
+        network = processes / str(init) / "net"
+        with self._files as opening:
+            self._locks = self._open(processes / "locks")
+            self._netlink = self._open(network / "netlink")
+            self._sockets = [
+                self._open(network / name) for name in ("sockstat", "sockstat6") if (network / name).exists()
+            ]
+            self._files = opening.pop_all()
+        self._thread = threading.Thread(target=self._look_on, name="uncounted-memory", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it; to be called once."""
+        self._stopped.set()
+        self._thread.join()
+        self._files.close()
+
+    def _open(self, path: Path) -> int:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._files.callback(os.close, descriptor)
+        return descriptor
+
+    def _look_on(self) -> None:
+        while not self._stopped.wait(LOOK_SECONDS):
+            with suppress(OSError):  # the desktop has ended
+                if why := self._too_much():
+                    self._overdone(why)
+                    return
+
+    def _too_much(self) -> str:
+        """What it holds too much of; empty while it does not."""
+        for number, _ in enumerate(_lines(self._locks)):
+            if number >= MOST_LOCKS:
+                return f"more than {MOST_LOCKS} file locks"
+        sockets = sum(map(_tcp_sockets, self._sockets))
+        if sockets > MOST_TCP_SOCKETS:
+            return f"more than {MOST_TCP_SOCKETS} TCP sockets"
+        held = 0
+        lines = _lines(self._netlink)
+        next(lines, None)  # the heads of the columns
+        for line in lines:
+            _, _, _, _, received, sent, *_ = line.split()
+            held += int(received) + int(sent) + _BYTES_OF_SOCKET
+            if held > MOST_NETLINK_BYTES:
+                return f"more than {MOST_NETLINK_BYTES >> 20} MiB in netlink sockets"
+        return ""
+
+
+def _tcp_sockets(descriptor: int) -> int:
+    """How many there are in a network namespace, those included that nobody has open."""
+    for line in _lines(descriptor):
+        match line.split():
+            case [b"TCP:" | b"TCP6:", b"inuse", number, *_]:
+                return int(number)
+    return 0
+
+
+def _lines(descriptor: int) -> Iterator[bytes]:
+    """The lines of a file as it is now, read piece by piece."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    rest = b""
+    while piece := os.read(descriptor, _PIECE):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
