@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import random
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-from tests.hostile.raw_http import Answer
 
 STRANGE_TEXTS = (
     "",
@@ -33,59 +29,6 @@ STRANGE_TEXTS = (
 STRANGE_NUMBERS = (0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**400, 1.5, -0.0, 1e308, 5e-324)
 RAW_NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "9" * 5000, "1" + "0" * 400, "-0", "0.1e-400")
 """As JSON's text has them, whatever JSON allows."""
-HEADS: tuple[bytes, ...] = (
-    b"",
-    b"\r\n\r\n",
-    b"\x00\xff" * 50,
-    b"HTTP/1.1",
-    b"HTTP/9.9 200 OK\r\n\r\n",
-    b"HTTP/1.1 99999999999999999999 OK\r\n\r\n",
-    b"HTTP/1.1 -5 OK\r\n\r\n",
-    b"HTTP/1.1 200 " + b"x" * 200_000,
-    b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000 + b"\r\n",
-    b"HTTP/1.1 200 OK\r\na: " + b"b" * 300_000 + b"\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\n: no name\r\n\xff\xfe: \x00\r\n no colon\r\n\r\n",
-    b"HTTP/1.1 100 Continue\r\n\r\n" * 200,
-    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
-    b"HTTP/1.1 204 No Content\r\nContent-Length: 10\r\n\r\n0123456789",
-    b"SSH-2.0-OpenSSH_9.9\r\n",
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(300),
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-)
-"""In the place of an answer."""
-STATUSES = (*range(100, 104), 200, 201, 202, 204, 206, 226, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404)
-STATUSES += (405, 408, 409, 410, 413, 418, 422, 425, 429, 451, 499, 500, 501, 502, 503, 504, 511, 599, 600, 999)
-HEADERS: tuple[tuple[str, str], ...] = (
-    ("Content-Type", "text/html; charset=zlib_codec"),
-    ("Content-Type", "application/json; charset=utf-16"),
-    ("Content-Type", "image/png"),
-    ("Content-Type", "\xff\x00"),
-    ("Content-Encoding", "gzip"),
-    ("Content-Encoding", "br"),
-    ("Content-Encoding", "gzip, gzip, gzip"),
-    ("Content-Encoding", "identity"),
-    ("Transfer-Encoding", "gzip, chunked"),
-    ("Transfer-Encoding", "x" * 3000),
-    ("Location", "http://169.254.169.254/latest/meta-data/"),
-    ("Location", "http://[::1"),
-    ("Location", "file:///etc/passwd"),
-    ("Location", "\x1b[2J"),
-    ("Retry-After", "0"),
-    ("Retry-After", "-1"),
-    ("Retry-After", "1e999"),
-    ("Retry-After", "nan"),
-    ("Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"),
-    ("Retry-After", "Mon, 00 Jan 0000 99:99:99 +9999"),
-    ("Retry-After", "86400"),
-    ("Set-Cookie", "a=b; Domain=.; Path=/"),
-    ("Connection", "close"),
-    ("Connection", "keep-alive, close, upgrade"),
-    ("Keep-Alive", "timeout=-1, max=1e9"),
-    ("Date", "\x00"),
-    ("Refresh", "0; url=//x"),
-    ("X" * 5000, "y"),
-    ("Warning", "v" * 60_000),
-)
 
 
 class Mutator:
@@ -111,13 +54,15 @@ class Mutator:
             content = self.of(
                 lambda content=content: self._flipped(content),
                 lambda content=content: self._flipped(content),
-                lambda content=content: content[: self._place(content)],
-                lambda content=content: content[self._place(content) :],
+                lambda content=content: content[: self.place(content)],
+                lambda content=content: content[self.place(content) :],
                 lambda content=content: self._repeated(content),
                 lambda content=content: self._with(content, self._noise()),
                 lambda content=content: self._with(content, self._strange_text()),
                 lambda content=content: self._shuffled(content),
-                lambda: self.random.choice((b"", b"\0" * 1000, b"\xff\xfe\xfd", b"null", b"{}", b"<x/>", b"<!DOCTYPE x>")),
+                lambda: self.random.choice(
+                    (b"", b"\0" * 1000, b"\xff\xfe\xfd", b"null", b"{}", b"<x/>", b"<!DOCTYPE x>")
+                ),
             )
         return content
 
@@ -136,7 +81,9 @@ class Mutator:
         if change == 0:
             del members[name]
         elif change == 1:
-            members[self.random.choice(("../../../tmp/out", "/etc/out", "a" * 250, "\u202e", "x/" * 100 + "y"))] = b"out"
+            members[self.random.choice(("../../../tmp/out", "/etc/out", "a" * 250, "\u202e", "x/" * 100 + "y"))] = (
+                b"out"
+            )
         elif change == 2:
             members[name] = self.random.choice((b"\0", b" ", b"<a>")) * (1 << 23)
         elif name.endswith((".xml", ".rels", ".xhtml", ".opf")) and change < 5:
@@ -144,6 +91,18 @@ class Mutator:
         else:
             members[name] = self.content(members[name])
         return pack(members)
+
+    def file(self, content: bytes, name: str) -> bytes:
+        """A file that is wrong, in a way that its kind is read to the place where it is."""
+        if self.chance(0.05):
+            return self.huge()
+        if content.startswith(b"PK") and self.chance(0.75):
+            return self.packed(content)
+        if name.endswith((".xcu", ".html", ".svg", ".xml")):
+            return self.xml(content)
+        if content.startswith((b"{", b"[{")) and self.chance(0.75):
+            return self.json(json.loads(content))
+        return self.content(content)
 
     def xml(self, text: bytes) -> bytes:
         """XML that is wrong, or right and not what anybody expects."""
@@ -170,7 +129,7 @@ class Mutator:
             parts[place] = value.encode(errors="replace").replace(b"<", b"")[:400]
         return b'"'.join(parts)
 
-    def _place(self, content: bytes) -> int:
+    def place(self, content: bytes) -> int:
         return self.random.randrange(len(content) + 1)
 
     def _flipped(self, content: bytes) -> bytes:
@@ -183,16 +142,16 @@ class Mutator:
         return bytes(changed)
 
     def _repeated(self, content: bytes) -> bytes:
-        start = self._place(content)
+        start = self.place(content)
         piece = content[start : start + self.random.choice((1, 8, 300))]
         return content[:start] + piece * self.random.choice((2, 50, 1000)) + content[start:]
 
     def _with(self, content: bytes, more: bytes) -> bytes:
-        place = self._place(content)
+        place = self.place(content)
         return content[:place] + more + content[place:]
 
     def _shuffled(self, content: bytes) -> bytes:
-        cuts = sorted((self._place(content), self._place(content)))
+        cuts = sorted((self.place(content), self.place(content)))
         first, second, third = content[: cuts[0]], content[cuts[0] : cuts[1]], content[cuts[1] :]
         return third + first + second
 
@@ -258,100 +217,6 @@ class Mutator:
             (None, True, False, [], {}, [[]], {"": None}, [value], {"a": value}, *STRANGE_TEXTS, *STRANGE_NUMBERS)
         )
 
-    # -- answers ----------------------------------------------------------------------------------------------------
-
-    def answer(self, answer: Answer, longest_pause: float) -> Iterator[bytes | float]:
-        """An answer that is wrong in what it says, how it says it, or when.
-
-        Args:
-            answer: As it should be.
-            longest_pause: Seconds that stand for never.
-        """
-        if self.chance(0.15):
-            yield self.random.choice(HEADS)
-            return
-        body, headers = answer.body, [("Content-Type", answer.kind), *answer.headers]
-        status, reason = answer.status, answer.reason
-        if self.chance(0.5):
-            body = self._body(body)
-        if self.chance(0.3):
-            status = self.random.choice(STATUSES)
-        if self.chance(0.1):
-            reason = self.random.choice(("", "x" * 5000, "\x1b[2J", "\xff"))
-        for _ in range(self.random.choice((0, 0, 1, 2, 10))):
-            headers.insert(self.random.randrange(len(headers) + 1), self.random.choice(HEADERS))
-        if self.chance(0.15):
-            body = self._as_gzip(body, headers)
-        framed = self._framed(body, headers)
-        lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers)]
-        head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
-        yield from self._timed(head + framed, longest_pause)
-
-    def _body(self, body: bytes) -> bytes:
-        if self.chance(0.04):
-            return self.huge()
-        try:
-            value = json.loads(body)
-        except ValueError:
-            return self.content(body)
-        return self.json(value)
-
-    def _as_gzip(self, body: bytes, headers: list[tuple[str, str]]) -> bytes:
-        headers.append(("Content-Encoding", "gzip"))
-        packed = self.of(
-            lambda: gzip.compress(body),
-            lambda: gzip.compress(body)[:-9],
-            lambda: self.content(gzip.compress(body)),
-            lambda: zlib.compress(body),
-            lambda: gzip.compress(bytes(200 << 20), 1),
-            lambda: gzip.compress(body) * 3,
-        )
-        return bytes(packed)
-
-    def _framed(self, body: bytes, headers: list[tuple[str, str]]) -> bytes:
-        """The body as it is sent, with a header that says how long it is, or says wrong."""
-        way = self.random.randrange(12)
-        if way < 5:
-            headers.append(("Content-Length", str(len(body))))
-        elif way == 5:
-            wrong = (len(body) + 1, max(0, len(body) - 1), 0, 1 << 40, -1, "x", "1" * 500, f"{len(body)}, 3", "0x10", " +5 ")
-            headers.append(("Content-Length", str(self.random.choice(wrong))))
-        elif way == 6:
-            headers += [("Content-Length", str(len(body))), ("Content-Length", str(len(body) + 7))]
-        elif way == 7:
-            headers += [("Content-Length", "3"), ("Transfer-Encoding", "chunked")]
-            return _chunked(body, 1000)
-        elif way in {8, 9}:
-            headers.append(("Transfer-Encoding", "chunked"))
-            return _chunked(body, self.random.choice((1 if len(body) < 5000 else 500, 7000)))
-        elif way == 10:
-            headers.append(("Transfer-Encoding", "chunked"))
-            return self.content(_chunked(body, 1000))
-        return body  # the connection's end is the body's
-
-    def _timed(self, sent: bytes, longest_pause: float) -> Iterator[bytes | float]:
-        way = self.random.randrange(25)
-        cut = self._place(sent)
-        if way == 0:
-            yield longest_pause
-        elif way == 1:
-            yield sent[:cut]
-            yield longest_pause
-        elif way == 2:
-            for place in range(0, min(len(sent), 60)):
-                yield sent[place : place + 1]
-                yield longest_pause / 60
-            return
-        elif way == 3:
-            yield sent[:cut]
-            return
-        elif way == 4:
-            yield sent[:cut]
-            yield 0.3
-            yield sent[cut:]
-            return
-        yield sent
-
 
 LAUGHS = "<!ENTITY lol0 'lol'>" + "".join(
     f"<!ENTITY lol{depth} '{f'&lol{depth - 1};' * 10}'>" for depth in range(1, 10)
@@ -382,8 +247,3 @@ def _members(archive: bytes) -> dict[str, bytes]:
             return {name: opened.read(name) for name in opened.namelist()}
     except zipfile.BadZipFile:
         return {}
-
-
-def _chunked(body: bytes, size: int) -> bytes:
-    pieces = [body[start : start + size] for start in range(0, len(body), size)]
-    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in [*pieces, b""])

@@ -73,7 +73,9 @@ TABLE_RULES = [
 ]
 TASKS: dict[str, Task] = {
     "documents": same("compare_docx_files", "a.docx"),
-    "documents, loosely": same("compare_docx_files", "a.docx", ignore_blanks=False, fuzzy_match=True, content_only=True),
+    "documents, loosely": same(
+        "compare_docx_files", "a.docx", ignore_blanks=False, fuzzy_match=True, content_only=True
+    ),
     "open documents": same("compare_docx_files", "a.odt"),
     "lines of a document": same("compare_docx_lines", "a.docx"),
     "tables of a document": same("compare_docx_tables", "a.docx"),
@@ -98,7 +100,9 @@ TASKS: dict[str, Task] = {
     "a slide's transition": judged("check_transition", file("a.pptx"), rule(slide_idx=0, transition_type="dissolve")),
     "slides' numbers": judged("check_page_number_colors", file("a.pptx"), rule(color="red")),
     "slides' filling": judged(
-        "evaluate_presentation_fill_to_rgb_distance", file("a.pptx"), rule(rgb=[0, 0, 255], original_rgb=[255, 255, 255])
+        "evaluate_presentation_fill_to_rgb_distance",
+        file("a.pptx"),
+        rule(rgb=[0, 0, 255], original_rgb=[255, 255, 255]),
     ),
     "a slide's background": judged(
         "compare_images",
@@ -142,9 +146,15 @@ TASKS: dict[str, Task] = {
     "a browser's experiments": judged(
         "check_enabled_experiments", {"type": "enabled_experiments"}, rule(type="names", names=["a"])
     ),
-    "a browser's extensions": judged("is_in_list", {"type": "find_unpacked_extension_path"}, rule(expected=f"{HOME}/a")),
-    "a browser's tabs": judged("is_expected_tabs", {"type": "open_tabs_info"}, rule(type="url", urls=["https://a.org/"])),
-    "a browser's tab": judged("is_expected_active_tab", {"type": "active_tab_info"}, rule(type="url", url="https://a.org/")),
+    "a browser's extensions": judged(
+        "is_in_list", {"type": "find_unpacked_extension_path"}, rule(expected=f"{HOME}/a")
+    ),
+    "a browser's tabs": judged(
+        "is_expected_tabs", {"type": "open_tabs_info"}, rule(type="url", urls=["https://a.org/"])
+    ),
+    "a browser's tab": judged(
+        "is_expected_active_tab", {"type": "active_tab_info"}, rule(type="url", url="https://a.org/")
+    ),
     "a browser's own colours": judged("exact_match", {"type": "chrome_appearance_mode_ui"}, rule(expected="dark")),
     "an address in the tree": judged(
         "is_expected_url_pattern_match",
@@ -154,7 +164,10 @@ TASKS: dict[str, Task] = {
     "a tree": judged(
         "check_accessibility_tree",
         {"type": "accessibility_tree"},
-        {"type": "rule", "rules": [{"selectors": ['frame[name="New Tab"] entry'], "text": "github.com/a", "exact": False}]},
+        {
+            "type": "rule",
+            "rules": [{"selectors": ['frame[name="New Tab"] entry'], "text": "github.com/a", "exact": False}],
+        },
     ),
     "a tree's panel": judged("check_left_panel", {"type": "accessibility_tree"}),
     "a terminal": judged("check_include_exclude", {"type": "vm_terminal_output"}, rule(include=["$"], exclude=["x"])),
@@ -184,10 +197,14 @@ TASKS: dict[str, Task] = {
     "sounds": same("compare_audios", "a.wav"),
     "a sound's tags": judged("check_mp3_meta", file("a.mp3"), rule(title={"method": "eq", "ref": "Missing You"})),
     "films": same("compare_videos", "a.avi"),
-    "an editor's settings": judged("check_json_settings", file("settings.json"), rule(expected={"editor.wordWrapColumn": 50})),
+    "an editor's settings": judged(
+        "check_json_settings", file("settings.json"), rule(expected={"editor.wordWrapColumn": 50})
+    ),
     "an editor's keys": judged("check_json_keybindings", file("keybindings.json"), rule(expected={"key": "ctrl+f"})),
     "JSON": judged(
-        "check_json", file("settings.json"), rule(expect=[{"key": ["editor.wordWrapColumn"], "method": "eq", "ref": 50}])
+        "check_json",
+        file("settings.json"),
+        rule(expect=[{"key": ["editor.wordWrapColumn"], "method": "eq", "ref": 50}]),
     ),
     "YAML": judged(
         "check_json", file("a.yaml"), rule(expect=[{"key": ["a", "c"], "method": "eq", "ref": "text"}]), is_yaml=True
@@ -197,7 +214,9 @@ TASKS: dict[str, Task] = {
         {"type": "gimp_config_file", "file_name": "gimprc", "dest": "gimprc"},
         rule(key="undo-levels", value="100"),
     ),
-    "an office's settings": judged("find_default_font", file("registrymodifications.xcu"), rule(font_name="Times New Roman")),
+    "an office's settings": judged(
+        "find_default_font", file("registrymodifications.xcu"), rule(font_name="Times New Roman")
+    ),
     "an office's language": judged("check_libre_locale", file("registrymodifications.xcu"), rule(locale_set=["en-US"])),
     "an office's screens": judged("check_presenter_console_disable", file("registrymodifications.xcu")),
     "mail": same("check_thunderbird_folder", "a.mbox"),
@@ -216,9 +235,7 @@ TASKS: dict[str, Task] = {
     "the difference of texts": same("diff_text_file", "a.txt"),
     "pages of the web": same("compare_htmls", "a.html"),
     "a page's background": judged("check_html_background_image", file("a.html"), rule(value="a.png")),
-    "programs": judged(
-        "check_python_file_by_test_suite", file("a.py"), file("a.py", GOOD), test_function_name="add"
-    ),
+    "programs": judged("check_python_file_by_test_suite", file("a.py"), file("a.py", GOOD), test_function_name="add"),
     "what setup said": {
         "config": SETUP,
         "evaluator": {

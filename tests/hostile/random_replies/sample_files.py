@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 from pptx import Presentation
 from pptx.util import Inches
 
-from tests.hostile.mutations import pack
+from tests.hostile.random_replies.mutations import pack
 
 SCREEN = (640, 400)
 A11Y_TREE = """<desktop-frame xmlns:st="https://accessibility.ubuntu.example.org/ns/state"
@@ -57,7 +57,11 @@ BOOKMARKS = {
     "roots": {
         "bookmark_bar": {
             "children": [
-                {"type": "folder", "name": "Favorites", "children": [{"type": "url", "url": "https://a.org/", "name": "A"}]},
+                {
+                    "type": "folder",
+                    "name": "Favorites",
+                    "children": [{"type": "url", "url": "https://a.org/", "name": "A"}],
+                },
                 {"type": "url", "url": "https://b.org/", "name": "B"},
             ]
         }
@@ -86,7 +90,9 @@ TEXTS: dict[str, bytes] = {
     "a.py": b"def add(a, b):\n    return a + b\n",
     "Preferences": json.dumps(PREFERENCES).encode(),
     "Bookmarks": json.dumps(BOOKMARKS).encode(),
-    "Local State": json.dumps({"browser": {"enabled_labs_experiments": ["a@1"]}, "intl": {"app_locale": "en"}}).encode(),
+    "Local State": json.dumps(
+        {"browser": {"enabled_labs_experiments": ["a@1"]}, "intl": {"app_locale": "en"}}
+    ).encode(),
     "a.desktop": b"[Desktop Entry]\nName=Play Puzzle Game 2048\nExec=/opt/x\n",
     "a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"><image href="file:///etc/passwd"/></svg>',
 }
@@ -128,7 +134,9 @@ def picture(kind: str, size: tuple[int, int] = SCREEN, *, palette: bool = False)
     draw = ImageDraw.Draw(image)
     width, height = size
     draw.rectangle((width // 10, height // 10, width // 2, height // 2), "navy")
-    draw.polygon([(width // 2, height // 2), (width * 3 // 4, height // 2), (width * 5 // 8, height * 3 // 4)], "yellow")
+    draw.polygon(
+        [(width // 2, height // 2), (width * 3 // 4, height // 2), (width * 5 // 8, height * 3 // 4)], "yellow"
+    )
     file = io.BytesIO()
     (image.quantize(16) if palette else image).save(file, kind)
     return file.getvalue()
