@@ -37,8 +37,8 @@ from vm_pool.gate_login import VARIABLE
 from vm_pool.pool import VMPool
 
 PLAYERS = 3
-MOST_MEMORY = 1500 << 20
-"""Bytes of a worker's process."""
+MOST_MEMORY = 800 << 20
+"""Bytes of a process that plays attempts; the largest answer that is read takes less than half of it."""
 MOST_PROBLEMS = 10
 """After these it is no use to go on."""
 SECRETS = ("sk-8d1f7a52c9e0", "gate-4b7e19ac")
@@ -100,6 +100,7 @@ def complaints(played: Played, stage: Stage) -> Iterator[str]:
     """What an attempt must not do, as far as it did."""
     if played.escaped:
         yield played.escaped
+    yield from played.grown
     if (verdict := played.verdict) is None:
         return
     if verdict.status == "completed":

@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
@@ -40,19 +40,8 @@ SETTLE_SECONDS = 8.0
 """Threads that only close a connection may take a moment."""
 
 
-@dataclass
-class Left:
-    """What a child has once an attempt is over."""
-
-    threads: list[str]
-    children: list[str]
-    temporary: list[str]
-    descriptors: list[str]
-
-    def more_than(self, before: Left) -> list[str]:
-        """What there was less of before, in sentences."""
-        now, then = asdict(self), asdict(before)
-        return [f"{name} were {then[name]}, and are {now[name]}" for name in now if len(now[name]) > len(then[name])]
+Left = dict[str, list[str]]
+"""What a child has once an attempt is over, by kind."""
 
 
 @dataclass
@@ -67,7 +56,9 @@ class Played:
     """When its alarm goes; it should not."""
     peak: int = 0
     """Bytes of the child's memory, at most, ever."""
-    left: Left = field(default_factory=lambda: Left([], [], [], []))
+    left: Left = field(default_factory=dict)
+    grown: list[str] = field(default_factory=list)
+    """What it has more of than after its first attempt."""
 
 
 class Player:
@@ -94,8 +85,7 @@ class Player:
             raise AssertionError("the attempt's process ended") from error
         if self._before is None:
             self._before = played.left
-        elif more := played.left.more_than(self._before):
-            played.escaped += "; ".join(more)
+        played.grown = _grown(self._before, played.left)
         return played
 
 
@@ -143,20 +133,28 @@ def _played(item: Item, config: RunConfig, run: Path, before: Left | None) -> Pl
     played.seconds = time.monotonic() - began
     played.alarm = signal.getitimer(signal.ITIMER_REAL)[0]
     until = time.monotonic() + SETTLE_SECONDS
-    while (left := _left()).more_than(before or left) and time.monotonic() < until:
+    left = _left()
+    while before and _grown(before, left) and time.monotonic() < until:
         time.sleep(0.1)
+        left = _left()
     played.left = left
     played.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     return played
 
 
 def _left() -> Left:
-    return Left(
-        sorted(thread.name for thread in threading.enumerate()),
-        [str(child) for child in psutil.Process().children(recursive=True)],
-        [one.name for one in Path(tempfile.gettempdir()).iterdir()],
-        [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()],
-    )
+    return {
+        "threads": [thread.name for thread in threading.enumerate()],
+        "children": [str(child) for child in psutil.Process().children(recursive=True)],
+        "temporary files": [one.name for one in Path(tempfile.gettempdir()).iterdir()],
+        "descriptors": [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()],
+    }
+
+
+def _grown(before: Left, now: Left) -> list[str]:
+    return [
+        f"its {kind} were {before[kind]}, and are {now[kind]}" for kind in now if len(now[kind]) > len(before[kind])
+    ]
 
 
 def _child(place: str) -> None:
