@@ -56,7 +56,7 @@ class ModelStage:
         self._asked += 1
         if self._seed is None or not mutator.chance(self._share):
             return good
-        if mutator.chance(0.1):
+        if mutator.chance(0.25):
             good = Answer(json.dumps({"error": {"message": f"The API key {self._key} is wrong"}}).encode(), status=401)
         if mutator.chance(0.5):
             good.body = mutator.json(json.loads(good.body))
