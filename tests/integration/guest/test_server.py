@@ -175,6 +175,14 @@ def test_a_window_that_comes_after_its_opener_has_given_up_counts(desktop: Deskt
         desktop.shell(f"pkill gedit; echo password | sudo -S rm {installed}")
 
 
+def test_relative_paths_start_at_the_users_home(desktop: Desktop) -> None:
+    form = {"file_path": "relative.sh"}
+    uploaded = requests.post(desktop.url("/setup/upload"), data=form, files={"file_data": b"echo here\n"}, timeout=60)
+    assert uploaded.status_code == 200, uploaded.text
+    assert desktop.shell("sh ~/relative.sh") == "here\n"
+    assert requests.post(desktop.url("/file"), data=form, timeout=60).content == b"echo here\n"
+
+
 def test_an_upload_cannot_leave_half_a_file(desktop: Desktop) -> None:
     desktop.shell("echo old > ~/kept; echo password | sudo -S chown root ~/Music; mkdir -p ~/a-folder")
     refused = requests.post(

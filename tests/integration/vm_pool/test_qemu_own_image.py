@@ -93,7 +93,9 @@ def test_an_image_of_ones_own_boots_and_is_reverted(
         provider.check(VM)
         assert "No such file" in in_guest("ls /home/user/mark")
         asked = time.time()
-        assert asked - 20 < float(in_guest("date +%s.%N")) < time.time() + 1
+        assert (
+            asked - 20 < float(in_guest("date +%s.%N")) < time.time() + 20
+        )  # emulated clocks drift where much else runs
         assert "clock" not in caplog.text
     finally:
         provider.stop(VM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 import waitress
 
@@ -31,7 +32,9 @@ def main() -> None:
     warm.start()
     user.act_as_user()
     # Whatever root may install later is not what this server is made of.
-    sys.path[:] = [folder for folder in sys.path if folder != "/" and not folder.endswith("dist-packages")]
+    sys.path[:] = [folder for folder in sys.path if folder not in ("", "/") and not folder.endswith("dist-packages")]
+    with suppress(OSError):  # the user's to remove
+        os.chdir(os.environ["HOME"])  # where relative paths start
     file_manager.offer()
     waitress.serve(
         app,
