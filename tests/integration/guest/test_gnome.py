@@ -84,7 +84,7 @@ def test_bar_dock_and_icons_are_in_the_accessibility_tree(desktop: Desktop) -> N
         f"{shell}//push-button[@name='Terminal' and @st:showing]",
         f"{shell}//toggle-button[@name='Show Applications' and @st:showing]",
         f"{shell}//label[contains(@name, '\u2236') and @st:showing]",  # the clock
-        "//application[@name='gjs']//label[@name='hello.txt' and @st:showing]",
+        "//application[@name='gjs']//label[translate(@name, '\u200b', '') = 'hello.txt' and @st:showing]",
     ):
         until(lambda what=what: seen(desktop, what), what)
 
