@@ -95,8 +95,8 @@ _NEW_NAMESPACES = 0x7E020000
 _HUGE_PAGES, _HUGE_PAGES_OF_FILE = 0x40000, 0x4
 """MAP_HUGETLB and MFD_HUGETLB: pages that the host has set apart for whom it chose."""
 _LOCKS_OF_OPEN_FILES = 0x20
-"""Of commands of `fcntl`: the three for locks that belong to no process (F_OFD_SETLK and its like, 36 to 38) have this bit alone. The
-kernel says of no such lock which desktop has it, so they cannot be counted."""
+"""Of commands of `fcntl`, only the three for locks that belong to no process have this bit (F_OFD_SETLK and its like, 36 to 38).
+The kernel says of no such lock which desktop has it, so they cannot be counted."""
 _PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)
 """Of Linux, 32-bit or not; without randomised addresses, which debuggers ask for; and the question for it."""
 _NETLINK = 16
@@ -109,8 +109,8 @@ _OF_SOCKETS = 1
 _OF_PROTOCOLS = (0, 6, 17, 41, 58, 255, 270)
 """IPv4, TCP, UDP, IPv6, ICMPv6, raw, netlink: all their options."""
 _OPTIONS = range(1, 84)
-"""Of SOL_SOCKET, up to SO_INQ. As elsewhere, what is allowed is compared as a whole: the kernel looks at 32 bits of such an argument, this
-filter at 64, so a comparison with what is forbidden could be passed by."""
+"""Of SOL_SOCKET, up to SO_INQ. What is allowed is compared, not what is forbidden: the kernel looks at 32 bits of such an argument,
+this filter at 64, so a bit above the 32 would lead past what is forbidden."""
 _RECEIVED = 8
 """SO_RCVBUF: room for what is received. It stays as it is, as where the host allows no more: nobody is charged for what waits at
 connections that were not accepted, and in netlink sockets."""

@@ -9,13 +9,15 @@ from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.25
 MOST_LOCKS = 10_000
 """A desktop with every program open has some hundred."""
 MOST_NETLINK_BYTES = 64 << 20
 """In netlink sockets, waiting to be read."""
 MOST_TCP_SOCKETS = 2048
 """One that was not accepted yet holds up to 128 KiB (see `bundle`); and the host has a limit of those that nobody has open."""
+NEW_TCP_SOCKETS = 10_000
+"""As many come to be between two looks: a processor makes some 30,000 in a second."""
 _BYTES_OF_SOCKET = 4096
 """For the socket itself, and more than that."""
 _PIECE = 1 << 16
