@@ -58,7 +58,7 @@ def pipeline(tree: Path, folder: Path, num_vms: int, num_rollouts: int, profile:
     command += ["--provider", "local", "--num-vms", num_vms, "--num-rollouts", num_rollouts, "--output-dir", folder]
     command += ["--provider-option", f"profile={profile}", "--run-id", "bench"]
     subprocess.run([str(word) for word in command], cwd=REPOSITORY, check=True, stdout=sys.stderr)
-    results = [json.loads(path.read_text()) for path in (folder / "bench").glob("**/result.json")]
+    results = [json.loads(path.read_text()) for path in (folder / "bench").glob("*/*/result.json")]
     lendings = [result["lending"] for result in results if result.get("lending")]
     stages: Counter[str] = Counter()
     for result in results:

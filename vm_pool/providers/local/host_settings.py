@@ -8,7 +8,7 @@ from pathlib import Path
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.bundle import TERMINALS
 from vm_pool.providers.local.options import LocalOptions
-from vm_pool.providers.local.uncounted import MOST_TCP_SOCKETS
+from vm_pool.providers.local.uncounted import MOST_TCP_SOCKETS, NEW_TCP_SOCKETS
 
 _BYTES_OF_FILE = 200
 """Of the desktop's memory, for each file that it has open: what the kernel charges it at least."""
@@ -30,7 +30,8 @@ def _wanted(options: LocalOptions, settings: Path) -> Iterator[tuple[str, int, s
     reserved = _number(settings / "kernel/pty/reserve") or 0
     terminals = 2 * TERMINALS + reserved
     yield "kernel/pty/max", terminals, str(terminals)
-    yield "net/ipv4/tcp_max_orphans", 2 * MOST_TCP_SOCKETS, str(2 * MOST_TCP_SOCKETS)
+    sockets = 2 * (MOST_TCP_SOCKETS + NEW_TCP_SOCKETS)
+    yield "net/ipv4/tcp_max_orphans", sockets, str(sockets)
     if options.processes is not None:
         for name in ("kernel/pid_max", "kernel/threads-max"):
             yield name, 2 * options.processes, str(2 * options.processes)

@@ -1,0 +1,111 @@
+"""What comes of system calls in a local desktop: those on its list are made, all others are refused, however they are written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.desktops import in_guest, needs_local_desktops, traces
+from vm_pool.providers.local import LocalProvider
+
+pytestmark = needs_local_desktops
+
+VM = f"test-calls-{os.getpid()}-0"
+NUMBERS = {
+    "x86_64": {"mmap": 9, "socket": 41, "setsockopt": 54, "fcntl": 72, "io_setup": 206, "add_key": 248, "memfd": 319},
+    "aarch64": {
+        "mmap": 222,
+        "socket": 198,
+        "setsockopt": 208,
+        "fcntl": 25,
+        "io_setup": 0,
+        "add_key": 217,
+        "memfd": 279,
+    },
+}[platform.machine()] | {"clone3": 435, "statmount": 457, "listmount": 458}
+CALL = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+outcome = libc.syscall(*(ctypes.c_long(int(word)) for word in sys.argv[1:]))
+print(ctypes.get_errno() if outcome == -1 else 0)
+"""
+HIGH = 1 << 32
+"""A bit that the kernel does not look at, where a call has a 32-bit argument."""
+OF_SOCKETS, FILTER, ROOM, REUSE = 1, 26, 8, 2
+LOCK = 37
+
+REFUSED = [
+    ("statmount", (0, 0, 0, 0), errno.ENOSYS),
+    ("listmount", (0, 0, 0, 0), errno.ENOSYS),
+    ("clone3", (0, 0), errno.ENOSYS),
+    ("io_setup", (0, 0), errno.EPERM),
+    ("add_key", (0, 0, 0, 0, 0), errno.EPERM),
+    ("mmap", (0, 4096, 0, 0x40022, -1, 0), errno.EPERM),  # huge pages
+    ("memfd", (0, 4), errno.EPERM),  # huge pages
+    ("memfd", (0, HIGH + 4), errno.EPERM),
+    ("socket", (40, 1, 0), errno.EAFNOSUPPORT),  # vsock
+    ("socket", (HIGH + 40, 1, 0), errno.EAFNOSUPPORT),
+    ("socket", (16, 3, 2), errno.EPROTONOSUPPORT),  # netlink between processes
+    ("socket", (16, 3, HIGH + 2), errno.EPROTONOSUPPORT),
+    ("setsockopt", (-1, OF_SOCKETS, FILTER, 0, 0), errno.EPERM),
+    ("setsockopt", (-1, HIGH + OF_SOCKETS, FILTER, 0, 0), errno.ENOSYS),
+    ("setsockopt", (-1, OF_SOCKETS, HIGH + FILTER, 0, 0), errno.ENOSYS),
+    ("setsockopt", (-1, OF_SOCKETS, ROOM, 0, 0), 0),  # it is not made, without a word
+    ("setsockopt", (-1, OF_SOCKETS, HIGH + ROOM, 0, 0), errno.ENOSYS),
+    ("fcntl", (-1, LOCK, 0), errno.EINVAL),
+    ("fcntl", (-1, HIGH + LOCK, 0), errno.EINVAL),
+]
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[LocalProvider]:
+    provider = LocalProvider({"screen_width": 640, "screen_height": 480, "memory_mib": 1024, "disk_mib": 256})
+    provider.boot(VM)
+    yield provider
+    provider.stop(VM)
+    assert traces(VM) == []
+
+
+def outcomes(provider: LocalProvider, words: list[str]) -> tuple[str, str]:
+    """The error of a system call, made by the desktop's root and outside; 0 for none."""
+    command = shlex.join(["python3", "-c", CALL, *words])
+    inside = in_guest(provider, VM, f"echo password | sudo -S -p '' {command}")
+    outside = subprocess.run([sys.executable, "-c", CALL, *words], capture_output=True, text=True, check=True).stdout
+    return inside.strip(), outside.strip()
+
+
+@pytest.mark.parametrize(("name", "arguments", "expected"), REFUSED)
+def test_it_is_refused(provider: LocalProvider, name: str, arguments: tuple[int, ...], expected: int) -> None:
+    inside, outside = outcomes(provider, [str(word) for word in (NUMBERS[name], *arguments)])
+    if outside == str(errno.ENOSYS):
+        pytest.skip("this kernel does not have it")
+    assert inside == str(expected)
+    assert outside != inside
+
+
+def test_so_is_what_no_kernel_has_yet(provider: LocalProvider) -> None:
+    assert outcomes(provider, ["1000"]) == (str(errno.ENOSYS), str(errno.ENOSYS))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("setsockopt", (-1, OF_SOCKETS, REUSE, 0, 0)), ("setsockopt", (-1, 6, 1, 0, 0)), ("fcntl", (-1, 1, 0))],
+)
+def test_what_programs_need_is_made(provider: LocalProvider, name: str, arguments: tuple[int, ...]) -> None:
+    """As these are made for no descriptor at all, the kernel says that of them."""
+    words = [str(word) for word in (NUMBERS[name], *arguments)]
+    assert outcomes(provider, words) == (str(errno.EBADF), str(errno.EBADF))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the other calls of this processor are not known here")
+def test_calls_of_another_architecture_end_the_caller(provider: LocalProvider) -> None:
+    """The x32 ABI's getpid; where the kernel has no x32, it would merely fail."""
+    command = shlex.join(["python3", "-c", CALL, str(0x40000000 + 39)])
+    assert "Bad system call" in in_guest(provider, VM, f"bash -c {shlex.quote(command + '; true')} 2>&1")
