@@ -43,5 +43,5 @@ def form_path(name: str) -> str:
 
 
 def expanded(path: str) -> str:
-    """A whole path, with ``~`` and variables filled in; one without a beginning starts at the user's home."""
-    return os.path.abspath(os.path.expandvars(os.path.expanduser(path)))
+    """A path with ``~`` and variables filled in."""
+    return os.path.expandvars(os.path.expanduser(path))

@@ -28,7 +28,7 @@ def read_file() -> Response:
     if not os.path.isfile(path):
         raise not_found(f"there is no file {path}")
     try:
-        return send_file(path, as_attachment=True, download_name=os.path.basename(path), max_age=0)
+        return send_file(os.path.abspath(path), as_attachment=True, download_name=os.path.basename(path), max_age=0)
     except OSError as error:
         raise Problem(f"cannot read {path}: {error.strerror}") from error
 
