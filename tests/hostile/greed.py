@@ -173,10 +173,14 @@ def _in_flight(most: int) -> int:
     return _count(send, most)
 
 
+FOLDERS = ("/var/tmp", "/tmp", "/dev/shm", "/run")
+"""In each of the file systems that there are."""
+
+
 def _folders() -> list[str]:
-    """Where files can be made, in each file system that there is."""
+    """Where files can be made."""
     made = []
-    for folder in ("/var/tmp", "/tmp", "/dev/shm", "/run"):
+    for folder in FOLDERS:
         place = os.path.join(folder, f"greed-{os.getpid()}")
         try:
             os.mkdir(place)
@@ -196,7 +200,7 @@ def _files(most: int) -> int:
     return total
 
 
-@kind("bytes in files", spread=True)
+@kind("bytes in files")
 def _bytes(most: int) -> int:
     total = 0
     for place in _folders():

@@ -134,7 +134,9 @@ def got_inside(provider: LocalProvider, what: str, most: int, *, root: bool) -> 
 
 def got_outside(what: str, most: int) -> str:
     command = [sys.executable, str(PROGRAM), what, str(most)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout.strip()
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout.strip()
+    assert [str(path) for folder in greed.FOLDERS for path in Path(folder).glob("greed-*")] == []
+    return said
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from rollout_tasks.environments.osworld import wire
 from rollout_tasks.environments.osworld.library import desktop_env
 from tests.desktops import traces
 from vm_pool.gate import Gates
+from vm_pool.guest.cache import cache_folder, remove
 from vm_pool.providers.desktop import PORTS
 from vm_pool.providers.local import LocalProvider
 
@@ -63,6 +65,18 @@ def running(profile: str, name: str, screen: tuple[int, int] = SCREEN) -> Iterat
         gates.close()
         provider.stop(vm_id)
     assert traces(vm_id) == []
+
+
+def remove_image(name: str) -> None:
+    """Removes an image of a test's own, and what only it is made of."""
+    shutil.rmtree(cache_folder() / "images" / name, ignore_errors=True)
+    (cache_folder() / "images" / f"{name}.lock").unlink(missing_ok=True)
+    for part in cache_folder().glob(f"*-{name}-*"):
+        if part.is_dir():
+            remove(part.name)
+            shutil.rmtree(part, ignore_errors=True)
+    for file in cache_folder().glob(f"*-{name}-*"):
+        file.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")

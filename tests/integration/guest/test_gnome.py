@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -14,8 +13,7 @@ from lxml import etree
 
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
-from tests.integration.guest.conftest import Desktop, running
-from vm_pool.guest.cache import cache_folder, remove
+from tests.integration.guest.conftest import Desktop, remove_image, running
 from vm_pool.guest.profiles import GNOME, PROFILES
 
 pytestmark = [
@@ -41,18 +39,7 @@ def desktop() -> Iterator[Desktop]:
         with running(NAME, NAME) as desktop:
             yield desktop
     finally:
-        remove_image()
-
-
-def remove_image() -> None:
-    shutil.rmtree(cache_folder() / "images" / NAME, ignore_errors=True)
-    (cache_folder() / "images" / f"{NAME}.lock").unlink(missing_ok=True)
-    for part in cache_folder().glob(f"*-{NAME}-*"):
-        if part.is_dir():
-            remove(part.name)
-            shutil.rmtree(part, ignore_errors=True)
-    for file in cache_folder().glob(f"*-{NAME}-*"):
-        file.unlink(missing_ok=True)
+        remove_image(NAME)
 
 
 def until(done: Callable[[], bool], wanted: str) -> None:

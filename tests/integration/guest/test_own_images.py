@@ -16,6 +16,7 @@ import pytest
 from rollout_tasks.environments.osworld import a11y
 from tests.conftest import REPOSITORY
 from tests.desktops import in_guest, needs_local_desktops
+from tests.integration.guest.conftest import remove_image
 from vm_pool.guest import Release, additions_layer, guest_image_name, guest_root
 from vm_pool.guest.cache import cache_folder, remove
 from vm_pool.guest.disk import put_layer_on
@@ -58,14 +59,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     if NAME in image_names() and image_named(NAME).release != Release():
         remove(layer_names(image_named(NAME))[0])
-    shutil.rmtree(cache_folder() / "images" / NAME, ignore_errors=True)
-    (cache_folder() / "images" / f"{NAME}.lock").unlink(missing_ok=True)
-    for part in cache_folder().glob(f"*-{NAME}-*"):
-        if part.is_dir():
-            remove(part.name)
-            shutil.rmtree(part, ignore_errors=True)
-    for file in cache_folder().glob(f"*-{NAME}-*"):
-        file.unlink(missing_ok=True)
+    remove_image(NAME)
 
 
 def build(*options: str | Path) -> subprocess.CompletedProcess[str]:

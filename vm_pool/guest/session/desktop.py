@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .machine import AUTHORITY, GID, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
-from .shell import GUEST, shell
+from .machine import AUTHORITY, GID, GUEST, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
+from .shell import shell
 from .supervisor import Service, Supervisor
 
 CONTROL_PORT = 5000
@@ -55,7 +55,7 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     subprocess.run(["/usr/bin/xmodmap", "-e", "keycode 94 ="], env=user, check=False, timeout=START_SECONDS)
     supervisor.start(_user_service("accessibility", ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately"), user))
     for name, command in around.programs.items():
-        supervisor.start(_user_service(name, command, {**user, **around.own_variables}))
+        supervisor.start(_user_service(name, command, user))
     if Path("/usr/bin/pulseaudio").exists():
         quiet = ("--daemonize=no", "--exit-idle-time=-1", "--log-level=error", "--realtime=no", "--high-priority=no")
         sound = ("pulseaudio", *quiet, "-n", f"--file={GUEST}/sound.pa")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 USER, UID, GID = "user", 1000, 1000
 HOME = Path("/home/user")
+GUEST = "/usr/lib/guest"
+"""Where what the project puts into the guest is."""
 OWN = Path("/run/guest")
 """What the session keeps where the user can read, but not change it."""
 AUTHORITY = OWN / "Xauthority"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-GUEST = "/usr/lib/guest"
+from .machine import GUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,6 @@ class Shell:
     display_options: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     """Of every program of the user's."""
-    own_variables: Mapping[str, str] = field(default_factory=dict)
-    """Of `programs` alone."""
 
 
 LIGHT = Shell(
@@ -41,10 +39,9 @@ GNOME = Shell(
         "settings": ("/usr/libexec/gsd-xsettings",),
         "media keys": ("/usr/libexec/gsd-media-keys",),
     },
-    # The shell draws with OpenGL, in software; nothing else has to.
+    # The shell draws with OpenGL, in software; programs are told not to.
     display_options=("+extension", "GLX"),
     variables={"GDK_GL": "disable", "XDG_MENU_PREFIX": "gnome-"},
-    own_variables={"LIBGL_ALWAYS_SOFTWARE": "1", "GDK_GL": "", "GNOME_SHELL_SESSION_MODE": "user"},
 )
 
 
