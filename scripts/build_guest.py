@@ -209,7 +209,7 @@ def _look_at(profile: str, progress: Progress) -> None:
 def _progress() -> Iterator[Progress]:
     """Says what is being done: beside a spinner, or a line every so often."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield _every_few_seconds()
         return
     with console.status("Looking for the image") as status:

@@ -30,6 +30,9 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 PoolName = Annotated[str, typer.Option("--pool", help="The pool's name.")]
 RedisUrl = Annotated[str | None, typer.Option("--redis-url", help="Default: REDIS_URL, else this machine's Redis.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
+PRINT_SECONDS = 5.0
+"""Where there is no terminal to draw on, the table is printed every so often."""
+
 OneVM = Annotated[str, typer.Argument(metavar="VM", help="The VM's id.")]
 VMOrAll = Annotated[str, typer.Argument(metavar="VM", help="The VM's id, or 'all'.")]
 
@@ -200,13 +203,22 @@ def _each(opened: VMPool, vm: str, as_json: bool, act: Callable[[str], str]) -> 
 
 
 def _watch(opened: VMPool) -> None:
-    with Live(console=Console(), auto_refresh=False) as live:
+    console = Console()
+    if not console.is_terminal or console.is_dumb_terminal:  # which Live shows nothing
         while True:
-            try:
-                live.update(_status_tables(opened.status()), refresh=True)
-            except PoolError as error:
-                live.update(Text(str(error), style="red"), refresh=True)
+            console.print(_seen(opened))
+            time.sleep(PRINT_SECONDS)
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(_seen(opened), refresh=True)
             time.sleep(1)
+
+
+def _seen(opened: VMPool) -> Group | Text:
+    try:
+        return _status_tables(opened.status())
+    except PoolError as error:
+        return Text(str(error), style="red")
 
 
 def _status_as_dict(status: PoolStatus) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def watch(
     Args:
         store: Where the run is.
         run_id: The run.
-        console: Where to show it; a terminal gets a live picture, anything else a line now and then.
+        console: Where to show it; a terminal that can draw gets a live picture, anything else a line now and then.
         pool: The pool whose VMs to show, if the run uses any.
         alive: Called at each look; raises when going on makes no sense.
         until: Another reason to stop looking.
@@ -125,7 +125,8 @@ def watch(
     last_line = 0.0
     began = time.monotonic()
     answered, away = began, False
-    with Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else _NoLive() as live:
+    draws = console.is_terminal and not console.is_dumb_terminal
+    with Live(console=console, refresh_per_second=4, transient=True) if draws else _NoLive() as live:
         while True:
             patient = not own_worker and time.monotonic() - began < _WORKERS_START_SECONDS
             try:
@@ -148,7 +149,7 @@ def watch(
                 return progress
             if alive is not None:
                 alive()
-            if console.is_terminal:
+            if draws:
                 live.update(_picture(progress, rate, vms, idle))
             elif time.monotonic() - last_line > _LINE_SECONDS:
                 last_line = time.monotonic()

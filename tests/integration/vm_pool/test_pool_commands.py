@@ -150,10 +150,13 @@ def test_an_operators_day(served: tuple[VMPool, object], redis_url: str) -> None
     assert [event["event"] for event in latest] == ["booted", "booted"]
 
 
-def test_the_live_table_ends_with_ctrl_c(served: tuple[VMPool, object], redis_url: str) -> None:
+@pytest.mark.parametrize("terminal", [{"TERM": "xterm", "FORCE_COLOR": "1"}, {"TERM": "dumb", "FORCE_COLOR": "1"}, {}])
+def test_the_live_table_ends_with_ctrl_c(
+    served: tuple[VMPool, object], redis_url: str, terminal: dict[str, str]
+) -> None:
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "scripts" / "pool.py"), "status", "--watch", "--pool", "test"],
-        env={**os.environ, "REDIS_URL": redis_url, "FORCE_COLOR": "1", "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1", **terminal},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

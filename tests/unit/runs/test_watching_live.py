@@ -250,7 +250,10 @@ def test_a_redis_that_stays_away_is_given_up_after_ten_minutes(store: RunStore, 
     assert said.endswith("); the run goes on once it is back: see --status night-1 --watch")
 
 
-def test_a_terminal_shows_a_picture_and_leaves_no_line(store: RunStore, clock: Clock) -> None:
+def test_a_terminal_shows_a_picture_and_leaves_no_line(
+    store: RunStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
     clock.due = {30.0: lambda: over(store)}
 
@@ -262,6 +265,18 @@ def test_a_terminal_shows_a_picture_and_leaves_no_line(store: RunStore, clock: C
     assert NOBODY[:40] in shown
     assert "0/3 rollouts" not in shown
     assert shown.endswith("\x1b[2K"), "it is wiped out in the end"
+
+
+def test_a_terminal_that_cannot_draw_shows_lines(
+    store: RunStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    clock.due = {30.0: lambda: over(store)}
+
+    watch(store, RUN, console, pool=None)
+
+    assert "0/3 rollouts" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_vms_are_counted_by_state_with_those_who_wait(store: RunStore) -> None:
