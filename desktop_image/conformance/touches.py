@@ -114,6 +114,7 @@ def touches_of(task: Mapping[str, Any]) -> list[Touch]:
 def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     evaluator = task.get("evaluator")
     evaluator = evaluator if isinstance(evaluator, Mapping) else {}
+    instruction = str(task.get("instruction", ""))
     for application in _listed(task.get("related_apps")):
         if program := _PROGRAMS_OF_APPLICATIONS.get(str(application)):
             yield "program", program, "related_apps"
@@ -128,7 +129,9 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         for getter in _listed(evaluator.get(side)):
             if isinstance(getter, Mapping):
                 for kind, name in _of_getter(getter):
-                    yield kind, name, f"evaluator.{side}"
+                    # One that the instruction names may be what the agent is asked to make.
+                    if kind != "file" or side == "expected" or name not in instruction:
+                        yield kind, name, f"evaluator.{side}"
     for getter in _getters(evaluator.get("expected")):
         if getter.get("type") == "rule":
             for text in _texts(getter.get("rules")):
@@ -137,7 +140,6 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     functions, applications = set(_listed(evaluator.get("func"))), set(_listed(task.get("related_apps")))
     if "compare_images" in functions and applications and applications <= _OFFICE:
         yield "rendering", "libreoffice 7.3", "evaluator.func"
-    instruction = str(task.get("instruction", ""))
     if "infeasible" not in _listed(evaluator.get("func")):
         yield from ((*use, "instruction") for use in _of_instruction(instruction))
     else:

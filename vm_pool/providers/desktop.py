@@ -54,8 +54,13 @@ def health(connect: Connect, seconds: float) -> Health:
         raise DesktopUnwell(f"GET /health: the answer is not as agreed: {body[:100]!r}") from error
 
 
-def screenshot(connect: Connect, seconds: float) -> tuple[bytes, tuple[int, int]]:
+def screenshot(connect: Connect, seconds: float, *, without_clock: bool = False) -> tuple[bytes, tuple[int, int]]:
     """Takes a screenshot.
+
+    Args:
+        connect: Makes a connection to the guest's server.
+        seconds: How long it may take.
+        without_clock: Leaves out the rows that change by themselves, where this project's own guest has any.
 
     Returns:
         The PNG, and its width and height in pixels.
@@ -63,7 +68,7 @@ def screenshot(connect: Connect, seconds: float) -> tuple[bytes, tuple[int, int]
     Raises:
         DesktopUnwell: None came in time, or what came is no whole PNG.
     """
-    body = _get(connect, "/screenshot", seconds)
+    body = _get(connect, "/screenshot?without=clock" if without_clock else "/screenshot", seconds)
     if not body.startswith(_PNG_BEGIN) or not body.endswith(_PNG_END):
         raise DesktopUnwell(f"GET /screenshot: {len(body)} bytes came that are no whole PNG")
     width, height = struct.unpack_from(">II", body, len(_PNG_BEGIN))

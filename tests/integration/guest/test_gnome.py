@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import time
@@ -10,10 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import requests
 from lxml import etree
+from PIL import Image
 
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
-from tests.integration.guest.conftest import Desktop, remove_image, running
+from tests.integration.guest.conftest import SCREEN, Desktop, remove_image, running
 from vm_pool.guest.profiles import GNOME, PROFILES
 
 pytestmark = [
@@ -24,6 +26,9 @@ pytestmark = [
 
 NAME = "test-gnome"
 SECONDS = 60.0
+STANDS_STILL = "/screenshot?without=clock"
+BAR = 32
+"""Pixels."""
 NAMESPACES = {"st": "https://accessibility.ubuntu.example.org/ns/state"}
 
 
@@ -97,6 +102,25 @@ def test_the_shell_follows_its_settings(desktop: Desktop) -> None:
     desktop.shell("gsettings set org.gnome.shell favorite-apps \"['org.gnome.Calculator.desktop']\"")
     terminal = "//application[@name='gnome-shell']//push-button[@name='Terminal' and @st:showing]"
     until(lambda: not seen(desktop, terminal), "a dock without the terminal")
+
+
+def test_its_clock_is_no_sign_of_an_earlier_user(desktop: Desktop) -> None:
+    def pictures() -> list[bytes]:
+        return [requests.get(desktop.url(path), timeout=60).content for path in ("/screenshot", STANDS_STILL)]
+
+    def at_rest() -> bool:
+        _, before = pictures()
+        time.sleep(2)
+        return pictures()[1] == before
+
+    press(desktop, "pyautogui.moveTo(900, 500)")
+    until(at_rest, "a screen at rest")
+    whole, still = pictures()
+    assert Image.open(io.BytesIO(still)).size == (SCREEN[0], SCREEN[1] - BAR)
+    desktop.shell("gsettings set org.gnome.desktop.interface clock-show-seconds true; sleep 3")
+    now, still_now = pictures()
+    assert now != whole
+    assert still_now == still
 
 
 def test_one_that_ended_is_started_again(desktop: Desktop) -> None:

@@ -89,6 +89,7 @@ def test_a_guest_that_has_it_all_is_faithful() -> None:
             with_result("vm_file", path="/etc/timezone"),
             "unfaithful: it has no /etc/timezone (evaluator.result)",
         ),
+        ({**with_result("vm_file", path="/etc/own"), "instruction": "Write 1 to /etc/own, as root."}, "faithful"),
         (with_result("vm_file", path="/home/user/x"), "faithful"),
         (with_result("vlc_config"), "needs: the program vlc (evaluator.result)"),
         (

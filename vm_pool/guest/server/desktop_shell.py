@@ -12,6 +12,12 @@ PROCESSES = ("gnome-shell",) if IS_GNOME else ("openbox", "xfce4-panel", "xfdesk
 _DRAWS_ICONS = not IS_GNOME or Path("/usr/share/gnome-shell/extensions/ding@rastersoft.com").exists()
 
 
+def rows_with_clock(display: Any) -> int:
+    """How many rows of the screen, from its upper edge, change by themselves: GNOME Shell's bar has a clock."""
+    area = x11.work_area(display) if IS_GNOME else None
+    return area[1] if area is not None else 0
+
+
 def missing(display: Any) -> str:
     """What of it has not come up yet; empty when all has."""
     kinds = {window.kind for window in x11.windows(display)}

@@ -11,7 +11,7 @@ import os
 import threading
 from typing import Any
 
-from flask import Blueprint, Response, current_app, jsonify
+from flask import Blueprint, Response, current_app, jsonify, request
 from PIL import Image, ImageGrab
 
 from . import desktop_shell, x11
@@ -30,11 +30,13 @@ _starting = threading.Lock()
 
 @blueprint.get("/screenshot")
 def screenshot() -> Response:
-    """The screen as PNG, pointer included."""
+    """The screen as PNG, pointer included; with ``?without=clock``, only what does not change by itself."""
     require_started()
     picture = _grab()
     with x11.connected() as display:
         _draw_pointer(picture, display)
+        if request.args.get("without") == "clock" and (rows := desktop_shell.rows_with_clock(display)):
+            picture = picture.crop((0, rows, *picture.size))
     file = io.BytesIO()
     picture.save(file, "PNG", compress_level=1)
     return Response(file.getvalue(), mimetype="image/png", headers={"Cache-Control": "no-store"})

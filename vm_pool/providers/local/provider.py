@@ -93,7 +93,7 @@ class LocalProvider:
         container = self._container(vm_id)
         control = self._control(container)
         now = desktop.health(control, CHECK_SECONDS)
-        png, _ = desktop.screenshot(control, CHECK_SECONDS)
+        png, _ = desktop.screenshot(control, CHECK_SECONDS, without_clock=True)
         files = itertools.islice(
             (path for path in container.changed_files() if not _SESSION_WRITES(path)), FILES_LOOKED_AT
         )
