@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 
@@ -36,7 +36,8 @@ class TemporaryFolder:
 def use_own_folder(prefix: str) -> None:
     """From now on this process, and those it starts, have their temporary files in a folder of its own."""
     folder = TemporaryFolder(prefix)
-    atexit.register(folder.remove)
+    # After those of `multiprocessing`, which removes what it has in there with -100.
+    Finalize(None, folder.remove, exitpriority=-200)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder.path)
 
 

@@ -146,7 +146,8 @@ def connect(
     if purpose not in endpoint.ports:
         raise UserError(f"--purpose: {vm} has no port for {purpose!r}: {', '.join(sorted(endpoint.ports)) or 'none'}")
     with relayed(dataclasses.replace(endpoint, token=opened.token_of(endpoint.gate))) as there:
-        typer.echo(f"{vm} is at http://{there.address}:{there.ports[purpose]} (Ctrl-C ends that)")
+        page = "/vnc.html?autoconnect=true&resize=scale" if purpose == "vnc" else ""
+        typer.echo(f"{vm} is at http://{there.address}:{there.ports[purpose]}{page} (Ctrl-C ends that)")
         while _reached(opened, vm, over=True) == endpoint:
             time.sleep(1)
     typer.echo(f"{vm}: that lease is over")

@@ -16,6 +16,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rollout_tasks import command_line
+from rollout_tasks.errors import UserError
 from scripts.supply_chain.base_images import COMPOSE, base_images
 from scripts.supply_chain.bill_of_materials import bill_of_materials
 from scripts.supply_chain.facts import UNREAD, gather, read_facts, write_facts
@@ -87,12 +88,14 @@ def sbom(
 
     [bold]supply.py sbom --output dist[/bold]
     """
-    output.mkdir(parents=True, exist_ok=True)
     facts = read_facts()
-    paths = {}
-    for file_name in LOCKS.values():
-        paths[file_name] = output / f"{Path(file_name).stem}.cdx.json"
-        paths[file_name].write_text(bill_of_materials(REPOSITORY, file_name, facts), "utf-8")
+    paths = {file_name: output / f"{Path(file_name).stem}.cdx.json" for file_name in LOCKS.values()}
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for file_name, path in paths.items():
+            path.write_text(bill_of_materials(REPOSITORY, file_name, facts), "utf-8")
+    except OSError as error:
+        raise UserError(f"--output: {output} cannot be written to: {error.strerror}") from error
     if as_json:
         command_line.print_json({name: str(path) for name, path in paths.items()})
     else:

@@ -198,6 +198,8 @@ def _check_getter(where: str, getter: Mapping[str, Any], names: KnownNames | Non
         _check_name(f"{where}: path", getter.get("path"))
     for name in _listed(getter.get("dest", [])):
         _check_name(f"{where}: dest", name)
+        if "/" in name:  # a folder that desktop-env would not make: the getter would find nothing
+            raise TaskError(f"{where}: dest must be a file's name without a folder, got {_shown(name)}")
     if not _TIME_FORMAT.fullmatch(str(getter.get("time_format", ""))):
         raise TaskError(f"{where}: time_format must be part of a file's name, got {_shown(getter['time_format'])}")
     _check_accounts(where, getter)

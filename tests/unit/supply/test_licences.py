@@ -48,6 +48,15 @@ def test_a_licence_is_told_only_where_its_metadata_agrees(
     assert read_licence(expression=expression, field=stated, classifiers=classifiers) == licence
 
 
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "scripts/supply.py", "sbom", "--output", str(tmp_path / "file")]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "file cannot be written to: File exists" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_bills_of_materials_hold_every_locked_version_with_its_hashes(tmp_path: Path) -> None:
     command = [sys.executable, "scripts/supply.py", "sbom", "--output", str(tmp_path), "--json"]
     written = json.loads(subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout)

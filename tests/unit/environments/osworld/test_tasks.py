@@ -131,6 +131,10 @@ def test_a_wrong_setup_is_named(config: Any, said: str) -> None:
             "evaluator.result: path must stay in the task's folder, got '../../x'",
         ),
         ({"result": {"type": "cache_file"}}, "evaluator.result: path must name a file, got nothing"),
+        (
+            {"result": {"type": "vm_file", "path": "/a", "dest": "a/b"}},
+            "evaluator.result: dest must be a file's name without a folder, got ",
+        ),
         *(
             (
                 {"result": {"type": "vm_file", "path": "/a", "dest": "a", "time_suffix": True, "time_format": given}},
