@@ -362,6 +362,26 @@ def test_root_cannot_get_into_the_server_or_take_its_socket(fresh: LocalProvider
     assert fresh.alterations(VM) == []
 
 
+NAME_SERVICE = """
+cd /usr/lib/x86_64-linux-gnu && cp libnss_compat.so.2 libnss_planted.so.2 &&
+sed -i 's/^\\(passwd\\|group\\|hosts\\):.*/\\1: planted files/' /etc/nsswitch.conf
+"""
+
+
+def test_root_gets_no_library_into_the_server_by_settings(fresh: LocalProvider) -> None:
+    """The C library would load what /etc/nsswitch.conf names, whenever a name is looked up; later, no trace would be left."""
+    run(fresh, as_root(NAME_SERVICE))
+    assert "planted" in run(fresh, "cat /etc/nsswitch.conf")
+    for form in ("file_path=~nobody-there/a", "file_path=~root/a"):
+        with pytest.raises(AssertionError, match="there is no file"):
+            ask(fresh, "POST", "/file", form=form)
+    with pytest.raises(AssertionError, match="cannot load"):
+        ask(fresh, "POST", "/setup/download_file", {"url": "http://nobody.example/x", "path": "/home/user/x"})
+    (server,) = outside("python3 -sB -m server")
+    assert "planted" not in Path(f"/proc/{server}/maps").read_text()
+    assert fresh.alterations(VM) == []
+
+
 def test_what_root_does_besides_is_no_alteration(fresh: LocalProvider) -> None:
     run(
         fresh,

@@ -47,10 +47,15 @@ def the_user() -> User:
 def act_as_user() -> None:
     """From now on this thread, and those it starts, reach files as the user does; the process is nobody's to trace.
 
+    Nor does it load any code for looking up names that root may put into /etc/nsswitch.conf later.
+
     Raises:
-        PermissionError: The process is not root's.
+        OSError: The process is not root's, or the C library goes on following that file.
     """
     user = the_user()
+    for database in (b"passwd", b"group", b"initgroups"):
+        if _libc.__nss_configure_lookup(database, b"files") != 0:  # with the first, the file is not read again
+            raise OSError("the C library cannot be told where to look up names")
     os.setgroups(user.groups)
     _libc.setfsgid(user.gid)
     _libc.setfsuid(user.uid)

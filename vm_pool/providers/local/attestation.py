@@ -100,7 +100,7 @@ class Attestor:
         found: list[str] = []
         for _ in range(_LOOKS):
             now = self._server()
-            altered = self._altered_files(healthy.python, healthy.libraries | now.libraries)
+            altered = self._altered_files(healthy.python, healthy.libraries)
             found = [*_differences(healthy, now), *altered]
             if not found:
                 break
@@ -213,6 +213,8 @@ def _differences(healthy: Server, now: Server) -> Iterator[str]:
     port = PORTS["control"]
     if now.sockets != healthy.sockets:
         yield f"another socket listens on port {port}" if now.sockets else f"nobody listens on port {port}"
+    if loaded := sorted(now.libraries - healthy.libraries):
+        yield f"the server has loaded /{loaded[0][:_SHOWN]}"  # it loads all that it needs before it answers
     for gone in sorted(healthy.holders - now.holders, key=lambda process: process.pid):
         yield f"process {gone.pid} does not listen on port {port} any more: {gone.command[:_SHOWN]}"
     for new in sorted(now.holders - healthy.holders, key=lambda process: process.pid):
