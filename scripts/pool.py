@@ -44,6 +44,12 @@ COLOURS = {
     VMState.ERROR: "red",
     VMState.STOPPED: "dim",
 }
+UNREACHABLE = {
+    VMState.INITIALIZING: "is booting",
+    VMState.RESETTING: "is being reset",
+    VMState.ERROR: "is out of use",
+    VMState.STOPPED: "has stopped",
+}
 WAITERS_SHOWN = 20
 SHOWN_PORTS = ("control", "vnc")
 """The others are in --json."""
@@ -148,19 +154,33 @@ def connect(
     with relayed(dataclasses.replace(endpoint, token=opened.token_of(endpoint.gate))) as there:
         page = "/vnc.html?autoconnect=true&resize=scale" if purpose == "vnc" else ""
         typer.echo(f"{vm} is at http://{there.address}:{there.ports[purpose]}{page} (Ctrl-C ends that)")
-        while _reached(opened, vm, over=True) == endpoint:
+        while _still_at(opened, vm, endpoint):
             time.sleep(1)
     typer.echo(f"{vm}: that lease is over")
 
 
-def _reached(opened: VMPool, vm_id: str, *, over: bool = False) -> Endpoint:
-    """Where a VM is reached now; nowhere, where that may be (`over`), once nobody can hold it."""
-    for vm in opened.status().vms:
-        if vm.vm_id == vm_id and vm.state in (VMState.FREE, VMState.LEASED):
-            return vm.endpoint
-    if over:
-        return Endpoint("")
-    raise UserError(f"pool {opened.name!r} has no VM {vm_id} that can be reached: see status")
+def _reached(opened: VMPool, vm_id: str) -> Endpoint:
+    """Where somebody who holds a VM, or could, reaches it now.
+
+    Raises:
+        UserError: There is no such VM, or nobody can hold it now.
+    """
+    vms = {vm.vm_id: vm for vm in opened.status().vms}
+    if vm_id not in vms:
+        raise UserError(f"pool {opened.name!r} has no VM {vm_id}: it has {', '.join(sorted(vms)) or 'none'}")
+    vm = vms[vm_id]
+    if vm.state in UNREACHABLE:
+        why = f" ({vm.error})" if vm.error else ""
+        raise UserError(f"{vm_id} of pool {opened.name!r} cannot be reached: it {UNREACHABLE[vm.state]}{why}")
+    return vm.endpoint
+
+
+def _still_at(opened: VMPool, vm_id: str, endpoint: Endpoint) -> bool:
+    """Whether the VM is where it was: after a lease its addresses are others."""
+    try:
+        return _reached(opened, vm_id) == endpoint
+    except UserError:
+        return False
 
 
 @application.command()
@@ -260,7 +280,7 @@ def _status_tables(status: PoolStatus) -> Group:
 def _address(vm: VM, purpose: str) -> str:
     """Where the VM is reached now; nowhere unless somebody can hold it."""
     port = vm.endpoint.ports.get(purpose)
-    return f"{vm.endpoint.address}:{port}" if port and vm.state in (VMState.FREE, VMState.LEASED) else ""
+    return f"{vm.endpoint.address}:{port}" if port and vm.state not in UNREACHABLE else ""
 
 
 def _remarks(vm: VM, now: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `scripts/submit.py` does with a run that is known to Redis: follow it, say how far it is, report its end, cancel it.
+"""What `scripts/submit.py` does with a run that is there already: follow it, say how far it is, report its end, cancel it.
 
 Each returns the exit code. 0: over, nothing lost. 1: over, but rollouts or scores were lost to the infrastructure.
 """
@@ -6,6 +6,7 @@ Each returns the exit code. 0: over, nothing lost. 1: over, but rollouts or scor
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from benchmark.stored_report import scan_report
 from rollout_tasks.command_line import INTERRUPTED, print_json
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.redis_client import checked_client
-from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.show import show_run
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.verdict import rollout_ids
 from rollout_tasks.runs.watch import ENDS, OVER, Rate, describe, line, nobody_serves, pool_state, progress_of, watch
 
 DONE, LOST = 0, 1
@@ -106,10 +108,13 @@ def score_again(folder: RunFolder, metric: str) -> str:
 def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
     """How far a run is; with `keep_on`, until it is over."""
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
-    store = RunStore(checked_client())
     run_id = Path(run).name
-    store.adopt(run_id)
-    progress = progress_of(store, run_id)
+    try:
+        store = RunStore(checked_client())
+        store.adopt(run_id)
+        progress = progress_of(store, run_id)
+    except UserError as unknown:
+        return _status_in_folder(run, output_dir, unknown, console, as_json=as_json)
     config, path = store.config(run_id)
     folder = RunFolder(Path(path) if Path(path).is_dir() else output_dir / run_id)
     if progress.state in ENDS:
@@ -122,6 +127,50 @@ def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
     else:
         console.print(f"Run {run_id}: {line(progress, Rate(), vms, nobody_serves(store, progress))}")
     return DONE
+
+
+def _status_in_folder(run: str, output_dir: Path, unknown: UserError, console: Console, *, as_json: bool) -> int:
+    """How far a run is of which Redis says nothing: an embedded one took its Redis along.
+
+    Raises:
+        UserError: It has no folder, or no report: `unknown`, and what the folder has.
+    """
+    try:
+        folder = find_run(run, output_dir)
+    except UserError:
+        raise unknown from None
+    progress = _progress_in(folder)
+    if progress.pending or not folder.evaluation.exists():
+        found = f"in its folder {folder.path} {progress.committed} of {progress.total} rollouts have a verdict"
+        raise UserError(f"{unknown}; {found}") from unknown
+    return report(progress, folder, console, as_json=as_json)
+
+
+def _progress_in(folder: RunFolder) -> Progress:
+    config = folder.config()
+    every = rollout_ids(folder.each_item(), config.rollouts_per_item)
+    statuses: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    score_sum = 0.0
+    for verdict in folder.verdicts(every):
+        statuses[verdict.status] += 1
+        score_sum += verdict.score or 0.0
+        if verdict.failure_class is not None:
+            failures[verdict.failure_class.value] += 1
+    return Progress(
+        run_id=folder.path.name,
+        state="done",
+        total=len(every),
+        pending=len(every) - statuses.total(),
+        committed=statuses.total(),
+        running=0,
+        completed=statuses["completed"],
+        failed=statuses["failed"],
+        cancelled=statuses["cancelled"],
+        failures=dict(sorted(failures.items())),
+        score_sum=score_sum,
+        created=(folder.path / "run.json").stat().st_mtime,
+    )
 
 
 def cancel(run: str, *, as_json: bool) -> int:

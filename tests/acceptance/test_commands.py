@@ -32,6 +32,29 @@ def test_status_before_during_and_after(cluster: Cluster) -> None:
     assert after["summary"]["average_score"] == pytest.approx(2 / 3)
 
 
+def test_status_of_a_run_that_redis_does_not_know_tells_what_its_folder_has(cluster: Cluster) -> None:
+    """An embedded run's Redis has ended with it, and any Redis can lose its data."""
+    items = [{"id": f"short-{n}", "question": "work"} for n in range(2)]
+    long = [{"id": "long", "question": "work", "env_config": {"seconds": [120, 120]}}]
+    config: dict[str, object] = {"env_mode": "simulated", "simulated": {"seconds": [0, 0.1], "needs_vm": False}}
+    over, broken_off = cluster.submit(config, items), cluster.submit(config, [*items, *long])
+    cluster.start_worker(concurrency=2)
+    over.wait(seconds=60)
+    broken_off.wait_for(committed=2)
+    cluster.kill("worker")
+    cluster.client.flushall()
+
+    told = command(cluster, "--status", str(over.folder.path))
+    asked = popen(cluster, "--status", str(broken_off.folder.path))
+    problems = asked.communicate(timeout=60)[1]
+
+    assert (told["state"], told["total"], told["committed"], told["completed"], told["pending"]) == ("done", 2, 2, 2, 0)
+    assert told["summary"]["average_score"] == 1
+    assert asked.returncode == 2
+    assert problems.startswith(f"error: Redis does not know run '{broken_off.run_id}'; "), problems
+    assert problems.endswith(f"; in its folder {broken_off.folder.path} 2 of 3 rollouts have a verdict\n"), problems
+
+
 @pytest.mark.slow
 def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cluster: Cluster) -> None:
     run = submit(cluster)

@@ -98,8 +98,24 @@ def test_connect_reaches_a_vm_until_its_lease_is_over(redis_url: str) -> None:
     gone = command("pool.py", "connect", "box-0", "--pool", "test", url=redis_url)
     assert (gone.returncode, gone.stderr) == (
         2,
-        "error: pool 'test' has no VM box-0 that can be reached: see status\n",
+        "error: pool 'test' has no VM box-0: it has none\n",
     )
+
+
+def test_connect_says_why_a_vm_cannot_be_reached(served: tuple[VMPool, object], redis_url: str) -> None:
+    pool, _process = served
+    pool.quarantine("box-1", "its screen is black")
+    for vm, why in (
+        ("box-7", "pool 'test' has no VM box-7: it has box-0, box-1"),
+        (
+            "box-1",
+            "box-1 of pool 'test' cannot be reached: it is out of use (quarantined by an operator: its screen is black)",
+        ),
+    ):
+        refused = command("pool.py", "connect", vm, "--pool", "test", url=redis_url)
+        assert (refused.returncode, refused.stderr) == (2, f"error: {why}\n")
+    refused = command("pool.py", "connect", "box-0", "--pool", "empty", url=redis_url)
+    assert refused.stderr == "error: pool 'empty' has no VM box-0: it has none\n"
 
 
 def test_status_shows_holders_and_waiters(served: tuple[VMPool, object], redis_url: str) -> None:
