@@ -6,19 +6,24 @@ What an entry must hold is decided here; where entries come from is in `benchmar
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import BenchmarkError
 from benchmark.sources import Entry, find_entries
 
+if TYPE_CHECKING:
+    import regex
+
 MAX_ID_BYTES = 200
 WORKED_ANSWER = "worked_answer"
 """Metadata key of the longer text that an answer pattern took the answer from."""
+
+_PATTERN_SECONDS = 1.0
+"""How long a user's pattern may search one answer: some take exponential time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +148,21 @@ def check_id(item_id: str) -> str | None:
 _JSON_NAMES = {str: "text", dict: "an object"}
 
 
-def _compile(answer_pattern: str | None) -> re.Pattern[str] | None:
+def _compile(answer_pattern: str | None) -> regex.Pattern[str] | None:
     if answer_pattern is None:
         return None
+    import regex  # here, because few benchmarks need it
+
     try:
-        pattern = re.compile(answer_pattern)
-    except re.error as error:
+        pattern = regex.compile(answer_pattern)
+    except regex.error as error:
         raise BenchmarkError(f"answer pattern {answer_pattern!r} is not a regular expression: {error}") from error
     if pattern.groups < 1:
         raise BenchmarkError(f"answer pattern {answer_pattern!r} needs one group (...) around the answer")
     return pattern
 
 
-def _item(entry: Entry, pattern: re.Pattern[str] | None) -> Item:
+def _item(entry: Entry, pattern: regex.Pattern[str] | None) -> Item:
     if entry.problem:
         raise BenchmarkError(f"{entry.where}: {entry.problem}")
     rest = dict(entry.fields)
@@ -208,14 +215,17 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _final_answer(entry: Entry, item_id: str, answer: str, pattern: re.Pattern[str]) -> str:
+def _final_answer(entry: Entry, item_id: str, answer: str, pattern: regex.Pattern[str]) -> str:
     found = ""
-    for match in pattern.finditer(answer):
-        found = (match.group(1) or "").strip()
+    said = f"{entry.where}: answer pattern {pattern.pattern!r}"
+    try:
+        for match in pattern.finditer(answer, timeout=_PATTERN_SECONDS):
+            found = (match.group(1) or "").strip()
+    except TimeoutError as error:
+        of = f"the answer of item {_shown(item_id)}"
+        raise BenchmarkError(f"{said} takes longer than {_PATTERN_SECONDS:g} s on {of}") from error
     if not found:
-        raise BenchmarkError(
-            f"{entry.where}: answer pattern {pattern.pattern!r} finds nothing in the answer of item {_shown(item_id)}"
-        )
+        raise BenchmarkError(f"{said} finds nothing in the answer of item {_shown(item_id)}")
     return found
 
 

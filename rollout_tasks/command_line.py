@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -19,6 +19,9 @@ from benchmark.errors import BenchmarkError
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.unicode_text import printable
+
+if TYPE_CHECKING:
+    import yaml
 
 WRONG_INPUT, INTERRUPTED = 2, 130
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
@@ -192,11 +195,36 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
     return parse_config(_merged(values, options))
 
 
+class RepeatedKey(ValueError):
+    """A mapping has a key twice; YAML itself would take the last one without a word."""
+
+
+def _loader_of_single_keys() -> type[yaml.SafeLoader]:
+    """A safe loader that raises `RepeatedKey`; made here because only runs with a --config need YAML."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+            node = super().compose_mapping_node(anchor)
+            lines: dict[str, int] = {}
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    line = key.start_mark.line + 1
+                    if key.value in lines:
+                        raise RepeatedKey(f"{key.value} stands there twice, in lines {lines[key.value]} and {line}")
+                    lines[key.value] = line
+            return node
+
+    return Loader
+
+
 def _read_yaml(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        loaded = yaml.load(file.read_text(encoding="utf-8"), _loader_of_single_keys())  # noqa: S506 - a SafeLoader
+    except RepeatedKey as error:
+        raise UserError(f"--config: {file}: {error}") from error
     except OSError as error:
         raise UserError(f"--config: {file} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from rollout_tasks.errors import UserError
-from rollout_tasks.wording import clause, shown
+from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.wording import clause, location_of, shown
 
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 
@@ -91,9 +91,11 @@ class DataConfig(_Part):
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
         if pattern is not None:
+            import regex  # here, because few runs need it
+
             try:
-                compiled = re.compile(pattern)
-            except re.error as error:
+                compiled = regex.compile(pattern)
+            except regex.error as error:
                 raise ValueError(f"is not a regular expression: {error}") from error
             if compiled.groups < 1:
                 raise ValueError("needs one group (...) around the answer")
@@ -216,13 +218,31 @@ class DesktopConfig(_Part):
 class SimulatedConfig(_Part):
     """How the `simulated` environment behaves; an item's `env_config` overrides each field."""
 
-    seconds: tuple[float, float] = Field((0.5, 3.0), description="Shortest and longest episode, drawn uniformly.")
+    seconds: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] = Field(
+        (0.5, 3.0), description="Shortest and longest episode, drawn uniformly."
+    )
     steps: int = Field(5, ge=1, le=10_000, description="Actions an episode is divided into.")
     needs_vm: bool = Field(True, description="Whether episodes lease a VM.")
     seed: int = Field(0, description="Same seed, item and index: same draw.")
-    fail: str | None = Field(None, description="Failure class each attempt ends with, until `fail_times` is used up.")
+    fail: FailureClass | None = Field(
+        None, description="Failure class each attempt ends with, until `fail_times` is used up."
+    )
     fail_times: int = Field(1, ge=0, description="Attempts of a rollout that fail so.")
     success_rate: float = Field(1.0, ge=0, le=1, description="Share of episodes that score 1 instead of 0.")
+
+    @field_validator("seconds", mode="before")
+    @classmethod
+    def _two(cls, seconds: Any) -> Any:
+        if not isinstance(seconds, list | tuple) or len(seconds) != 2:
+            raise ValueError(f"must be two numbers, the shortest and the longest, got {shown(seconds)}")
+        return seconds
+
+    @field_validator("seconds")
+    @classmethod
+    def _in_order(cls, seconds: tuple[float, float]) -> tuple[float, float]:
+        if seconds[0] > seconds[1]:
+            raise ValueError(f"the shortest must not be above the longest, got {seconds[0]:g} and {seconds[1]:g}")
+        return seconds
 
 
 class RunConfig(_Part):
@@ -282,8 +302,9 @@ def parse_config(values: dict[str, Any], *, where: str | None = None) -> RunConf
         return RunConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        spelling, siblings = _spelled(first["loc"])
-        path = ".".join(str(part) for part in first["loc"])
+        location = location_of(first)
+        spelling, siblings = _spelled(location)
+        path = ".".join(str(part) for part in location)
         place = f"{where}: {path}" if where and path else where or spelling or path
         raise UserError(f"{place}: {clause(first, siblings)}") from error
 

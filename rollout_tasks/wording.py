@@ -19,8 +19,11 @@ _BOUNDS: Mapping[str, Callable[[_Context], str]] = {
     "less_than_equal": lambda limits: f"must be at most {limits['le']:g}",
     "less_than": lambda limits: f"must be less than {limits['lt']:g}",
     "literal_error": lambda limits: f"must be {limits['expected'].replace(chr(39), '')}",
+    "enum": lambda limits: f"must be {limits['expected'].replace(chr(39), '')}",
     "string_pattern_mismatch": lambda limits: f"must match {limits['pattern']}",
 }
+_KEY = "[key]"
+"""Where pydantic says that a mapping's key is wrong."""
 _KINDS = {
     "int": "must be a whole number",
     "float": "must be a number",
@@ -43,6 +46,8 @@ def clause(error: Mapping[str, Any], known: tuple[str, ...] = ()) -> str:
         known: For a key that does not exist: those that do.
     """
     kind = str(error["type"])
+    if _is_of_a_key(error):
+        return f"has a key that is not text, got {shown(error['input'])}"
     if kind == _OWN_WORDS:
         return str(error["msg"]).removeprefix("Value error, ")
     if kind == "extra_forbidden":
@@ -52,6 +57,20 @@ def clause(error: Mapping[str, Any], known: tuple[str, ...] = ()) -> str:
         return "must not be empty"
     said = _BOUNDS[kind](error["ctx"]) if kind in _BOUNDS else _KINDS.get(kind.split("_")[0], _lower(str(error["msg"])))
     return f"{said}, got {shown(error['input'])}"
+
+
+def location_of(error: Mapping[str, Any]) -> tuple[int | str, ...]:
+    """The path to the value that is wrong; where one of its keys is, the path to the mapping.
+
+    Args:
+        error: As for `clause`.
+    """
+    location: tuple[int | str, ...] = tuple(error["loc"])
+    return location[: -1 if location[-1] != _KEY else -2] if _is_of_a_key(error) else location
+
+
+def _is_of_a_key(error: Mapping[str, Any]) -> bool:
+    return error["type"] == "invalid_key" or tuple(error["loc"])[-1:] == (_KEY,)
 
 
 def shown(value: object) -> str:

@@ -88,7 +88,7 @@ class SimulatedEnvironment(Environment):
     def _fail_at(self, stage: str) -> None:
         if self._options.fail is None or self._context.attempt > self._options.fail_times:
             return
-        failure = FailureClass(self._options.fail)
+        failure = self._options.fail
         if _PLAIN_ERRORS.get(failure, "execute") != stage:
             return
         sentence = f"simulated {failure.value} in attempt {self._context.attempt}"

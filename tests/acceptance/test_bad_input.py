@@ -166,6 +166,12 @@ DATA_CASES = [
     data_case(
         "nothing valid left", lines({}, {}), "none of its 2 entries is valid", arguments=f"{ITEMS} --skip-invalid"
     ),
+    data_case(
+        "an answer pattern that never comes to an end",
+        lines(item(answer="a" * 40 + "!")),
+        "line 1: answer pattern '(a|aa)+$' takes longer than 1 s on the answer of item",
+        arguments=f"{ITEMS} --answer-pattern '(a|aa)+$'",
+    ),
     data_case("no data path", {}, "--data-path is missing", arguments="--env-mode math"),
     data_case("data path of 300 characters", {}, "cannot be read: ", arguments=f"--data {'x' * 300}.jsonl"),
 ]
@@ -207,6 +213,22 @@ CONFIG_CASES = [
     config_case("has an unknown inner key", "limits: {max_turn: 5}\n", "limits.max_turn", "did you mean max_turns?"),
     config_case(
         "has text for a number", "limits: {max_turns: ten}\n", "limits.max_turns: must be a whole number, got 'ten'"
+    ),
+    config_case(
+        "says a key twice",
+        "env_mode: math\nlimits: {max_turns: 5}\nenv_mode: py\n",
+        "--config: run.yaml: env_mode stands there twice, in lines 1 and 3",
+    ),
+    config_case(
+        "says an inner key twice",
+        "limits:\n  max_turns: 5\n  max_turns: 6\n",
+        "--config: run.yaml: max_turns stands there twice, in lines 2 and 3",
+    ),
+    config_case(
+        "fails with an unknown class", "simulated: {fail: foo}\n", "simulated.fail: must be env_setup, ", "got 'foo'"
+    ),
+    config_case(
+        "has its shortest above its longest", "simulated: {seconds: [3, 1]}\n", "simulated.seconds: the shortest"
     ),
     config_case("has no such day", "run_id: 2026-02-31\n", "is not YAML", "day"),
     config_case("has a path with NUL", 'output_dir: "a\\0b"\n', "output_dir: is no file name"),

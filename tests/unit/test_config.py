@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
@@ -28,10 +32,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": 5}, "limits: must be a mapping of options, got 5"),
     ({"limits": {"max_turn": 5}}, "limits.max_turn: is no option; did you mean max_turns?"),
     ({"zzz": 1}, "zzz: is no option"),
-    ({"simulated": {"seconds": 3}}, "simulated.seconds: must be a list, got 3"),
+    ({"simulated": {"seconds": 3}}, "simulated.seconds: must be two numbers, the shortest and the longest, got 3"),
+    (
+        {"simulated": {"seconds": [1, 2, 3]}},
+        "simulated.seconds: must be two numbers, the shortest and the longest, got [1, 2, 3]",
+    ),
+    ({"simulated": {"seconds": [3, 1]}}, "simulated.seconds: the shortest must not be above the longest, got 3 and 1"),
+    ({"simulated": {"seconds": [-1, 1]}}, "simulated.seconds.0: must be at least 0, got -1"),
+    ({"simulated": {"fail": "foo"}}, "simulated.fail: must be env_setup, env_step, env_evaluate, vm_lost,"),
+    ({"vm": {"provider_options": {1: 2}}}, "vm.provider_options: has a key that is not text, got 1"),
     ({"run_id": "../x"}, "--run-id: may have letters, digits, '_', '.' and '-', the first a letter or digit,"),
     ({"vm": {"pool": "x" * 65}}, "at most 64 characters, got 'xxx"),
-    ({"data": {"answer_pattern": "("}}, "--answer-pattern: is not a regular expression: missing ), unterminated"),
+    ({"data": {"answer_pattern": "("}}, "--answer-pattern: is not a regular expression: missing ) at position 1"),
     ({"data": {"answer_pattern": "x"}}, "--answer-pattern: needs one group (...) around the answer"),
 ]
 
@@ -42,6 +54,35 @@ def test_a_wrong_option_is_named_by_its_spelling_with_what_is_wrong(values: dict
         parse_config(values)
 
     assert sentence in str(caught.value)
+
+
+JARGON = ("valid", "should", "input", "instance", "tuple", "str", "dict", "field", "union", "enum", "none required")
+ODD_VALUES = [None, True, -1, 0, 2.5, math.inf, math.nan, 10**400, "x", "", "a\0b", "x" * 5000]
+ODD_VALUES += [[], [1], [3, 1], [1, 2, 3], ["a", "b"], {}, {"a": 1}, {1: 2}]
+
+
+def paths(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        yield (*above, name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from paths(field.annotation, (*above, name))
+
+
+@pytest.mark.parametrize("path", list(paths(RunConfig)), ids=".".join)
+def test_whatever_an_option_is_given_the_answer_is_one_plain_sentence(path: tuple[str, ...]) -> None:
+    for odd in ODD_VALUES:
+        values: Any = odd
+        for key in reversed(path):
+            values = {key: values}
+        try:
+            parse_config(values, where="run.yaml")
+        except UserError as error:
+            said = str(error)
+            assert said.startswith(f"run.yaml: {'.'.join(path)}"), said
+            clause = said.removeprefix(f"run.yaml: {'.'.join(path)}").split(", got ")[0]
+            assert len(said) < 300
+            assert len(said.splitlines()) == 1
+            assert not [word for word in JARGON if re.search(rf"\b{word}\b", clause.lower())], said
 
 
 def test_a_wrong_value_of_a_file_is_named_by_file_and_key() -> None:

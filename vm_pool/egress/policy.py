@@ -14,6 +14,8 @@ from vm_pool.egress.addresses import is_public
 _NAME = re.compile(r"(\*\.)?(?!-)([a-z0-9_-]{1,63}\.)+(?!0x)(?=[a-z0-9_-]*[a-z])[a-z0-9_-]{1,63}")
 """With a dot, as all names on the internet have, and no number at the end, which is how addresses can be written, too."""
 _LONGEST_NAME = 253
+_SHOWN_CHARACTERS = 80
+"""Of a wrong name."""
 NONE, INTERNET = "none", "internet"
 
 
@@ -65,8 +67,9 @@ def _check_host(word: str) -> None:
         address = ipaddress.ip_address(word)
     except ValueError:
         if len(word) > _LONGEST_NAME or _NAME.fullmatch(word) is None:
+            shown = word if len(word) <= _SHOWN_CHARACTERS else word[: _SHOWN_CHARACTERS - 3] + "..."
             raise ValueError(
-                f"{word!r} is no host: say none, internet, or hosts as in pypi.org,*.pythonhosted.org"
+                f"{shown!r} is no host: say none, internet, or hosts as in pypi.org,*.pythonhosted.org"
             ) from None
     else:
         if address.version != 4:
