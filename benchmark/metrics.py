@@ -26,11 +26,14 @@ _BUILT_IN = {
     "f1_score": "benchmark.text_metrics:f1_score",
     "similarity": "benchmark.text_metrics:similarity",
     "contains_answer": "benchmark.text_metrics:contains_answer",
+    "final_number": "benchmark.final_number:final_number",
     "numeric_match": "benchmark.text_metrics:numeric_match",
     JUDGE_METRIC: "benchmark.judge:llm_judgement",
     "bleu_score": "benchmark.text_metrics:bleu_score",
     "rouge_score": "benchmark.text_metrics:rouge_score",
 }
+_OF_NUMBERS = frozenset({"final_number", "numeric_match"})
+_SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,21 @@ def metric(name: str) -> Metric:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise UnknownMetric(f"unknown metric {name!r}{hint}; known are {', '.join(known)}")
+
+
+def reference_problem(name: str, answer: str) -> str:
+    """Why no answer could be compared with a reference under a built-in metric, to stand after the item's name; else empty."""
+    if name not in _BUILT_IN or name == JUDGE_METRIC:
+        return ""
+    if not answer.strip():
+        return f"has no answer that {name} could compare with"
+    if name in _OF_NUMBERS:
+        from benchmark.final_number import last_number
+
+        if last_number(answer) is None:
+            shown = answer if len(answer) <= _SHOWN_CHARACTERS else answer[: _SHOWN_CHARACTERS - 3] + "..."
+            return f"its answer {shown!r} holds no number, which {name} compares"
+    return ""
 
 
 def metric_names() -> list[str]:

@@ -24,7 +24,8 @@ _NUMBER = re.compile(r"-?\d+\.?\d*")
 _THOUSANDS_SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _TRUTH_WORDS = {"true": "yes", "false": "no"}
-_WIDE = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
+WIDE = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Long numbers are compared with it, unrounded as far as anybody writes them."""
 
 
 class _Punctuation(dict[int, int | None]):
@@ -103,7 +104,7 @@ def numeric_match(prediction: str, answer: str, _item: Item) -> Score:
     for number in reference:
         position = bisect_left(predicted, number)
         for near in predicted[max(position - 1, 0) : position + 1]:
-            if _WIDE.abs(_WIDE.subtract(near, number)) <= NUMERIC_TOLERANCE:
+            if WIDE.abs(WIDE.subtract(near, number)) <= NUMERIC_TOLERANCE:
                 return Score(1.0, {"matched": str(number)[:100]})
     return Score(0.0, {"matched": None})
 

@@ -271,7 +271,13 @@ class RunConfig(_Part):
     priority: int = _option(
         0, "Who gets a VM first among waiting runs: higher goes first.", "--priority", ge=-100, le=100
     )
-    metric: str = _option("exact_match", "How answers are scored.", "--evaluation-metric", "--metric")
+    metric: str = _option(
+        "exact_match",
+        "How answers are scored: exact_match, exact_match_normalized, contains_answer, final_number, numeric_match (any"
+        " number anywhere), f1_score, similarity, bleu_score, rouge_score or llm_judgement.",
+        "--evaluation-metric",
+        "--metric",
+    )
     judge_model: str | None = _option(None, "The model behind llm_judgement; default: --model.", "--judge-model")
     evaluate_results: bool = _option(
         True, "Score the results when all are in.", "--evaluate-results/--no-evaluate-results"

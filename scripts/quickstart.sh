@@ -107,7 +107,7 @@ desktops() {
 
 need bwrap bubblewrap "which isolates the code that models and tasks bring along"
 $light || desktops "$@"
-submit --data-path examples/items.jsonl --env-mode math --metric numeric_match --num-rollouts 4 "$@"
+submit --data-path examples/items.jsonl --env-mode math --metric final_number --num-rollouts 4 "$@"
 echo
 echo "Each run has a folder under results/: report.md, and per item the conversation, the trajectory and, of desktops, screenshots and a recording."
 echo "Next: set OPENAI_API_KEY (or OPENAI_BASE_URL), and give your own --data-path. README.md says how."

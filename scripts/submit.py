@@ -62,9 +62,13 @@ def submit(
 ) -> int:
     """Roll out a benchmark and score it.
 
-    For example, on this machine alone:  [bold]submit.py --data-path examples/items.jsonl --env-mode math[/bold]
+    For example, on this machine alone:
 
-    On your workers (REDIS_URL set):  [bold]submit.py --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
+    [bold]submit.py --data-path examples/items.jsonl --env-mode math --metric final_number[/bold]
+
+    On your workers (REDIS_URL set):
+
+    [bold]submit.py --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
     """
     if sum(action is not None for action in (resume, status, cancel)) > 1:
         raise UserError("--resume, --status and --cancel exclude each other")

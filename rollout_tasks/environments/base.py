@@ -148,6 +148,8 @@ class Environment(World, Protocol):
     """Whether its attempts lease a VM."""
     needs_desktop: ClassVar[bool] = False
     """Whether those VMs must have a desktop to connect to; simulated ones have none."""
+    compares_answers: ClassVar[bool] = False
+    """Whether every item must have an answer that the run's metric can compare with: the environment gives no score itself."""
     queue: ClassVar[str]
     """The Celery queue of its rollouts, as in ``rollout.light``."""
     default_agent: ClassVar[str]

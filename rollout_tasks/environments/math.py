@@ -44,6 +44,7 @@ class MathEnvironment(Environment):
     """Word problems with a calculator."""
 
     needs_vm: ClassVar[bool] = False
+    compares_answers: ClassVar[bool] = True
     queue: ClassVar[str] = "rollout.light"
     default_agent: ClassVar[str] = "tool_calling"
 

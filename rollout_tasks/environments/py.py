@@ -44,6 +44,7 @@ class PyEnvironment(Environment):
     """Problems with a Python interpreter."""
 
     needs_vm: ClassVar[bool] = False
+    compares_answers: ClassVar[bool] = True
     queue: ClassVar[str] = "rollout.py"
     default_agent: ClassVar[str] = "tool_calling"
 

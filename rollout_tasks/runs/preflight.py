@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
-from benchmark.metrics import metric
+from benchmark.metrics import metric, reference_problem
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import ItemUnsupported
@@ -61,7 +61,10 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
     wrong: list[str] = []
     for item in items:
         try:
-            registry.environment(registry.environment_name(item, config)).check_item(config, item)
+            environment = registry.environment(registry.environment_name(item, config))
+            environment.check_item(config, item)
+            if config.evaluate_results and environment.compares_answers:
+                check_reference(config.metric, item.answer)
         except ValueError as error:
             wrong.append(f"item {item.id!r}: {error}")
             if not (config.data.skip_invalid or isinstance(error, ItemUnsupported)):
@@ -71,6 +74,17 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
     if not right:
         raise UserError(f"none of the {len(items)} items is valid, the first because: {wrong[0]}")
     return right, wrong
+
+
+def check_reference(metric_name: str, answer: str) -> None:
+    """Checks that a metric could compare something with an item's answer.
+
+    Raises:
+        ValueError: It could not.
+    """
+    problem = reference_problem(metric_name, answer)
+    if problem:
+        raise ValueError(f"{problem}; --no-evaluate-results rolls out without scores")
 
 
 def needs(config: RunConfig, items: Sequence[Item]) -> dict[str, dict[str, Any]]:

@@ -172,6 +172,28 @@ DATA_CASES = [
         "line 1: answer pattern '(a|aa)+$' takes longer than 1 s on the answer of item",
         arguments=f"{ITEMS} --answer-pattern '(a|aa)+$'",
     ),
+    data_case(
+        "an item without an answer",
+        lines(item(), item(id="b", answer="")),
+        "item 'b': has no answer that exact_match could compare with; --no-evaluate-results rolls out without scores",
+    ),
+    data_case(
+        "a reference without a number",
+        lines(item(), item(id="b", answer="five")),
+        "item 'b': its answer 'five' holds no number, which final_number compares",
+        arguments=f"{ITEMS} --metric final_number",
+    ),
+    data_case(
+        "desktop tasks in an environment that does not score them",
+        {
+            "tree/test_all.json": '{"chrome": ["t1"]}',
+            "tree/examples/chrome/t1.json": json.dumps(
+                {"id": "t1", "instruction": "Go.", "evaluator": {"func": "infeasible"}}
+            ),
+        },
+        "item 't1': has no answer that exact_match could compare with",
+        arguments="--data tree --env-mode math",
+    ),
     data_case("no data path", {}, "--data-path is missing", arguments="--env-mode math"),
     data_case("data path of 300 characters", {}, "cannot be read: ", arguments=f"--data {'x' * 300}.jsonl"),
 ]

@@ -17,7 +17,7 @@ from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC, Score, metric, metric_names
 
 ITEM = Item("1", "q")
-TEXT_METRICS = [name for name in metric_names() if name != JUDGE_METRIC]
+TEXT_METRICS = [name for name in metric_names() if name not in {JUDGE_METRIC, "final_number"}]
 
 CASES = [
     ("exact_match", " 18 ", "18\n", 1),

@@ -113,9 +113,11 @@ def test_a_dry_run_checks_what_a_run_would_need(shell: Shell) -> None:
     with pytest.raises(UserError, match=r"^--pool: the pool 'default' has no VMs"):
         shell.call(commands.submit, shell.config({"id": "a"}, simulated={}), dry_run=True)
     with pytest.raises(UserError, match=r"^no model is configured: set OPENAI_API_KEY"):
-        shell.call(commands.submit, shell.config({"id": "a"}, env_mode="math"), dry_run=True)
+        shell.call(commands.submit, shell.config({"id": "a", "answer": "5"}, env_mode="math"), dry_run=True)
     with pytest.raises(UserError, match=r"^no model is configured, and the scripted model has no script"):
-        shell.call(commands.submit, shell.config({"id": "a"}, env_mode="math"), dry_run=True, embedded=True)
+        shell.call(
+            commands.submit, shell.config({"id": "a", "answer": "5"}, env_mode="math"), dry_run=True, embedded=True
+        )
     shell.run.path.mkdir(parents=True)
     with pytest.raises(UserError, match=r"^--run-id: .*night-1 exists already"):
         shell.call(commands.submit, shell.config({"id": "a"}), dry_run=True)

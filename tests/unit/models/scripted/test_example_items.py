@@ -41,8 +41,8 @@ def test_an_item_names_its_environment_and_its_script_ends_with_the_answer(item)
     assert item.env_config == {"env_mode": item.domain}
     assert {call.name for turn in turns for call in turn.tool_calls} == {tool}
     assert not turns[-1].tool_calls
-    assert metric("numeric_match")(turns[-1].text, item.answer, item).value == 1.0
-    assert metric("numeric_match")("The answer is nowhere near.", item.answer, item).value == 0.0
+    assert metric("final_number")(turns[-1].text, item.answer, item).value == 1.0
+    assert metric("final_number")("The answer is nowhere near.", item.answer, item).value == 0.0
 
 
 @pytest.mark.parametrize("item", of_domain("math"))
@@ -54,7 +54,7 @@ def test_the_calculator_gives_the_answer(item):
             calculate(calls.pop(0)[0])
     values = [calculate(expression) for expressions in calls for expression in expressions]
 
-    assert metric("numeric_match")(str(values[-1]), item.answer, item).value == 1.0
+    assert metric("final_number")(str(values[-1]), item.answer, item).value == 1.0
 
 
 @pytest.mark.parametrize("item", of_domain("py"))

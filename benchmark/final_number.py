@@ -1,0 +1,142 @@
+r"""The metric ``final_number``: the last number that a text says, in the ways people and models write numbers.
+
+Read are signs, thousands separators (``1,234``, ``1'234``, ``1_234``, ``1{,}234``, thin and no-break spaces), fractions
+(``3/4``, ``1 1/2``, ``\frac{3}{4}``, ``½``), per cent, powers (``1.5e3``, ``1.5 × 10^3``, ``2^10``) and thousand to trillion.
+Units, ordinals and currencies around a number do not matter. The decimal point is a point: ``3,5`` is two numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from decimal import Decimal
+
+from benchmark.items import Item
+from benchmark.metrics import Score
+from benchmark.text_metrics import NUMERIC_TOLERANCE, WIDE
+
+_VULGAR = "".join(
+    chr(code)
+    for code in range(0x2190)
+    if unicodedata.category(chr(code)) == "No" and 0 < unicodedata.numeric(chr(code)) < 1
+)
+_SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_EXPONENT_CHARACTERS = 5
+
+_DECIMAL = r"(?:\d{1,3}(?:(?:,|\{,\}|\\,|['’_\u00a0\u2009\u202f])\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
+_TIMES_TEN = (
+    r"\s?(?:×|\\times|\*|x|·|\\cdot)\s?10\s?(?:(?:\^|\*\*)\s?\{?\s?(?P<power>[-+−]?\d+)\}?|(?P<raised>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
+)
+_RAISED_TO = r"\s?(?:\^|\*\*)\s?\{?\s?(?P<own_power>[-+−]?\d+)\}?"
+_NUMBER = re.compile(
+    rf"""
+    (?:(?<![\w)\]}}.%])(?P<sign>[-+−]))?
+    (?:\\?[$€£¥]\s?(?P<inner_sign>[-−])?)?
+    (?<![A-Za-z0-9_^.])(?<!\^\{{)(?<!_\{{)
+    (?:
+        \\[dt]?frac\s?\{{\s?(?P<latex_above>{_DECIMAL})\s?\}}\s?\{{\s?(?P<latex_below>{_DECIMAL})\s?\}}
+      | (?:(?P<whole>\d+)[\s\u00a0])?(?P<above>{_DECIMAL})\s?/\s?(?P<below>{_DECIMAL})(?![\d/]|\s?/)
+      | (?P<before>\d*)\s?(?P<vulgar>[{_VULGAR}])
+      | (?P<decimal>{_DECIMAL})(?:[eE](?P<exponent>[-+]?\d+)(?![A-Za-z0-9])|{_TIMES_TEN}|{_RAISED_TO})?
+    )
+    (?:\s?(?:(?P<percent>\\?%|percent\b|per\ cent\b)|(?P<scale>thousand|million|billion|trillion)\b))?
+    """,
+    re.VERBOSE,
+)
+_SEPARATORS = re.compile(r"[^\d.]")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as it was said."""
+
+    value: Decimal
+    percent: bool
+
+    def __str__(self) -> str:
+        """At most 100 characters."""
+        return f"{self.value}"[:100] + ("%" if self.percent else "")
+
+
+def last_number(text: str) -> Number | None:
+    """The last number of a text; None when it has none."""
+    found: Number | None = None
+    for match in _NUMBER.finditer(text):
+        found = _number(match) or found
+    return found
+
+
+def final_number(prediction: str, answer: str, _item: Item) -> Score:
+    """1 when the prediction's last number is within 1e-6 of the answer's.
+
+    ``25%`` is both 25 and 0.25 beside a number without per cent.
+
+    Raises:
+        ValueError: The answer has no number.
+    """
+    reference = last_number(answer)
+    if reference is None:
+        raise ValueError(f"the reference holds no number: {answer[:80]!r}")
+    number = last_number(prediction)
+    same = number is not None and _same(number, reference)
+    return Score(float(same), {"number": number and str(number), "reference": str(reference)})
+
+
+def _same(one: Number, other: Number) -> bool:
+    differences = [WIDE.subtract(one.value, other.value)]
+    if one.percent != other.percent:
+        shifted, plain = (one, other) if one.percent else (other, one)
+        differences.append(WIDE.subtract(_shifted(shifted.value, -2), plain.value))
+    return any(WIDE.abs(difference) <= NUMERIC_TOLERANCE for difference in differences)
+
+
+def _number(match: re.Match[str]) -> Number | None:
+    """What a match says; None when no number can be that large, or a fraction divides by 0."""
+    part = match.groupdict()
+    value: Decimal | None
+    if part["vulgar"]:
+        value = WIDE.add(Decimal(part["before"] or 0), _vulgar(part["vulgar"]))
+    elif part["decimal"]:
+        value = _raised(_decimal(part["decimal"]), part)
+    else:
+        value = _ratio(part["latex_above"] or part["above"], part["latex_below"] or part["below"], part["whole"])
+    if value is None:
+        return None
+    if part["scale"]:
+        value = _shifted(value, _SCALES[part["scale"]])
+    if (part["sign"] or part["inner_sign"] or "+") != "+":
+        value = value.copy_negate()
+    return Number(value, bool(part["percent"]))
+
+
+def _decimal(text: str) -> Decimal:
+    return Decimal(_SEPARATORS.sub("", text))
+
+
+def _raised(value: Decimal, part: dict[str, str | None]) -> Decimal | None:
+    written = part["exponent"] or part["power"] or part["raised"] or part["own_power"] or "0"
+    written = written.translate(_SUPERSCRIPTS).replace("−", "-")
+    if len(written) > _EXPONENT_CHARACTERS:
+        return None
+    exponent = int(written)
+    if part["own_power"] is None:
+        return _shifted(value, exponent)
+    return WIDE.power(value, exponent) if value or exponent > 0 else None
+
+
+def _shifted(value: Decimal, places: int) -> Decimal:
+    """A number times a power of ten, not rounded."""
+    sign, digits, exponent = value.as_tuple()
+    return Decimal((sign, digits, int(exponent) + places))
+
+
+def _ratio(above: str, below: str, whole: str | None) -> Decimal | None:
+    divisor = _decimal(below)
+    return WIDE.add(Decimal(whole or 0), WIDE.divide(_decimal(above), divisor)) if divisor else None
+
+
+def _vulgar(character: str) -> Decimal:
+    above, _, below = unicodedata.normalize("NFKD", character).partition("\N{FRACTION SLASH}")
+    return WIDE.divide(Decimal(above), Decimal(below))
