@@ -13,7 +13,7 @@ from rich.text import Text
 
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
-from benchmark.results import PERFECT
+from benchmark.results import PERFECT, VALID
 from benchmark.stored_report import scan_report
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.unicode_text import printable
@@ -28,18 +28,21 @@ GROUPS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a table: how many rollouts were to run, have a verdict, and succeeded."""
+    """One line of a table."""
 
     name: str
     asked: int
-    run: int
-    succeeded: float
-    """Sum of scores: half a success counts half."""
+    """Rollouts that the run was to have."""
+    valid: int
+    """Those that say something about the agent: not lost, cancelled or missing, nor left without a score."""
+    solved: int
+    """Those with the full score."""
+    score_sum: float
 
     @property
-    def rate(self) -> float:
-        """Share of what was asked that succeeded; what did not run counts as failed."""
-        return self.succeeded / self.asked if self.asked else 0.0
+    def score(self) -> float:
+        """The mean over all that were asked for; a loss counts 0."""
+        return self.score_sum / self.asked if self.asked else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +98,21 @@ class _Sum:
     """Rollouts added up."""
 
     asked: int = 0
-    run: int = 0
-    succeeded: float = 0.0
+    valid: int = 0
+    solved: int = 0
+    score_sum: float = 0.0
 
     def add(self, row: Mapping[str, Any]) -> None:
         for rollout in row["rollouts"]:
             score = float(rollout["score"] or 0.0)
+            solved = score >= PERFECT
             self.asked += 1
-            self.run += rollout["standing"] not in {"missing", "cancelled"}
-            self.succeeded += 1.0 if score >= PERFECT else score
+            self.valid += rollout["standing"] in VALID
+            self.solved += solved
+            self.score_sum += 1.0 if solved else score
 
     def line(self, name: str) -> Line:
-        return Line(name, self.asked, self.run, self.succeeded)
+        return Line(name, self.asked, self.valid, self.solved, self.score_sum)
 
 
 class _Sums:
@@ -136,7 +142,7 @@ def show_run(folder: RunFolder, console: Console) -> None:
         notice = "The answers came from the scripted model: these scores say nothing about any agent."
         console.print(notice, style="bold", soft_wrap=True)
     table = Table(title=Text(f"Run {folder.path.name}", style="table.title"))
-    for heading in ("", "asked", "run", "succeeded", "rate"):
+    for heading in ("", "asked", "valid", "solved", "score"):
         table.add_column(heading, justify="left" if not heading else "right")
     for line in found.domains:
         _add(table, line)
@@ -171,11 +177,11 @@ def _interval(summary: Mapping[str, Any]) -> str:
 
 
 def _add(table: Table, line: Line) -> None:
-    table.add_row(Text(printable(line.name)), str(line.asked), str(line.run), f"{line.succeeded:g}", f"{line.rate:.1%}")
+    table.add_row(Text(printable(line.name)), str(line.asked), str(line.valid), str(line.solved), f"{line.score:.1%}")
 
 
 def _line(line: Line) -> dict[str, Any]:
-    return asdict(line) | {"rate": line.rate}
+    return asdict(line) | {"score": line.score}
 
 
 def _is_infeasible(item: Item) -> bool:

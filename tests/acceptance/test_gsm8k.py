@@ -78,5 +78,5 @@ def test_with_137_wrong_answers_and_a_judge(gsm8k: Path, tmp_path: Path) -> None
     rescored = command("rescore.py", end["folder"], "--metric", "contains_answer")
     assert rescored["average_score"] < 1.0
     shown = command("show_result.py", end["folder"])
-    assert shown["overall"]["succeeded"] == 863
+    assert shown["overall"]["solved"] == 863
     assert shown["scripted"] is True

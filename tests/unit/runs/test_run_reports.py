@@ -83,18 +83,18 @@ def test_tables_add_up_domains_and_osworlds_groups(folder: RunFolder) -> None:
     found = tables(folder).as_dict()
 
     def lines(name: str) -> list[tuple[Any, ...]]:
-        return [(row["name"], row["asked"], row["run"], row["succeeded"], row["rate"]) for row in found[name]]
+        return [(row["name"], row["asked"], row["valid"], row["solved"], row["score"]) for row in found[name]]
 
     assert lines("domains") == [
-        ("chrome", 2, 1, 0.0, 0.0),
-        ("libreoffice_calc", 2, 2, 1.5, 0.75),
-        ("libreoffice_writer", 2, 2, 0.0, 0.0),
-        ("os", 2, 2, 2.0, 1.0),
+        ("chrome", 2, 1, 0, 0.0),
+        ("libreoffice_calc", 2, 2, 1, 0.75),
+        ("libreoffice_writer", 2, 1, 0, 0.0),
+        ("os", 2, 2, 2, 1.0),
     ]
-    assert lines("groups") == [("Office", 4, 4, 1.5, 0.375), ("Daily", 2, 1, 0.0, 0.0)]
-    assert (found["infeasible"]["asked"], found["infeasible"]["run"]) == (2, 1)
-    assert (found["overall"]["asked"], found["overall"]["run"], found["overall"]["succeeded"]) == (8, 7, 3.5)
-    assert found["overall"]["rate"] == 3.5 / 8
+    assert lines("groups") == [("Office", 4, 3, 1, 0.375), ("Daily", 2, 1, 0, 0.0)]
+    assert (found["infeasible"]["asked"], found["infeasible"]["valid"]) == (2, 1)
+    assert tuple(found["overall"][key] for key in ("asked", "valid", "solved", "score_sum")) == (8, 6, 3, 3.5)
+    assert found["overall"]["score"] == 3.5 / 8
     assert found["scripted"] is False
     assert found["summary"]["total_rollouts"] == 8
     assert json.loads(json.dumps(found)) == found
@@ -114,8 +114,8 @@ def test_every_domain_is_in_the_group_of_the_published_tables(tmp_path: Path) ->
 
     assert [(line.name, line.asked) for line in found.groups] == [("Office", 3), ("Daily", 3), ("Professional", 2)]
     assert [line.name for line in found.domains] == sorted(domains)
-    assert (found.infeasible, found.overall.asked, found.overall.run) == (None, 10, 0)
-    assert Line("nothing asked", 0, 0, 0.0).rate == 0.0
+    assert (found.infeasible, found.overall.asked, found.overall.valid) == (None, 10, 0)
+    assert Line("nothing asked", 0, 0, 0, 0.0).score == 0.0
 
 
 def test_what_is_shown_are_the_tables_and_where_to_look_further(
@@ -128,12 +128,12 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
     shown = capsys.readouterr().out
     rows = {row.split("│")[1].strip(): row for row in shown.splitlines() if row.startswith("│")}
     headings = next(row for row in shown.splitlines() if row.startswith("┃"))
-    assert [cell.strip() for cell in headings.split("┃")[1:6]] == ["", "asked", "run", "succeeded", "rate"]
+    assert [cell.strip() for cell in headings.split("┃")[1:6]] == ["", "asked", "valid", "solved", "score"]
     assert list(rows) == [
         *("chrome", "libreoffice_calc", "libreoffice_writer", "os"),
         *("Office", "Daily", "infeasible", "overall"),
     ]
-    assert [cell.strip() for cell in rows["overall"].split("│")[2:6]] == ["8", "7", "3.5", "43.8%"]
+    assert [cell.strip() for cell in rows["overall"].split("│")[2:6]] == ["8", "6", "3", "43.8%"]
     name, *figures = rows["overall"].split("│")[1:6]
     assert name.startswith(" overall ")
     assert all(figure == f" {figure.strip()} ".rjust(len(figure)) for figure in figures), "figures stand on the right"

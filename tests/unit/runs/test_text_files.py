@@ -90,7 +90,7 @@ def test_a_run_is_written_and_read_as_utf_8_where_the_locale_is_another(ascii_on
     assert folder.items() == [Item(WORD, WORD, WORD)]
     assert folder.verdict(rollout_id) == folder.finished(rollout_id) == ended
     assert list(folder.attempts(rollout_id)) == [ended]
-    assert tables(folder).overall.succeeded == 1.0
+    assert tables(folder).overall.solved == 1
     told = [json.loads(line) for line in folder.events.read_text("utf-8").splitlines()]
     assert {(event["worker_id"], event["instance_id"], event["task_id"]) for event in told} == {
         (WORD, WORD, rollout_id)
