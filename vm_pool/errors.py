@@ -60,5 +60,9 @@ class HostTaken(HostSuperseded):
         """When it counts as silent unless it says something before: microseconds of the server's clock."""
 
 
+class VMsInUse(PoolError):
+    """Another process of this machine uses VMs of the same names, most likely for another pool."""
+
+
 class ProviderError(PoolError):
     """A provider could not be found, or does not accept its options."""

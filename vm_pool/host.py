@@ -22,6 +22,7 @@ from vm_pool.errors import (
     PoolRefused,
     PoolRefusedForNow,
     PoolUnreachable,
+    VMsInUse,
 )
 from vm_pool.gate import Gates
 from vm_pool.hosting import Beat, HostedVM, HostSide
@@ -98,6 +99,7 @@ class VMHost:
 
         Raises:
             HostTaken: Another live process has the host's name.
+            VMsInUse: One of this machine has it in another pool.
             HostSuperseded: Another process took the host over while this one was silent; its VMs are left to that one.
             PoolRefused: Redis refused the host at its start, as for a wrong password.
             GateError: The gates' address is not one of this machine's.
@@ -185,7 +187,12 @@ class VMHost:
         beat = self._take_over()
         if beat is None:
             return False
-        leftovers = self._provider.reap_leftovers(self.host_id)
+        try:
+            leftovers = self._provider.reap_leftovers(self.host_id)
+        except VMsInUse:
+            self._speaks = False  # and so does not end at its own end what it may not end here
+            self._tell_at_the_end(self._side.retire)
+            raise
         if leftovers:
             log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
         for vm in beat.vms:

@@ -50,6 +50,9 @@ class Provider(Protocol):
         """Ends what a killed predecessor of this host left running; returns the ids of those VMs.
 
         May also end what is left of other hosts' VMs on this machine, where it can see that no process uses them any more.
+
+        Raises:
+            VMsInUse: A living process uses VMs of these names; none was ended.
         """
 
 

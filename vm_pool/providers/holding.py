@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
+from vm_pool.errors import VMsInUse
+
+LET_GO_SECONDS = 20.0
+"""How long a process that uses VMs of the same names is waited for: it may be just ending."""
 TRIES = 100
 """How often a folder is made anew because somebody else is just removing it or one above it."""
 _PAUSE_SECONDS = 0.02
+_LOOK_SECONDS = 0.2
+log = logging.getLogger(__name__)
 
 
 def make_held(folder: Path, mode: int) -> int:
@@ -60,3 +69,35 @@ def abandoned(folders: Path) -> Iterator[Path]:
                     yield folder
                 finally:
                     os.close(descriptor)
+
+
+def wait_until_unused(folders: Iterable[Path]) -> None:
+    """Waits until no other running process holds any of these folders. One that is stopped, as by SIGSTOP, does not count.
+
+    Raises:
+        VMsInUse: One still does after `LET_GO_SECONDS`.
+    """
+    deadline = time.monotonic() + LET_GO_SECONDS
+    for folder in folders:
+        said = False
+        while (pid := _running_holder(folder)) is not None:
+            sentence = f"process {pid} of this machine uses {folder.name}"
+            if time.monotonic() >= deadline:
+                raise VMsInUse(f"{sentence}: stop that one, or give this host another id (--host-id)")
+            if not said:
+                log.info("%s: waiting whether it ends", sentence)
+                said = True
+            time.sleep(_LOOK_SECONDS)
+
+
+def _running_holder(folder: Path) -> int | None:
+    """The other process that holds a folder and is not stopped; None where none does, or none that can be seen from here."""
+    with suppress(FileNotFoundError, psutil.NoSuchProcess):
+        about = folder.stat()
+        place = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5] == place and (pid := int(words[4])) not in (0, os.getpid()):
+                running = psutil.Process(pid).status() not in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+                return pid if running else None
+    return None

@@ -12,9 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops, processes, traces
+from vm_pool import VMPool
+from vm_pool.errors import VMsInUse
+from vm_pool.host import VMHost
+from vm_pool.providers import holding
 from vm_pool.providers.local import LocalProvider
 from vm_pool.providers.local.folders import STATE_FOLDER, leftovers
 
@@ -112,3 +117,46 @@ def test_a_frozen_desktop_can_be_ended(bystander: LocalProvider, whole: bool) ->
     host.stop(KILLED)
     assert traces(KILLED) == []
     bystander.check(ALIVE)
+
+
+LIVING = "import sys, time; from vm_pool.providers.local import LocalProvider; provider = LocalProvider({});"
+LIVING += "provider.boot(sys.argv[1]); print('up', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def living() -> Iterator[subprocess.Popen[str]]:
+    """Another process of this machine that uses a desktop of the name that ours is going to have."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", LIVING, KILLED]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+        process.kill()
+    until_gone(KILLED)
+    LocalProvider({}).reap_leftovers(HOST)
+
+
+def test_a_desktop_that_a_living_process_uses_is_not_ended(
+    living: subprocess.Popen[str], redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two users, each with a pool, start a host of the machine's name."""
+    monkeypatch.setattr(holding, "LET_GO_SECONDS", 1.0)
+    pool = VMPool(redis.Redis.from_url(redis_url), "mine")
+    host = VMHost(pool, LocalProvider({}), num_vms=1, host_id=HOST)
+
+    with pytest.raises(VMsInUse, match=rf"process {living.pid} of this machine uses {KILLED}: .* \(--host-id\)"):
+        host.run()
+
+    assert not pool.status().vms
+    assert not pool.wire.call("HGETALL", "{pool:mine}:hosts")
+    assert processes(KILLED)
+    assert living.poll() is None
+
+
+def test_one_that_a_stopped_process_uses_is_ended(living: subprocess.Popen[str]) -> None:
+    living.send_signal(signal.SIGSTOP)
+
+    assert LocalProvider({}).reap_leftovers(HOST) == [KILLED]
+
+    assert processes(KILLED) == []

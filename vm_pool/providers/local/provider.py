@@ -15,8 +15,9 @@ from vm_pool.egress.relay import Relay
 from vm_pool.guest import GuestRoot, guest_image_name, guest_root
 from vm_pool.providers import desktop
 from vm_pool.providers.base import with_network
+from vm_pool.providers.holding import wait_until_unused
 from vm_pool.providers.local.container import Container, DesktopStopped
-from vm_pool.providers.local.folders import end_abandoned, end_leftover, leftovers
+from vm_pool.providers.local.folders import end_abandoned, end_leftover, folder_of, leftovers
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.providers.local.requirements import Machine, check_machine, look_at_machine
 from vm_pool.states import Endpoint
@@ -129,7 +130,9 @@ class LocalProvider:
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the desktops of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
-        return [*(vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)), *end_abandoned()]
+        left = leftovers(host_id)
+        wait_until_unused(map(folder_of, left))
+        return [*(vm_id for vm_id in left if end_leftover(vm_id)), *end_abandoned()]
 
     def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
         with self._looking:

@@ -18,10 +18,11 @@ from vm_pool.guest import guest_image_name
 from vm_pool.guest.disk import guest_disk
 from vm_pool.namespaces import can_make_namespaces
 from vm_pool.providers.base import with_network
+from vm_pool.providers.holding import wait_until_unused
 from vm_pool.providers.qemu import acceleration
 from vm_pool.providers.qemu.acceleration import Acceleration
 from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot, own_image_name
-from vm_pool.providers.qemu.folders import end_abandoned, end_leftover, leftovers
+from vm_pool.providers.qemu.folders import end_abandoned, end_leftover, folder_of, leftovers
 from vm_pool.providers.qemu.kind import Kind
 from vm_pool.providers.qemu.machine import Machine, MachineStopped, ProcessorFailed
 from vm_pool.providers.qemu.options import QemuOptions
@@ -153,7 +154,9 @@ class QemuProvider:
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the VMs of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
-        return [*(vm_id for vm_id in leftovers(host_id) if end_leftover(vm_id)), *end_abandoned()]
+        left = leftovers(host_id)
+        wait_until_unused(map(folder_of, left))
+        return [*(vm_id for vm_id in left if end_leftover(vm_id)), *end_abandoned()]
 
     def _endpoint(self, machine: Machine) -> Endpoint:
         return Endpoint("" if self.options.goes_out else "127.0.0.1", machine.ports)
