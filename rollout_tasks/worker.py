@@ -28,6 +28,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import connect, this_process_works
 from rollout_tasks.settings import settings
 from rollout_tasks.temporary import use_own_folder
+from vm_pool.errors import PoolError
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +161,8 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
     ) -> None:
         super().__init__(worker, **options)
         self.enabled = bool(num_vms)
+        if self.enabled:
+            _check_vms(provider or "simulated", provider_option, vm_pool or "default")
         self.command = [
             sys.executable,
             str(Path(__file__).resolve().parent.parent / "scripts" / "vm_host.py"),
@@ -222,6 +225,20 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
         except subprocess.TimeoutExpired:
             logger.error("the VM host did not stop its VMs within %d s; killing it", _VM_HOST_STOP_SECONDS)
             self.process.kill()
+
+
+def _check_vms(provider: str, options: Iterable[str], pool: str) -> None:
+    """Ends the worker with a sentence where no VM host could ever start."""
+    from rollout_tasks.command_line import WRONG_INPUT, key_values
+    from vm_pool.pool import VMPool
+    from vm_pool.providers import load_provider
+
+    try:
+        load_provider(provider, key_values("--provider-option", list(options)))
+        VMPool(redis.Redis(), pool)
+    except (UserError, PoolError, ValueError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(WRONG_INPUT) from error
 
 
 def _host_id(worker: str) -> str:

@@ -220,3 +220,33 @@ def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch:
     step._keep_running()
 
     assert tries == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--provider=locl"], "no VM provider is called 'locl'; installed: "),
+        (
+            ["--provider=simulated", "--provider-option=boot_second=1"],
+            "VM provider 'simulated' does not accept its options",
+        ),
+        (["--provider-option=x"], "--provider-option x: must look like key=value"),
+        (["--vm-pool=a b"], "a b"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_worker_whose_vms_can_never_be_is_refused(options: list[str], said: str) -> None:
+    """Instead of starting again and again a VM host that ends at once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--num-vms=1", "--pool=solo", *options],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
