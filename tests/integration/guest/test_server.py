@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import requests
 from PIL import Image
 
+from tests.desktops import processes
 from tests.integration.guest.conftest import SCREEN, Desktop
 
 PREFIX = "import pyautogui; import time; pyautogui.FAILSAFE = False; "
@@ -49,6 +54,33 @@ def test_actions_go_on_when_the_warm_interpreter_was_killed(desktop: Desktop) ->
     desktop.shell("echo password | sudo -S pkill -f interpreter.py")
     for _ in range(2):
         assert execute(desktop, "python", "-c", PREFIX + "print(6 * 7)")["output"] == "42\n"
+
+
+@pytest.mark.slow
+def test_an_action_whose_beginning_nobody_saw_is_not_run_again(desktop: Desktop) -> None:
+    """The interpreter is ended just before it says that its fork runs: strace kills it at the second word it sends."""
+    execute(desktop, "python", "-c", PREFIX)  # it is there
+    of_desktop = map(psutil.Process, processes(f"test-guest-{os.getpid()}-"))
+    (interpreter,) = [process for process in of_desktop if any("interpreter.py" in word for word in process.cmdline())]
+    strace = [
+        "strace",
+        "-q",
+        "-e",
+        "trace=sendto",
+        "-e",
+        "inject=sendto:signal=KILL:when=2",
+        "-p",
+        str(interpreter.pid),
+    ]
+    with subprocess.Popen(strace, stderr=subprocess.DEVNULL) as tracing:
+        while "TracerPid:\t0\n" in Path(f"/proc/{interpreter.pid}/status").read_text():
+            time.sleep(0.02)
+        said = execute(desktop, "python", "-c", PREFIX + "open('/tmp/times', 'a').write('once'); time.sleep(1)")
+        tracing.wait(20)
+
+    assert "whether the command ran is not known" in str(said), said
+    assert desktop.shell("sleep 2; cat /tmp/times") == "once"
+    assert execute(desktop, "python", "-c", PREFIX + "print(6 * 7)")["output"] == "42\n"
 
 
 def test_the_server_comes_back_when_killed(desktop: Desktop) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from . import interpreter, processes
-from .problems import too_late
+from .problems import Problem, too_late
 from .user import the_user
 
 PYTHON = "/usr/bin/python3"
@@ -36,7 +36,7 @@ def run(code: str, seconds: float) -> processes.Done | None:
     """Runs Python code as `processes.run` would; None where there is nobody to run it, and nothing was run.
 
     Raises:
-        Problem: It did not end in time.
+        Problem: It did not end in time, or may have run or not: it is not for the caller to try again.
     """
     content = code.encode()
     pipes = [os.pipe() for _ in range(2)]
@@ -48,9 +48,8 @@ def run(code: str, seconds: float) -> processes.Done | None:
             connection.settimeout(START_SECONDS)
             if connection.recv(1) != interpreter.ASKED:
                 raise EOFError
-            connection.settimeout(seconds)  # from here on it may run
+            connection.settimeout(seconds)
             connection.sendall(interpreter.LENGTH.pack(len(content)) + content)
-            pid = _status(connection)
         except (OSError, EOFError):
             for read, _write in pipes:
                 os.close(read)
@@ -59,6 +58,12 @@ def run(code: str, seconds: float) -> processes.Done | None:
             for _read, write in pipes:
                 os.close(write)
         outputs = [processes.Pipe(os.fdopen(read, "rb", 0)) for read, _write in pipes]
+        try:
+            pid = _status(connection)
+        except (OSError, EOFError):  # it has everything that it needs to run, so it may have begun
+            raise Problem(
+                f"the interpreter gave no sign, so whether the command ran is not known: {processes.shown(code)}"
+            ) from None
         try:
             code_of_end = _status(connection)
         except TimeoutError:
