@@ -50,7 +50,11 @@ def submit(
     ] = False,
     resume: Annotated[
         str | None,
-        typer.Option("--resume", metavar="RUN", help="Roll out what a run lacks or lost to the infrastructure."),
+        typer.Option(
+            "--resume",
+            metavar="RUN",
+            help="Roll out what a run lacks or lost to the infrastructure; with --base-url at another endpoint.",
+        ),
     ] = None,
     status: Annotated[
         str | None, typer.Option("--status", metavar="RUN", help="Say how far a run is (--watch to follow).")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.items import Item
 from rollout_tasks.command_line import INTERRUPTED, print_json, spellings_of
-from rollout_tasks.config import RunConfig
+from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked, check
@@ -109,14 +109,29 @@ def resume(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """What an earlier run lacks."""
-    output_dir = _only_output_dir(options, "--resume: the run's own configuration holds")
+    """What an earlier run lacks; with --base-url, at another endpoint than before."""
+    output_dir = _only_output_dir(options, "--resume: the run's own configuration holds", but="--base-url")
+    elsewhere = parse_config({"model": options.get("model", {})}).model.base_url
     work = resumed_work(find_run(run, output_dir))
+    if not work.todo and work.folder.evaluation.exists():
+        return _complete(work, as_json=as_json)
+    if elsewhere is not None:
+        model = work.config.model.model_copy(update={"base_url": elsewhere})
+        work = replace(work, config=work.config.model_copy(update={"model": model}))
     environments = preflight.check_names(work.config, work.items)
     here = _is_here(embedded)
     if here:
         preflight.check_here(work.config, work.items, environments)
     return _go(work, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def _complete(work: Work, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": 0})
+    else:
+        each = f"each of its {work.total} rollouts has a verdict"
+        sys.stdout.write(f"Run {work.run_id} is complete: {each}. Its report: {work.folder.report}\n")
+    return DONE
 
 
 def _go(
@@ -255,8 +270,8 @@ def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
     return following.cancel(run, as_json=as_json)
 
 
-def _only_output_dir(options: Mapping[str, Any], sentence: str) -> Path:
-    others = sorted(spellings_of(options) - {"--output-dir"})
+def _only_output_dir(options: Mapping[str, Any], sentence: str, *, but: str = "") -> Path:
+    others = sorted(spellings_of(options) - {"--output-dir", but})
     if others:
         raise UserError(f"{sentence}; leave away {', '.join(others)}")
     return Path(options.get("output_dir") or RunConfig().output_dir)

@@ -254,6 +254,25 @@ class RunFolder:
             raise UserError(f"{path} is not a run's description: it has no config")
         return values
 
+    def change_base_url(self, base_url: str) -> None:
+        """Has the run ask another model endpoint from now on; the description keeps those before.
+
+        Raises:
+            UserError: The description is missing or broken, or cannot be written.
+        """
+        document = self.document()
+        model = document["config"].setdefault("model", {})
+        before = model.get("base_url")
+        if before == base_url:
+            return
+        document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), before]
+        model["base_url"] = base_url
+        path = self.path / "run.json"
+        try:
+            write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror}") from error
+
     def config(self) -> RunConfig:
         """The run's configuration."""
         return parse_config(self.document()["config"], where=str(self.path / "run.json"))

@@ -132,7 +132,7 @@ def check_free(work: Work, store: RunStore) -> None:
 
 
 def write_down(work: Work) -> None:
-    """Makes a new run's folder; a resumed one has its own.
+    """Makes a new run's folder; a resumed one has its own, and may have another endpoint from now on.
 
     Raises:
         UserError: The folder exists already or cannot be written.
@@ -147,6 +147,8 @@ def write_down(work: Work) -> None:
             left_out=source.left_out,
             doubted=source.doubted,
         )
+    elif work.config.model.base_url is not None:
+        work.folder.change_base_url(work.config.model.base_url)
 
 
 def enqueue(work: Work, store: RunStore) -> None:

@@ -323,6 +323,8 @@ RESUME_CASES = [
     resume_case("under way", run_under_way, f"--resume: run {RUN_ID} is still running", f"--status {RUN_ID} --watch"),
     resume_case("with options", finished_run, "--resume: the run's own configuration holds; leave away --max-turns",
                 options="--max-turns 3"),
+    resume_case("an endpoint that is none", finished_run, "--base-url: must look like http://host:port/v1",
+                options="--base-url nowhere"),
     resume_case("no run", None, f"no run '{RUN_ID}'", "has a run.json"),
     resume_case("a folder that is no run", None, "no run '.'", run="."),
     resume_case("a name of 300 characters", None, "no run 'xxx", run="x" * 300),

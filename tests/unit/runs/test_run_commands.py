@@ -234,6 +234,35 @@ def test_a_program_is_told_run_folder_and_number_of_rollouts(shell: Shell) -> No
     assert shell.err == f"Run night-1: 1 rollouts, folder {shell.run.path}\n"
 
 
+def test_a_complete_run_is_not_sent_again(shell: Shell) -> None:
+    shell.call(commands.submit, shell.config({"id": "a"}))
+    shell.finish("a#0")
+    finalize("night-1")
+    shell.store.forget("night-1", "done")
+
+    assert shell.call(commands.resume, "night-1", {"output_dir": shell.folder / "results"}) == 0
+
+    assert (
+        shell.out == f"Run night-1 is complete: each of its 1 rollouts has a verdict. Its report: {shell.run.report}\n"
+    )
+    assert shell.store.progress("night-1") is None
+    shell.call(commands.resume, "night-1", {"output_dir": shell.folder / "results"}, as_json=True)
+    assert json.loads(shell.out) == {"run_id": "night-1", "folder": str(shell.run.path), "rollouts": 0}
+
+
+def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
+    shell.call(commands.submit, shell.config({"id": "a"}, model={"base_url": "http://127.0.0.1:1/v1"}))
+    shell.store.forget("night-1", "running")
+    options = {"output_dir": shell.folder / "results", "model": {"base_url": "http://127.0.0.1:2/v1/"}}
+
+    assert shell.call(commands.resume, "night-1", options) == 0
+
+    assert shell.run.config().model.base_url == "http://127.0.0.1:2/v1"
+    assert shell.store.config("night-1")[0].model.base_url == "http://127.0.0.1:2/v1"
+    assert shell.run.document()["earlier_base_urls"] == ["http://127.0.0.1:1/v1"]
+    assert shell.run.document()["benchmark"]["name"] == "items"
+
+
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed(shell: Shell) -> None:
     shell.call(commands.submit, shell.config({"id": "a"}))
 
