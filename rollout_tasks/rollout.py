@@ -23,12 +23,15 @@ import redis
 from kombu.exceptions import OperationalError
 
 from benchmark.items import Item
+from rollout_tasks import registry
 from rollout_tasks.attempt import Attempt
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.full_disk import once_there_is_room
 from rollout_tasks.heartbeat import Pulse, heartbeat
 from rollout_tasks.interruption import Interruption
+from rollout_tasks.models.client import endpoint_of
+from rollout_tasks.models.outage import wait_while_out
 from rollout_tasks.redis_client import connect, worker_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Start
@@ -110,6 +113,8 @@ class Execution:
         self.delivery = delivery
         self.token = uuid.uuid4().hex
         self.stop = StopSignals()
+        self._counted = True
+        """Whether the run store counts the attempt that goes on."""
 
     def run(self) -> str:
         """Claims, attempts and commits."""
@@ -162,7 +167,9 @@ class Execution:
     def hand_back(self) -> str:
         """Gives the claim back, because this worker stops; the attempt does not count."""
         try:
-            mine = RunStore(connect(tries=STOPPING_TRIES)).hand_back(self.run_id, self.rollout_id, self.token)
+            mine = RunStore(connect(tries=STOPPING_TRIES)).hand_back(
+                self.run_id, self.rollout_id, self.token, counted=self._counted
+            )
         except redis.RedisError as error:
             logger.warning("%s: this worker stops, but Redis does not take its claim back: %s", self.rollout_id, error)
             return "left"
@@ -227,20 +234,34 @@ class Execution:
                 return self._without_attempt(start.attempt, FailureClass.CANCELLED, "the run was cancelled"), False
             if start.status == "exhausted":
                 return self._without_attempt(start.attempt, FailureClass.WORKER_LOST, self._died(start.attempt)), False
-            if start.item is None:
+            item = start.item
+            if item is None:
                 message = "the run store does not have its item"
                 return self._without_attempt(start.attempt, FailureClass.INTERNAL, message), False
             pulse.interruption = Interruption()
+            self._outlast_outage(item, start.attempt, pulse, suspected=False)
+            if not self._counted:
+                start = self._start_again(start)
+                if start.status != "started":
+                    continue
             try:
                 number = self._written(pulse, partial(self.folder.begin_attempt, self.rollout_id, start.attempt))
                 with self.stop.interrupting(pulse.interruption):
-                    verdict = self._attempt(number, start.item, pulse)
+                    verdict = self._attempt(number, item, pulse)
                 if self.stop.asked and verdict.failure_class is FailureClass.WORKER_LOST:
                     raise WorkerStops
                 self._written(pulse, partial(self.folder.write_attempt, verdict))
             except OSError as error:
                 return self._unwritten(start.attempt, error), False
             failure = verdict.failure_class
+            if failure is FailureClass.MODEL_OVERLOAD and not pulse.superseded:
+                over = self._outlast_outage(item, start.attempt, pulse, suspected=True)
+                if not self._counted:
+                    start = self._start_again(start)
+                    if start.status not in {"started", "cancelled"}:
+                        return verdict, True
+                if over:
+                    continue
             if failure is None or not failure.retried or start.attempt >= self.config.max_attempts or pulse.superseded:
                 return verdict, True
             logger.warning("%s: attempt %d failed (%s: %s)", self.rollout_id, verdict.attempt, failure, verdict.error)
@@ -250,14 +271,39 @@ class Execution:
                 return verdict, True
             start = again
 
+    def _outlast_outage(self, item: Item, attempt: int, pulse: Pulse, *, suspected: bool) -> bool:
+        """Waits while the model's endpoint is out, without a VM. The attempt is not counted meanwhile, whatever happens.
+
+        Returns:
+            Whether it was out, so that an attempt that just failed says nothing.
+        """
+        try:
+            environment = registry.environment(registry.environment_name(item, self.config))
+            if not registry.agent(self.config.agent or environment.default_agent).needs_model:
+                return False
+        except UserError:  # which the attempt says
+            return False
+
+        def uncount() -> None:
+            self._counted = False
+            self.store.uncount(self.run_id, self.rollout_id, self.token, attempt)
+
+        endpoint, wanted = endpoint_of(self.config.model), partial(self._goes_on, pulse)
+        return wait_while_out(self.store.client, endpoint, suspected=suspected, wanted=wanted, began=uncount)
+
+    def _start_again(self, uncounted: Start) -> Start:
+        """Counts an attempt in place of one that is not counted."""
+        start = self._start(after=uncounted.attempt - 1)
+        self._counted = True
+        return start
+
+    def _goes_on(self, pulse: Pulse) -> bool:
+        self.stop.raise_if_asked()
+        return not (pulse.superseded or pulse.interruption.requested)
+
     def _written(self, pulse: Pulse, write: Callable[[], _Made]) -> _Made:
         """What is written to the run's folder, which may be full for a while."""
-
-        def wanted() -> bool:
-            self.stop.raise_if_asked()
-            return not (pulse.superseded or pulse.interruption.requested)
-
-        return once_there_is_room(write, self.folder.path, wanted=wanted)
+        return once_there_is_room(write, self.folder.path, wanted=partial(self._goes_on, pulse))
 
     def _attempt(self, number: int, item: Item, pulse: Pulse) -> Verdict:
         attempt = Attempt(

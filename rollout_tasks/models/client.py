@@ -67,6 +67,11 @@ def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
     return "/".join(quote(str(part), safe="") for part in (run_id, item_id, index, attempt))
 
 
+def endpoint_of(config: ModelConfig) -> str:
+    """The base URL that a run's model calls go to: the configuration's, else the environment's, else OpenAI's."""
+    return (config.base_url or settings().openai_base_url or OPENAI_URL).rstrip("/")
+
+
 def open_model(
     config: ModelConfig, *, session_id: str, api_key: str | None = None, base_url: str | None = None
 ) -> ModelClient:
@@ -76,7 +81,7 @@ def open_model(
         config: The run's model options.
         session_id: Sent with every request; printable ASCII, as made by the function of that name.
         api_key: The endpoint's key; default: the environment's.
-        base_url: The endpoint; default: the configuration's, else the environment's, else OpenAI's.
+        base_url: The endpoint; default: as `endpoint_of` says.
 
     Raises:
         UserError: The key cannot be sent in a header.
@@ -87,8 +92,7 @@ def open_model(
     key = (api_key or "").strip() or _NO_KEY
     if not key.isascii() or not key.isprintable():
         raise UserError("OPENAI_API_KEY: holds characters that no key has, such as a line break or a curly quote")
-    endpoint = base_url or config.base_url or configured.openai_base_url or OPENAI_URL
-    return ModelClient(config, session_id, key, endpoint.rstrip("/"))
+    return ModelClient(config, session_id, key, base_url.rstrip("/") if base_url else endpoint_of(config))
 
 
 class ModelClient:

@@ -22,7 +22,18 @@ from rollout_tasks.runs.show import show_run
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import rollout_ids
-from rollout_tasks.runs.watch import ENDS, OVER, Rate, describe, line, nobody_serves, pool_state, progress_of, watch
+from rollout_tasks.runs.watch import (
+    ENDS,
+    OVER,
+    Rate,
+    describe,
+    line,
+    nobody_serves,
+    out_of_reach,
+    pool_state,
+    progress_of,
+    watch,
+)
 
 DONE, LOST = 0, 1
 
@@ -122,10 +133,11 @@ def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
     if keep_on:
         return follow(run_id, store, console, folder, pool=config.vm.pool, as_json=as_json)
     vms = pool_state(store.client, config.vm.pool)
+    idle = out_of_reach(store, progress) or nobody_serves(store, progress)
     if as_json:
-        print_json(describe(progress, vms=vms))
+        print_json(describe(progress, vms=vms) | {"waits_for": idle})
     else:
-        console.print(f"Run {run_id}: {line(progress, Rate(), vms, nobody_serves(store, progress))}")
+        console.print(f"Run {run_id}: {line(progress, Rate(), vms, idle)}")
     return DONE
 
 

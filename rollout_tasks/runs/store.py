@@ -234,13 +234,22 @@ class RunStore:
         item = Item.from_dict(json.loads(document)) if document else None
         return Start(status, attempt, item=item, created=float(created))
 
-    def hand_back(self, run_id: str, rollout_id: str, token: str) -> bool:
-        """Gives a claim back before its attempt is over; the attempt does not count.
+    def uncount(self, run_id: str, rollout_id: str, token: str, attempt: int) -> bool:
+        """Takes back the count of an attempt that says nothing; its execution keeps the claim, and starts again after it.
 
         Returns:
             Whether the claim was this execution's.
         """
-        return bool(self._scripts.run(self.client, "hand_back", [_key(run_id)], [rollout_id, token]))
+        return bool(self._scripts.run(self.client, "uncount", [_key(run_id)], [rollout_id, token, attempt]))
+
+    def hand_back(self, run_id: str, rollout_id: str, token: str, *, counted: bool = True) -> bool:
+        """Gives a claim back before its attempt is over; the attempt does not count, and `counted` says whether it does so far.
+
+        Returns:
+            Whether the claim was this execution's.
+        """
+        arguments = [rollout_id, token, "1" if counted else "0"]
+        return bool(self._scripts.run(self.client, "hand_back", [_key(run_id)], arguments))
 
     def beat(self, run_id: str, rollout_id: str, token: str) -> str:
         """Says that a rollout's holder lives; returns the run's state, ``superseded`` or ``unknown``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,8 +18,10 @@ from rich.text import Text
 
 from rollout_tasks import presence
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.client import endpoint_of
+from rollout_tasks.models.outage import outage_of
 from rollout_tasks.runs.states import Progress
-from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store import RunStore, UnreadableRun
 from vm_pool.errors import PoolError
 from vm_pool.pool import VMPool
 from vm_pool.states import VMState
@@ -132,7 +135,9 @@ def watch(
             try:
                 progress = progress_of(store, run_id)
                 vms = pool_state(store.client, pool) if pool else {}
-                idle = "" if patient else _waited_for(store, progress, vms if pool else None, own_worker=own_worker)
+                idle = out_of_reach(store, progress)
+                if not idle and not patient:
+                    idle = _waited_for(store, progress, vms if pool else None, own_worker=own_worker)
             except redis.RedisError as error:
                 if alive is not None:
                     alive()
@@ -182,6 +187,16 @@ def nobody_serves(store: RunStore, progress: Progress) -> str:
     if progress.running or not progress.pending:
         return ""
     return presence.unserved(store.client, progress.queues)
+
+
+def out_of_reach(store: RunStore, progress: Progress) -> str:
+    """Why rollouts wait for the model's endpoint; empty when they do not."""
+    if not progress.pending:
+        return ""
+    with suppress(KeyError, UnreadableRun):
+        outage = outage_of(store.client, endpoint_of(store.config(progress.run_id)[0].model))
+        return str(outage or "")
+    return ""
 
 
 def _waited_for(store: RunStore, progress: Progress, vms: dict[str, int] | None, *, own_worker: bool) -> str:

@@ -175,7 +175,12 @@ class Walk:
 
     def go(self) -> None:
         steps = ["start"] * 6 + ["commit"] * 3 + ["pass_time"] * 3 + ["beat"] * 2 + ["submit"] * 4 + ["roll_out"] * 2
-        steps += ["begin_finalize", "end_finalize", "adopt"] * 2 + ["beat_finalize", "hand_back", "find_lost"]
+        steps += ["begin_finalize", "end_finalize", "adopt"] * 2 + [
+            "beat_finalize",
+            "hand_back",
+            "uncount",
+            "find_lost",
+        ]
         for _ in range(STEPS):
             step = self.chance.choice(steps)
             if not self.model.run.state and self.chance.random() < 0.7:
@@ -281,6 +286,14 @@ class Walk:
         assert self.server.store.beat(RUN, name(rollout), token) == said
         return said
 
+    def _uncount(self) -> str:
+        rollout = self._rollout()
+        token = self._holder(rollout)
+        attempt = self.chance.choice([1, 2, 3])
+        said = self.model.uncount(rollout, token, attempt)
+        assert self.server.store.uncount(RUN, name(rollout), token, attempt) == said
+        return str(said)
+
     def _hand_back(self) -> str:
         rollout = self._rollout()
         token = self._holder(rollout)
@@ -351,7 +364,15 @@ MUST_BE_SEEN = [
         for status in ("started", "exhausted", "committed", "busy", "superseded", "cancelled", "draining")
     ),
     *("start: half_submitted", "start: unknown", "commit: ok True", "commit: ok False", "commit: committed False"),
-    *("commit: superseded False", "hand_back: True", "hand_back: False", "find_lost: True", "find_lost: False"),
+    *(
+        "commit: superseded False",
+        "hand_back: True",
+        "hand_back: False",
+        "uncount: True",
+        "uncount: False",
+        "find_lost: True",
+        "find_lost: False",
+    ),
     *(f"begin_finalize: {answer}" for answer in ("go", "incomplete", "busy", "over", "unknown")),
     *("end_finalize: done", "end_finalize: cancelled", "end_finalize: superseded"),
     *("beat_finalize: finalizing", "beat_finalize: superseded"),

@@ -168,6 +168,12 @@ class RunScripts:
         self._set(silent=self.run.silent - {rollout})
         return self.run.state
 
+    def uncount(self, rollout: int, token: str, attempt: int) -> bool:
+        if dict(self.run.holders).get(rollout) != token:
+            return False
+        self._set(attempts=_with(self.run.attempts, rollout, max(attempt - 1, 0)))
+        return True
+
     def hand_back(self, rollout: int, token: str) -> bool:
         if dict(self.run.holders).get(rollout) != token:
             return False

@@ -320,19 +320,40 @@ def test_a_beat_keeps_the_claim_fresh_for_its_holder_alone(running: Recorder) ->
 
 def test_a_claim_handed_back_costs_no_attempt(running: Recorder) -> None:
     start(running)
-    assert running.run("hand_back", "a#0", "u") == {}
+    assert running.run("hand_back", "a#0", "u", 1) == {}
     assert running.reply == 0
     start(running, after=1)
 
-    assert running.run("hand_back", "a#0", "t") == {"attempts.a#0": "1", "holders.a#0": "-", "alive.a#0": "-"}
+    assert running.run("hand_back", "a#0", "t", 1) == {"attempts.a#0": "1", "holders.a#0": "-", "alive.a#0": "-"}
     assert running.reply == 1
-    assert running.run("hand_back", "a#0", "t") == {}
+    assert running.run("hand_back", "a#0", "t", 1) == {}
     assert running.reply == 0
     start(running, "u")
-    running.run("hand_back", "a#0", "u")
+    running.run("hand_back", "a#0", "u", 1)
     start(running, "v")
     running.client.hset(f"{KEY}:attempts", "a#0", 1)
-    assert running.run("hand_back", "a#0", "v")["attempts.a#0"] == "0", "a cancellation must know that it was begun"
+    assert running.run("hand_back", "a#0", "v", 1)["attempts.a#0"] == "0", "a cancellation must know that it was begun"
+
+
+def test_an_attempt_that_says_nothing_is_counted_again_when_it_starts_again(running: Recorder) -> None:
+    start(running)
+    start(running, after=1)
+
+    assert running.run("uncount", "a#0", "u", 2) == {}
+    assert running.reply == 0
+    assert running.run("uncount", "a#0", "t", 2) == {"attempts.a#0": "1"}
+    assert running.reply == 1
+    assert running.run("uncount", "a#0", "t", 2) == {}
+    assert running.reply == 1
+    assert start(running, after=1)["attempts.a#0"] == "2"
+    assert running.reply[:2] == ["started", 2]
+
+
+def test_a_claim_that_is_handed_back_while_its_attempt_is_not_counted_costs_nothing_more(running: Recorder) -> None:
+    start(running)
+    running.run("uncount", "a#0", "t", 1)
+
+    assert running.run("hand_back", "a#0", "t", 0) == {"holders.a#0": "-", "alive.a#0": "-"}
 
 
 # -- verdicts

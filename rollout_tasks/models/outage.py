@@ -1,0 +1,139 @@
+"""Outages of model endpoints: one process asks whether the endpoint is back, the others wait, and no rollout is lost.
+
+An outage is noted in Redis, so that all workers know of it. The endpoint is out when nothing answers at its address, or a server
+error (5xx) does; one that refuses a single call is not. The note goes by itself when nobody asks any more.
+
+    model:outage:<endpoint>      {since, problem}, seconds by Redis's clock
+    model:outage:<endpoint>:asked   there while nobody else is to ask
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from rollout_tasks.redis_client import server_time
+from rollout_tasks.settings import settings
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 12 * 3600.0
+"""How long an endpoint is waited for: a night."""
+ASK_EVERY_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
+_ANSWER_SECONDS = 5.0
+_NOTE_SECONDS = 60
+_SENTENCE = 200
+"""Characters of a problem that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """An endpoint that does not answer."""
+
+    endpoint: str
+    seconds: float
+    """Since it was noticed."""
+    problem: str
+
+    def __str__(self) -> str:
+        """Why rollouts wait."""
+        return f"the model endpoint {self.endpoint} {self.problem}, since {self.seconds:.0f} s: rollouts wait for it"
+
+
+def outage_of(client: redis.Redis, endpoint: str) -> Outage | None:
+    """What is known of an endpoint's outage; None when it has none."""
+    noted: Any = client.get(_key(endpoint))
+    if noted is None:
+        return None
+    known = json.loads(noted)
+    return Outage(endpoint, max(0.0, server_time(client) - known["since"]), known["problem"])
+
+
+def wait_while_out(
+    client: redis.Redis,
+    endpoint: str,
+    *,
+    suspected: bool,
+    wanted: Callable[[], bool],
+    began: Callable[[], object] = bool,
+) -> bool:
+    """Waits until an endpoint that is out answers again.
+
+    Args:
+        client: Where outages are noted.
+        endpoint: Its base URL.
+        suspected: Whether a call to it just failed: then it is asked, though nobody has noted an outage.
+        began: Called once, before the first wait of an outage.
+        wanted: Asked about once a second whether anybody still waits; may raise what ends the wait.
+
+    Returns:
+        Whether it was out, so that the call says nothing of the model. False also when it still is after `PATIENCE_SECONDS`.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    waited = False
+    while True:
+        outage = outage_of(client, endpoint)
+        if outage is None and (waited or not suspected):
+            if waited:
+                logger.warning("the model endpoint %s answers again", endpoint)
+            return waited
+        if outage is not None and not waited:
+            logger.warning("%s", outage)
+            began()
+            waited = True
+        if time.monotonic() >= deadline:
+            return False
+        if not wanted():
+            return waited
+        if client.set(f"{_key(endpoint)}:asked", "1", nx=True, px=int((_ANSWER_SECONDS + ASK_EVERY_SECONDS) * 1000)):
+            problem = _ask(endpoint)
+            _note(client, endpoint, problem, outage)
+            suspected = False
+        elif outage is not None:
+            time.sleep(_LOOK_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - so that not all look at once
+        else:
+            time.sleep(ASK_EVERY_SECONDS / 10)  # somebody asks just now
+
+
+def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | None) -> None:
+    key = _key(endpoint)
+    with client.pipeline(transaction=True) as pipe:
+        if problem:
+            since = server_time(client) - (outage.seconds if outage else 0.0)
+            pipe.set(key, json.dumps({"since": since, "problem": problem[:_SENTENCE]}), ex=_NOTE_SECONDS)
+        else:
+            pipe.delete(key)
+        pipe.pexpire(f"{key}:asked", int(ASK_EVERY_SECONDS * 1000))
+        pipe.execute()
+
+
+def _ask(endpoint: str) -> str:
+    """Why the endpoint is out, to stand after its name; empty when it answers."""
+    import httpx2  # what the openai package sends with
+
+    key = settings().openai_api_key
+    headers = {"Authorization": f"Bearer {key.get_secret_value().strip()}"} if key else {}
+    try:
+        with (
+            httpx2.Client(headers=headers, timeout=_ANSWER_SECONDS) as client,
+            closing(client.send(client.build_request("GET", f"{endpoint}/models"), stream=True)) as response,
+        ):
+            return f"answers HTTP {response.status_code}" if response.status_code >= 500 else ""
+    except httpx2.TimeoutException:
+        return f"gives no answer within {_ANSWER_SECONDS:g} s"
+    except (httpx2.HTTPError, ValueError, OSError) as error:
+        return f"cannot be reached ({type(error).__name__})"
+
+
+def _key(endpoint: str) -> str:
+    return f"model:outage:{hashlib.sha256(endpoint.encode()).hexdigest()[:16]}"

@@ -1,0 +1,152 @@
+"""A model endpoint that is out for a while: who asks it, who waits, and until when."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import redis
+
+from rollout_tasks.models import outage
+from rollout_tasks.models.outage import outage_of, wait_while_out
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Answers every request with one status, and notes when it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status = 200
+        self.asked: list[float] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_GET(self) -> None:
+        self.server.asked.append(time.monotonic())
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Not to the test's output."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = Endpoint()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def client(redis_url: str) -> redis.Redis:
+    return redis.Redis.from_url(redis_url, decode_responses=True)
+
+
+def test_an_endpoint_that_nobody_suspects_is_not_asked(client: redis.Redis, endpoint: Endpoint) -> None:
+    endpoint.status = 503
+
+    assert not wait_while_out(client, endpoint.url, suspected=False, wanted=lambda: True)
+
+    assert endpoint.asked == []
+
+
+@pytest.mark.parametrize("status", [200, 401, 404, 429])
+def test_one_that_answers_is_not_out_whatever_was_wrong_with_a_call(
+    client: redis.Redis, endpoint: Endpoint, status: int
+) -> None:
+    endpoint.status = status
+
+    assert not wait_while_out(client, endpoint.url, suspected=True, wanted=lambda: True)
+
+    assert len(endpoint.asked) == 1
+    assert outage_of(client, endpoint.url) is None
+
+
+def test_one_asks_and_all_go_on_when_it_is_back(
+    client: redis.Redis, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "ASK_EVERY_SECONDS", 0.5)
+    endpoint.status = 503
+    with ThreadPoolExecutor(12) as threads:
+        waiting = [
+            threads.submit(wait_while_out, client, endpoint.url, suspected=number < 6, wanted=lambda: True)
+            for number in range(6)
+        ]
+        deadline = time.monotonic() + 20
+        while (known := outage_of(client, endpoint.url)) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        later = [
+            threads.submit(wait_while_out, client, endpoint.url, suspected=False, wanted=lambda: True) for _ in range(6)
+        ]
+        while len(endpoint.asked) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert not any(one.done() for one in [*waiting, *later])
+        endpoint.status = 200
+        assert all(one.result(20) for one in [*waiting, *later])
+
+    assert str(known).startswith(f"the model endpoint {endpoint.url} answers HTTP 503, since ")
+    pauses = [after - before for before, after in zip(endpoint.asked, endpoint.asked[1:], strict=False)]
+    assert min(pauses) > 0.45, "two asked at a time"
+    assert outage_of(client, endpoint.url) is None
+
+
+def test_who_asked_may_die(client: redis.Redis, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right to ask, which it took with it, ends by itself, and the outage stays noted meanwhile."""
+    monkeypatch.setattr(outage, "ASK_EVERY_SECONDS", 0.5)
+    monkeypatch.setattr(outage, "_ANSWER_SECONDS", 1.0)
+    endpoint.status = 500
+    gone = {"asked": 0}
+
+    def look() -> bool:
+        gone["asked"] += 1
+        return gone["asked"] < 2
+
+    wait_while_out(client, endpoint.url, suspected=True, wanted=look)
+    assert outage_of(client, endpoint.url) is not None
+    (key,) = client.keys("model:outage:*:asked") or [""]
+    assert 0 < client.pttl(key) <= 1500
+    endpoint.status = 200
+
+    assert wait_while_out(client, endpoint.url, suspected=False, wanted=lambda: True)
+
+
+def test_nobody_waits_for_ever(client: redis.Redis, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "PATIENCE_SECONDS", 1.0)
+    endpoint.status = 500
+
+    began = time.monotonic()
+    assert not wait_while_out(client, endpoint.url, suspected=True, wanted=lambda: True)
+
+    assert 1 <= time.monotonic() - began < 10
+
+
+def test_what_is_not_wanted_any_more_is_not_waited_for(client: redis.Redis, endpoint: Endpoint) -> None:
+    endpoint.status = 500
+
+    assert not wait_while_out(client, endpoint.url, suspected=True, wanted=lambda: False)
+
+
+def test_nothing_at_its_address_is_an_outage_too(client: redis.Redis, endpoint: Endpoint) -> None:
+    url = endpoint.url
+    endpoint.shutdown()
+    endpoint.server_close()
+    looks = iter([True, False])
+
+    assert wait_while_out(client, url, suspected=True, wanted=lambda: next(looks))
+
+    assert str(outage_of(client, url)).startswith(f"the model endpoint {url} cannot be reached (ConnectError), since ")
