@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -20,6 +21,8 @@ from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError
 
 DONE, INCOMPLETE = 0, 1
+LINE_SECONDS = 10.0
+"""How often a line is printed where there is no terminal to draw on."""
 _TICK_SECONDS = 0.5
 
 
@@ -73,7 +76,10 @@ def _fetch(cache: DownloadCache, urls: list[str], at_a_time: int) -> tuple[list[
     failed: dict[str, str] = {}
     counter = _Bytes()
     columns = (TextColumn("Downloading"), BarColumn(), MofNCompleteColumn(), TextColumn("files, {task.fields[size]}"))
-    with Progress(*columns, console=Console(stderr=True), disable=not urls) as progress:
+    console = Console(stderr=True)
+    draws = console.is_terminal and not console.is_dumb_terminal
+    next_line = time.monotonic() + LINE_SECONDS
+    with Progress(*columns, console=console, disable=not (urls and draws)) as progress:
         files = progress.add_task("", total=len(urls), size="")
         pool = ThreadPoolExecutor(at_a_time)
         try:
@@ -88,6 +94,10 @@ def _fetch(cache: DownloadCache, urls: list[str], at_a_time: int) -> tuple[list[
                     except (DownloadError, OSError) as error:
                         failed[url] = str(error).removeprefix(f"{url}: ")
                 progress.update(files, advance=len(done), size=f"{counter.megabytes:.0f} MB")
+                if not draws and time.monotonic() >= next_line:
+                    over = len(got) + len(failed)
+                    sys.stderr.write(f"downloading: {over} of {len(urls)} files, {counter.megabytes:.0f} MB\n")
+                    next_line = time.monotonic() + LINE_SECONDS
         finally:
             pool.shutdown(cancel_futures=True, wait=True)
     return got, failed

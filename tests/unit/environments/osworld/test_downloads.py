@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,6 +78,8 @@ def handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             with suppress(ConnectionError):
+                if fault == "slow":
+                    time.sleep(0.8)
                 self.wfile.write(body[: len(body) // 2] if fault == "break off" else body)
 
         def log_message(self, *_arguments: object) -> None:
