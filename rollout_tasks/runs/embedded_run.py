@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import psutil
 from rich.console import Console
 
 from rollout_tasks.config import RunConfig
@@ -13,6 +14,7 @@ from rollout_tasks.interrupts import Interrupts, StopRequested
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import model_check, preflight
+from rollout_tasks.runs.concurrency import concurrency
 from rollout_tasks.runs.enqueue import queues_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
@@ -71,7 +73,10 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
     from rollout_tasks.tasks import FINALIZE_QUEUE
 
     queues = [*queues_of(config, work.items), FINALIZE_QUEUE]
-    stack.start_worker(config.num_rollouts, vms if with_vms else None, queues)
+    at_a_time = concurrency(config.num_rollouts, len(work.todo), psutil.virtual_memory().available)
+    if at_a_time.reason:
+        console.print(f"note: {at_a_time.reason}")
+    stack.start_worker(at_a_time.number, vms if with_vms else None, queues)
     stack.start_flower()
     console.print(f"Flower: {stack.flower_url} (login {stack.flower_login})", highlight=False, soft_wrap=True)
     store = RunStore(checked_client())

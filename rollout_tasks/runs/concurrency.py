@@ -1,0 +1,37 @@
+"""How many rollouts an embedded run carries out at a time: as many as asked for, but no more than make sense on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CHILD_BYTES = 100 << 20
+"""What each rollout at a time may need of this machine's memory: a worker's child has half of that to itself from the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """A number of rollouts at a time, and why it is not the one asked for."""
+
+    number: int
+    reason: str = ""
+    """Empty where it is."""
+
+
+def concurrency(asked: int, rollouts: int, free_bytes: int) -> Concurrency:
+    """The number of processes that roll out.
+
+    Args:
+        asked: ``--num-rollouts``.
+        rollouts: How many there are to do.
+        free_bytes: Memory that programs can have without swapping.
+    """
+    room = max(1, free_bytes // CHILD_BYTES)
+    number = min(asked, max(1, rollouts), room)
+    if number == asked:
+        return Concurrency(asked)
+    if number == room:
+        reason = f"{free_bytes >> 20} MB of memory are free, and each may need {CHILD_BYTES >> 20}"
+    else:
+        reason = "the run has no more"
+    many = "rollout" if number == 1 else "rollouts"
+    return Concurrency(number, f"{number} {many} at a time instead of {asked}: {reason}")
