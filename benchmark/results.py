@@ -30,6 +30,8 @@ Standing = Literal["scored", "agent_failure", "infrastructure_loss", "cancelled"
 
 VALID: frozenset[Standing] = frozenset({"scored", "agent_failure"})
 COVERED: frozenset[Standing] = frozenset({"scored", "agent_failure", "infrastructure_loss"})
+ENVIRONMENT = "environment"
+"""Stands for the metric where the environment gave the score itself."""
 PERFECT = 1.0 - 1e-9
 """A score from here on is a success, for perfect matches and pass@k; the margin is for rounding in partial scores."""
 
@@ -131,6 +133,7 @@ class Summary:
     """What the whole run says."""
 
     metric: str
+    """What scored the answers; ``environment`` where no metric was asked for any."""
     total_items: int
     evaluated_items: int
     """Items with at least one covered rollout."""

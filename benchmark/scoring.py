@@ -16,7 +16,7 @@ from benchmark.items import Item
 from benchmark.judge import Judge
 from benchmark.metrics import JUDGE_METRIC, Metric, Score
 from benchmark.metrics import metric as find_metric
-from benchmark.results import ItemRow, RolloutResult, RolloutRow, Standing
+from benchmark.results import ENVIRONMENT, ItemRow, RolloutResult, RolloutRow, Standing
 
 _JUDGED_AHEAD = 128
 """Items whose grades are waited for at a time: enough to keep a judge's threads busy behind one slow answer."""
@@ -164,7 +164,7 @@ def _rollout_row(
             **common,
         )
     if scored is None:
-        return RolloutRow(index, "scored", score=result.score, metric_name="environment", **common)
+        return RolloutRow(index, "scored", score=result.score, metric_name=ENVIRONMENT, **common)
     return RolloutRow(
         index, "scored", score=scored.value, metric_name=metric_name, details=dict(scored.details), **common
     )

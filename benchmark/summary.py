@@ -16,6 +16,7 @@ from typing import Literal
 
 from benchmark.results import (
     COVERED,
+    ENVIRONMENT,
     PERFECT,
     VALID,
     Group,
@@ -39,6 +40,7 @@ class Tally:
     def __init__(self, metric_name: str, rollouts_per_item: int) -> None:
         """Takes the metric's name and n, the rollouts of each item."""
         self._metric_name = metric_name
+        self._asked_metric = self._environment_scored = False
         self._n = rollouts_per_item
         self._all = _Scores()
         self._by_domain: dict[str | None, _Scores] = {}
@@ -65,6 +67,8 @@ class Tally:
         self._evaluated += any(rollout.standing in COVERED for rollout in row.rollouts)
         self._successes[sum((rollout.score or 0.0) >= PERFECT for rollout in row.rollouts)] += 1
         for rollout in row.rollouts:
+            self._environment_scored |= rollout.metric_name == ENVIRONMENT
+            self._asked_metric |= rollout.metric_name not in {None, ENVIRONMENT} or rollout.standing == "unscored"
             if rollout.standing in _FAILED:
                 self._failures.add(row.item_id, rollout)
             elif rollout.standing == "unscored":
@@ -100,7 +104,7 @@ class Tally:
         invalid = sum(count for standing, count in scores.standings.items() if standing not in VALID)
         interval = confidence_interval(scores.valid_means)
         return Summary(
-            metric=self._metric_name,
+            metric=ENVIRONMENT if self._environment_scored and not self._asked_metric else self._metric_name,
             total_items=len(scores.items),
             evaluated_items=self._evaluated,
             rollouts_per_item=self._n,

@@ -196,7 +196,7 @@ class Attempt:
             "rollout_id": self.rollout_id,
             "attempt": self.number,
             "question": self.item.question,
-            "model": self.config.model.name,
+            "model": self.config.model.answerer,
             "worker": self.worker,
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),

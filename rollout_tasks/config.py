@@ -125,6 +125,11 @@ class ModelConfig(_Part):
     )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
 
+    @property
+    def answerer(self) -> str:
+        """Who answers, for reports: the model's name, or that it is the scripted model."""
+        return "scripted" if self.scripted else self.name
+
     @field_validator("base_url")
     @classmethod
     def _plain_http(cls, url: str | None) -> str | None:

@@ -173,6 +173,7 @@ def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool
     model = preflight.needs_model(config, environments)
     if model and here and model_check.model_address(config) is None:
         model_check.check_scripts(work.items)
+        config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     elif model:
         config = model_check.check_model(config)
     if not here:
@@ -182,7 +183,7 @@ def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool
         "rollouts": len(work.todo),
         "environments": sorted(environments),
         "metric": config.metric,
-        "model": config.model.name if model else None,
+        "model": config.model.answerer if model else None,
         "embedded": here,
     }
     if as_json:

@@ -157,7 +157,7 @@ def write_reports(
     about = folder.document().get("benchmark", {})
     info = BenchmarkInfo(
         name=str(about.get("name") or folder.path.name),
-        description=f"run {folder.path.name}, environment {config.env_mode}, model {config.model.name}",
+        description=f"run {folder.path.name}, environment {config.env_mode}, model {config.model.answerer}",
         data_path=str(about.get("path") or ""),
         scripted=config.model.scripted,
         left_out=tuple(map(str, about.get("left_out") or ())),

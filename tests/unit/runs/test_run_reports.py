@@ -137,7 +137,7 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
     name, *figures = rows["overall"].split("│")[1:6]
     assert name.startswith(" overall ")
     assert all(figure == f" {figure.strip()} ".rjust(len(figure)) for figure in figures), "figures stand on the right"
-    assert "exact_match: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875" in shown
+    assert "environment: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875" in shown
     assert "max@2: 0.5, pass@1 " in shown
     assert "env_step: 1, such as writer#1" in shown
     assert f"Report: {folder.report}" in shown
@@ -175,7 +175,7 @@ def _sentence(report: dict[str, Any]) -> str:
     low, high = summary["confidence_interval"]
     assert low < high
     return (
-        "exact_match: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875"
+        "environment: 0.4375 (losses count 0), coverage 87.5%, bounds 0.4375 to 0.6875"
         f"; over valid ones {summary['valid_mean']:.4g} (95 %: {low:.4g} to {high:.4g})"
     )
 
@@ -226,10 +226,11 @@ def test_scores_of_the_scripted_model_are_said_to_be_that(tmp_path: Path, capsys
     shown = capsys.readouterr().out
     assert "The answers came from the scripted model" in shown
     assert "max@" not in shown
+    assert "environment: 1 (losses count 0)" in shown, "no metric was asked"
     assert "infeasible" not in shown
     assert read_report(folder.evaluation)["benchmark_info"] == {
         "name": "x",
-        "description": f"run tried, environment osworld, model {config.model.name}",
+        "description": "run tried, environment osworld, model scripted",
         "data_path": "x.jsonl",
         "total_items": 1,
         "scripted": True,
@@ -342,6 +343,7 @@ def test_a_run_without_a_report_says_why(folder: RunFolder, capsys: pytest.Captu
 def test_answers_without_a_score_are_losses(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     score_run(folder, "exact_match")
     values = json.loads(folder.evaluation.read_text())
+    values["summary"]["metric"] = "exact_match"
     values["summary"]["unscored"] = {
         "judge_failed": {"count": 2, "example": "calc#0"},
         "other": {"count": 1, "example": "os#0"},
