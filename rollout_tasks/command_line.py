@@ -105,6 +105,7 @@ class ConfigOption:
     def parameter(self) -> inspect.Parameter:
         """The option as Typer reads it. Values stay text: the configuration itself checks them, and says what is wrong."""
         is_flag = self.field.annotation is bool
+        is_list = get_origin(self.field.annotation) is tuple
         panel = self.path[0].replace("_", " ").capitalize() if len(self.path) > 1 else "Run"
         option = typer.Option(
             *self.spellings,
@@ -113,8 +114,11 @@ class ConfigOption:
             show_default=False,
             metavar=None if is_flag else "VALUE",
         )
-        kind: Any = Annotated[bool | None if is_flag else str | None, option]
-        return inspect.Parameter(self.parameter_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        kind: Any = bool if is_flag else list[str] if is_list else str
+        annotation = Annotated[kind | None, option]
+        return inspect.Parameter(
+            self.parameter_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        )
 
     def _choices(self) -> str:
         for kind in (self.field.annotation, *get_args(self.field.annotation)):
@@ -124,7 +128,7 @@ class ConfigOption:
 
     def _default(self) -> str:
         value = self.field.default
-        if value is None:
+        if value is None or value == ():
             return ""
         return f"(default: {('on' if value else 'off') if isinstance(value, bool) else value})"
 
@@ -147,7 +151,7 @@ def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         options: dict[str, Any] = {}
         for option in every:
             value = values.pop(option.parameter_name)
-            if value is not None:
+            if value is not None and value != []:  # of a repeatable one that was not given
                 _put(options, option.path, value)
         raise typer.Exit(command(options=options, **values))
 

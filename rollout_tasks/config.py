@@ -86,6 +86,13 @@ class DataConfig(_Part):
         "--answer-pattern",
     )
     skip_invalid: bool = _option(False, "Leave out items that cannot be read instead of stopping.", "--skip-invalid")
+    ids: tuple[str, ...] = _option(
+        (), "Only this item, or those that fit a pattern as 'chrome-*'; repeatable.", "--item"
+    )
+    domains: tuple[str, ...] = _option((), "Only this domain, or those that fit a pattern; repeatable.", "--domain")
+    shuffle: bool = _option(False, "Take the items in an order that --seed decides.", "--shuffle")
+    seed: int = _option(0, "Same seed, same order.", "--seed")
+    limit: int | None = _option(None, "Only the first so many of what is left.", "--limit", ge=1)
 
     @field_validator("answer_pattern")
     @classmethod

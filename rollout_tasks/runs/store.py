@@ -84,7 +84,9 @@ class RunStore:
         """
         token = token or uuid.uuid4().hex
         fields = {
-            "config": config.model_dump_json(exclude_defaults=True),
+            "config": config.model_dump_json(
+                exclude_defaults=True, exclude={"data"}
+            ),  # which is the submitter's affair
             "folder": folder,
             "total": rollouts,
             "max_attempts": config.max_attempts,

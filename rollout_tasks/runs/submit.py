@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.items import Benchmark, Item, load_items
+from benchmark.selection import select
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
@@ -63,17 +64,19 @@ class Work:
 
 
 def load_benchmark(config: RunConfig) -> Benchmark:
-    """Loads the items.
+    """Loads the items, and takes those that the run asks for.
 
     Raises:
         UserError: No data was given.
-        BenchmarkError: The data is wrong; names file, line and field.
+        BenchmarkError: The data is wrong; names file, line and field. Or no item is what the run asks for.
     """
-    if config.data.path is None:
+    data = config.data
+    if data.path is None:
         raise UserError("--data-path is missing: which benchmark file or tree?")
-    return load_items(
-        config.data.path, answer_pattern=config.data.answer_pattern, skip_invalid=config.data.skip_invalid
-    )
+    loaded = load_items(data.path, answer_pattern=data.answer_pattern, skip_invalid=data.skip_invalid)
+    seed = data.seed if data.shuffle else None
+    chosen = select(loaded.items, ids=data.ids, domains=data.domains, shuffle_seed=seed, limit=data.limit)
+    return replace(loaded, items=tuple(chosen))
 
 
 def new_run_id(config: RunConfig) -> str:

@@ -1,0 +1,56 @@
+"""Taking some of a benchmark's items: by id, by domain, at random, the first so many. Loads nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from benchmark.errors import BenchmarkError
+from benchmark.items import Item
+
+
+def select(
+    items: Sequence[Item],
+    *,
+    ids: Sequence[str] = (),
+    domains: Sequence[str] = (),
+    shuffle_seed: int | None = None,
+    limit: int | None = None,
+) -> list[Item]:
+    """The items that fit all conditions, in the benchmark's order unless shuffled.
+
+    Args:
+        items: All there are.
+        ids: Ids, or patterns of them with ``*``, ``?`` and ``[...]``; empty for all. An id is taken as it is first.
+        domains: Likewise.
+        shuffle_seed: Puts them into an order that is the same for the same seed and items.
+        limit: Takes the first so many, after shuffling.
+
+    Raises:
+        BenchmarkError: An id, a pattern or a domain fits no item, or together they leave none.
+    """
+    by_id = _fitting(ids, [item.id for item in items], "--item", "item")
+    by_domain = _fitting(domains, [item.domain for item in items if item.domain], "--domain", "domain")
+    chosen = [
+        item for item in items if (not ids or item.id in by_id) and (not domains or (item.domain or "") in by_domain)
+    ]
+    if not chosen:
+        raise BenchmarkError("--item and --domain: no item fits both")
+    if shuffle_seed is not None:
+        random.Random(shuffle_seed).shuffle(chosen)  # noqa: S311
+    return chosen[:limit]
+
+
+def _fitting(patterns: Iterable[str], names: Sequence[str], option: str, what: str) -> set[str]:
+    known = set(names)
+    fitting: set[str] = set()
+    for pattern in patterns:
+        found = {pattern} if pattern in known else {name for name in known if fnmatchcase(name, pattern)}
+        if not found:
+            close = get_close_matches(pattern, sorted(known), n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise BenchmarkError(f"{option}: no {what} of the benchmark is called {pattern!r}{hint}")
+        fitting |= found
+    return fitting
