@@ -56,6 +56,8 @@ class BenchmarkInfo:
     """A sentence for each item of the data that the run went without: no score counts them."""
     doubted: tuple[str, ...] = ()
     """A sentence for each item whose score cannot be relied on, though every figure counts it."""
+    images: tuple[str, ...] = ()
+    """What the desktops were made from."""
 
 
 class ReportFile:
@@ -69,7 +71,7 @@ class ReportFile:
         self._file = WholeFile(path)
         self._heading = {"name": info.name, "description": info.description}
         source: dict[str, Any] = {"data_path": info.data_path, "total_items": total_items, "scripted": info.scripted}
-        source |= {key: said for key in ("left_out", "doubted") if (said := getattr(info, key))}
+        source |= {key: said for key in ("left_out", "doubted", "images") if (said := getattr(info, key))}
         about = _json({**self._heading, **source}, depth=1)
         self._before_row = f'{{\n "benchmark_info": {about},\n "evaluation_results": [\n'
 
@@ -163,6 +165,8 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         known = {"unattested": "unattested (an agent that was root in its guest could have forged the score)"}
         parts = (f"{_rollouts(count)} {known.get(how, how)}" for how, count in summary.attestation.items())
         rows.append(("Guests' own servers", ", ".join(parts)))
+    if info.images:
+        rows.insert(1, ("Desktops", _cell("; ".join(info.images), 1000)))
     if info.left_out:
         rows.insert(1, ("Left out", f"{len(info.left_out)} items of the data, which no figure here counts"))
     if info.doubted:

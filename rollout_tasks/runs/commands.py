@@ -53,7 +53,7 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
         )
     benchmark = replace(benchmark, items=tuple(items), skipped=tuple(left_out))
     environments = preflight.check_names(config, items)
-    work = new_work(config, benchmark, doubts)
+    work = new_work(config, benchmark, doubts, checked.images)
     return _go(work, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
 
 

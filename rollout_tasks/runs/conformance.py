@@ -26,6 +26,8 @@ class Checked:
     """One for each item that was compared."""
     unknown: str = ""
     """Says of which VMs nothing is known."""
+    images: Sequence[str] = ()
+    """What those VMs are made from, for the report: the image, and where it is."""
 
     @property
     def doubts(self) -> list[Conformance]:
@@ -48,31 +50,35 @@ def check(config: RunConfig, items: Sequence[Item], client: redis.Redis | None) 
     groups: dict[str, list[Item]] = {}
     for item in items:
         groups.setdefault(registry.environment_name(item, config), []).append(item)
-    facts, unknown = _at_hand(config, client)
+    facts, unknown, images = _at_hand(config, client)
     if not facts:
-        return Checked(unknown=unknown)
+        return Checked(unknown=unknown, images=images)
     found = [
         one for name, group in groups.items() for one in registry.environment(name).conformance(config, group, facts)
     ]
-    return Checked(found, unknown)
+    return Checked(found, unknown, images)
 
 
-def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts], str]:
-    """What is known of the images, and which VMs nothing is known of."""
+def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts], str, list[str]]:
+    """What is known of the images, which VMs nothing is known of, and which images those are."""
     from vm_pool.images import images
     from vm_pool.pool import VMPool
 
     if client is None or not config.vm.use_pool:
-        facts = _read(_image_here(config), "")
-        return ([facts], "") if facts else ([], f"VMs of the provider {config.vm.provider_name}")
+        image_here = _image_here(config)
+        named = [f"{image_here or 'an unnamed image'} (provider {config.vm.provider_name})"]
+        facts = _read(image_here, "")
+        return ([facts], "", named) if facts else ([], f"VMs of the provider {config.vm.provider_name}", named)
     known: list[Facts] = []
     unknown: list[str] = []
+    named = []
     for image in images(VMPool(client, config.vm.pool)):
+        named.append(f"{image.name or 'an unnamed image'} (hosts {', '.join(image.hosts)})")
         if facts := _read(image.name, image.facts):
             known.append(facts)
         else:
             unknown += image.hosts
-    return known, f"the VMs of {', '.join(unknown[:3])}" if unknown else ""
+    return known, f"the VMs of {', '.join(unknown[:3])}" if unknown else "", named
 
 
 def _read(image: str, told: str) -> Facts | None:

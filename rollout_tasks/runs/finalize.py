@@ -154,7 +154,8 @@ def write_reports(
         BenchmarkError: The metric cannot be used.
         OSError: A report cannot be written.
     """
-    about = folder.document().get("benchmark", {})
+    document = folder.document()
+    about = document.get("benchmark", {})
     info = BenchmarkInfo(
         name=str(about.get("name") or folder.path.name),
         description=f"run {folder.path.name}, environment {config.env_mode}, model {config.model.answerer}",
@@ -162,6 +163,7 @@ def write_reports(
         scripted=config.model.scripted,
         left_out=tuple(map(str, about.get("left_out") or ())),
         doubted=tuple(map(str, about.get("doubted") or ())),
+        images=tuple(map(str, document.get("images") or ())),
     )
     json_path = folder.evaluation.with_stem(folder.evaluation.stem + suffix)
     markdown_path = folder.report.with_stem(folder.report.stem + suffix)

@@ -175,6 +175,7 @@ class RunFolder:
         data_name: str,
         left_out: Sequence[str] = (),
         doubted: Sequence[str] = (),
+        images: Sequence[str] = (),
     ) -> None:
         """Writes run.json and items.jsonl.
 
@@ -185,6 +186,7 @@ class RunFolder:
             data_name: What that is called.
             left_out: A sentence for each item of the data that the run goes without.
             doubted: A sentence for each item whose score cannot be relied on.
+            images: What the desktops are made from.
 
         Raises:
             UserError: The folder exists already, cannot be written, or its disk is full.
@@ -212,6 +214,7 @@ class RunFolder:
                     "left_out": list(left_out),
                     "doubted": list(doubted),
                 },
+                "images": list(images),
                 "config": config.model_dump(mode="json"),
             }
             write_atomically(self.path / "run.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -36,6 +36,8 @@ class Source:
     """A sentence for each item that the run goes without."""
     doubted: Sequence[str] = ()
     """A sentence for each item that is rolled out although its score cannot be relied on."""
+    images: Sequence[str] = ()
+    """What the desktops are made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +87,20 @@ def new_run_id(config: RunConfig) -> str:
     return f"{stamp}-{config.env_mode}-{secrets.token_hex(2)}"
 
 
-def new_work(config: RunConfig, benchmark: Benchmark, doubted: Sequence[str] = ()) -> Work:
+def new_work(config: RunConfig, benchmark: Benchmark, doubted: Sequence[str] = (), images: Sequence[str] = ()) -> Work:
     """The work of a new run; reserves nothing yet.
 
     Args:
         config: The run's.
         benchmark: Its items, and the sentences for those that it goes without.
         doubted: A sentence for each item whose score cannot be relied on.
+        images: What the desktops are made from.
     """
     run_id = config.run_id or new_run_id(config)
     config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
     folder = RunFolder(Path(config.output_dir) / run_id)
     todo = rollout_ids(benchmark.items, config.rollouts_per_item)
-    source = Source(benchmark.name, str(benchmark.path), benchmark.skipped, doubted)
+    source = Source(benchmark.name, str(benchmark.path), benchmark.skipped, doubted, images)
     return Work(run_id, config, folder, benchmark.items, (), todo, resumed=False, source=source)
 
 
@@ -149,6 +152,7 @@ def write_down(work: Work) -> None:
             data_name=source.name,
             left_out=source.left_out,
             doubted=source.doubted,
+            images=source.images,
         )
     elif work.config.model.base_url is not None:
         work.folder.change_base_url(work.config.model.base_url)

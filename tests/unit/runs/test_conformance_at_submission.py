@@ -12,11 +12,14 @@ import pytest
 import redis
 
 from benchmark.items import Item
+from benchmark.stored_report import read_report
 from desktop_image.conformance.facts import Facts, packed
 from rollout_tasks.cli import conformance_table
 from rollout_tasks.environments.base import Conformance
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import commands
+from rollout_tasks.runs.finalize import score_run
+from rollout_tasks.runs.folder import RunFolder
 from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 from vm_pool.guest.cache import cache_folder
@@ -156,6 +159,25 @@ def test_what_is_known_on_this_machine_serves_too(
     own = options(run_id="night-2", vm={"provider_name": "local", "use_pool": False})
     assert shell.call(commands.submit, shell.config(*TASKS, **own)) == 0
     assert shell.err.splitlines() == [f"left out: {sentence}" for sentence in SAID]
+
+
+def test_the_run_and_its_report_say_what_the_desktops_are_made_from(shell: Shell) -> None:  # noqa: F811
+    host(shell.client, "a", "core-1", packed(FACTS))
+    host(shell.client, "b", "core-1", packed(FACTS))
+    host(shell.client, "c", "", "")
+    shell.call(commands.submit, shell.config(TASKS[0], **options()))
+
+    reports = score_run(shell.run, "exact_match")
+
+    images = ["core-1 (hosts a, b)", "an unnamed image (hosts c)"]
+    assert sorted(shell.run.document()["images"]) == sorted(images)
+    assert sorted(read_report(reports.json)["benchmark_info"]["images"]) == sorted(images)
+    assert "| Desktops | " in reports.markdown.read_text()
+    assert "core-1 (hosts a, b)" in reports.markdown.read_text()
+    own = options(run_id="night-2", vm={"provider_name": "local", "use_pool": False})
+    shell.call(commands.submit, shell.config(TASKS[0], **own))
+    (image,) = RunFolder(shell.folder / "results" / "night-2").document()["images"]
+    assert image == f"{guest_image_name('core')} (provider local)"
 
 
 def test_items_without_a_desktop_are_not_compared(shell: Shell) -> None:  # noqa: F811
