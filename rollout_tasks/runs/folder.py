@@ -12,6 +12,7 @@ comes later takes what is there. So there is one verdict however often a rollout
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from typing import Any
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.wording import shown
 
@@ -204,8 +206,8 @@ class RunFolder:
             raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
         try:
             self._prove_space()
-            lines = (json.dumps(item.as_dict(), ensure_ascii=False) + "\n" for item in items)
-            write_atomically(self.path / "items.jsonl", "".join(lines))
+            lines = "".join(json.dumps(item.as_dict(), ensure_ascii=False) + "\n" for item in items)
+            write_atomically(self.path / "items.jsonl", lines)
             document = {
                 "run_id": self.path.name,
                 "benchmark": {
@@ -213,7 +215,9 @@ class RunFolder:
                     "path": data_path,
                     "left_out": list(left_out),
                     "doubted": list(doubted),
+                    "items_sha256": hashlib.sha256(lines.encode()).hexdigest(),
                 },
+                "made_by": provenance(),
                 "images": list(images),
                 "config": config.model_dump(mode="json"),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import locale
 from collections.abc import Iterator
@@ -86,6 +87,7 @@ def test_a_run_is_written_and_read_as_utf_8_where_the_locale_is_another(ascii_on
         "path": f"{WORD}.jsonl",
         "left_out": [WORD],
         "doubted": [],
+        "items_sha256": hashlib.sha256((folder.path / "items.jsonl").read_bytes()).hexdigest(),
     }
     assert folder.items() == [Item(WORD, WORD, WORD)]
     assert folder.verdict(rollout_id) == folder.finished(rollout_id) == ended
