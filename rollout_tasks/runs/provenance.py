@@ -37,7 +37,17 @@ def _version(package: str) -> str:
 def _commit(folder: Path) -> str:
     if not (folder / ".git").exists():
         return ""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--match="]
+    command = [
+        "git",
+        "--no-optional-locks",
+        "-C",
+        str(folder),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--match=",
+    ]
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True)  # noqa: S603
         return done.stdout.strip()
