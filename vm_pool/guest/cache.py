@@ -22,6 +22,7 @@ from vm_pool.guest.errors import GuestBuildError
 Progress = Callable[[str], None]
 """Called with a sentence for whatever a build does next."""
 
+_WHY_CHARACTERS = 300
 _PARTIAL = ".partial"
 
 
@@ -66,7 +67,10 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
                     _remove(partial)
     except OSError as error:
         where = error.filename or cache_folder()
-        raise GuestBuildError(f"the guest image cannot be stored: {where}: {error.strerror}") from error
+        why = (
+            error.strerror or str(error)[:_WHY_CHARACTERS]
+        )  # shutil.copytree's has no number, but a list of what failed
+        raise GuestBuildError(f"the guest image cannot be stored: {where}: {why}") from error
     return finished
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,6 +116,18 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(GuestBuildError, match=r"cannot be stored: .*file.*: Not a directory"):
         part("thing-1", lambda target: target.mkdir(), str)
+
+
+def test_a_folder_that_cannot_be_copied_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "nowhere").symlink_to(tmp_path / "gone")
+
+    def build(partial: Path) -> None:
+        shutil.copytree(tmp_path / "source", partial)
+
+    with pytest.raises(GuestBuildError, match=r"cannot be stored: .*: .*nowhere.*No such file or directory"):
+        part("a-part", build, str)
 
 
 def test_an_unknown_profile_is_refused() -> None:
