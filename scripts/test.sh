@@ -59,7 +59,7 @@ if [ -n "$all" ]; then
     # The slow ones boot desktops and emulate machines: not many more at a time than there are processors for them.
     cores=$(nproc)
     slow=0
-    run_tests --numprocesses $((cores < 4 ? cores + 1 : 6)) -m slow "$@" || slow=$?
+    run_tests --numprocesses $((cores < 4 ? 2 * cores : 6)) -m slow "$@" || slow=$?
     [ "$status" != 5 ] || status=0 # 5: the options select no such test
     [ "$slow" = 5 ] || [ "$status" != 0 ] || status=$slow
 fi

@@ -163,7 +163,7 @@ class ModelClient:
         message = _message_of(error, text) or response.reason_phrase
         sentence = f"{self._endpoint} answered {status}: {message}"
         if response.has_redirect_location:
-            elsewhere = _shown_url(urljoin(self._base_url, response.headers["location"]))
+            elsewhere = _shown_url(response.headers["location"], self._base_url)
             sentence += f"; it redirects to {elsewhere}, which is not followed"
         if status in RETRIED_STATUSES or status >= 500:
             wanted = retry_after(response.headers.get("retry-after"))
@@ -203,10 +203,10 @@ def _connect(api_key: str, base_url: str) -> _Connected:
     return _Connected(client, sample.url, sample.headers.raw)
 
 
-def _shown_url(url: str) -> str:
-    """An address without what it may carry of secrets."""
+def _shown_url(url: str, base: str = "") -> str:
+    """An address, which may be relative to another, without what it may carry of secrets."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(urljoin(base, url))
     except ValueError:
         return "an address that is none"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]

@@ -26,9 +26,15 @@ def whole_request(near):
         if blank and len(body) >= (int(length[1]) if length else 0):
             break
     return request
+def connected():
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", 5000), 30, ("127.0.0.1", random.randrange(600, 1023)))
+        except OSError:  # that port has just been used
+            pass
 def serve(near):
     request = whole_request(near)
-    with socket.create_connection(("127.0.0.1", 5000), 30, ("127.0.0.1", random.randrange(600, 1023))) as far:
+    with connected() as far:
         far.sendall(request)
         answer = b""
         far.settimeout(1)

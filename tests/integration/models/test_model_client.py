@@ -222,6 +222,10 @@ REFUSALS = {
         Answer(307, b"", {"location": "http://user:secret@10.0.0.1/v1?token=secret"}),
         "answered 307: Temporary Redirect; it redirects to http://10.0.0.1/v1, which is not followed",
     ),
+    "redirect to no address": (
+        Answer(307, b"", {"location": "http://[x/v1"}),
+        "answered 307: Temporary Redirect; it redirects to an address that is none, which is not followed",
+    ),
     "redirect within": (
         Answer(308, b"", {"location": "/v1/chat/completions/?a=secret"}),
         ":{port}/v1/chat/completions/, which is not followed",
