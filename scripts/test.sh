@@ -56,7 +56,7 @@ status=0
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.
 run_tests --numprocesses 6 -m "not slow" "$@" || status=$?
 if [ -n "$all" ]; then
-    # The slow ones boot desktops and emulate machines: not many more at a time than there are processors for them.
+    # The slow ones boot desktops and emulate machines: no more than two files a processor at a time.
     cores=$(nproc)
     slow=0
     run_tests --numprocesses $((cores < 4 ? 2 * cores : 6)) -m slow "$@" || slow=$?
