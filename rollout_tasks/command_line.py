@@ -128,7 +128,7 @@ class ConfigOption:
 
     def _default(self) -> str:
         value = self.field.default
-        if value is None or value == ():
+        if value is None or value in ((), {}):
             return ""
         return f"(default: {('on' if value else 'off') if isinstance(value, bool) else value})"
 

@@ -6,6 +6,7 @@ addresses are in `rollout_tasks.settings`, which reads the environment.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -109,6 +110,11 @@ class DataConfig(_Part):
         return pattern
 
 
+_OF_THE_REQUEST = frozenset(
+    {"model", "messages", "tools", "temperature", "top_p", "max_completion_tokens", "seed", "stream", "n"}
+)
+
+
 class ModelConfig(_Part):
     """Who answers."""
 
@@ -123,6 +129,10 @@ class ModelConfig(_Part):
     max_completion_tokens: int | None = _option(
         None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1
     )
+    seed: int | None = _option(None, "Sampling seed; an endpoint that honours it repeats itself.", "--model-seed")
+    extra_body: dict[str, Any] = _option(
+        {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False
+    )
     timeout: float = _option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0)
     max_retries: int = _option(3, "Tries of one model call before its rollout fails.", "--max-retries", ge=1)
     images_in: Literal["user", "tool"] = _option(
@@ -131,6 +141,24 @@ class ModelConfig(_Part):
         "--images-in",
     )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
+
+    @field_validator("extra_body", mode="before")
+    @classmethod
+    def _object(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError as error:
+                raise ValueError(f"is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise ValueError(f"must be a JSON object, got {shown(value)}")
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError("holds something that JSON does not have") from error
+        if taken := sorted(_OF_THE_REQUEST & value.keys()):
+            raise ValueError(f"may not set {taken[0]}, which the run sets itself")
+        return value
 
     @property
     def answerer(self) -> str:

@@ -104,8 +104,8 @@ class ModelClient:
         self._base_url = base_url
         self._session = (SESSION_HEADER.encode(), session_id.encode())
         self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), config.timeout)}
-        self._fixed: dict[str, Any] = {"model": config.name}
-        for name in ("temperature", "top_p", "max_completion_tokens"):
+        self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}
+        for name in ("temperature", "top_p", "max_completion_tokens", "seed"):
             if (value := getattr(config, name)) is not None:
                 self._fixed[name] = value
 

@@ -26,6 +26,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"metric": 5}, "--evaluation-metric: must be text, got 5"),
     ({"model": {"name": ""}}, "--model: must not be empty"),
     ({"model": {"images_in": "x"}}, "--images-in: must be user or tool, got 'x'"),
+    ({"model": {"extra_body": "{"}}, "--extra-body: is not JSON: Expecting property name"),
+    ({"model": {"extra_body": "[1]"}}, "--extra-body: must be a JSON object, got [1]"),
+    ({"model": {"extra_body": '{"a": NaN}'}}, "--extra-body: holds something that JSON does not have"),
+    ({"model": {"extra_body": {"seed": 1}}}, "--extra-body: may not set seed, which the run sets itself"),
+    ({"model": {"seed": "x"}}, "--model-seed: must be a whole number, got 'x'"),
     ({"output_dir": 5}, "--output-dir: must be a path, got 5"),
     ({"output_dir": "a\0b"}, "--output-dir: is no file name in UTF-8, got 'a\\x00b'"),
     ({"data": {"path": "\udcff.jsonl"}}, "--data-path: is no file name in UTF-8, got '\\udcff.jsonl'"),
@@ -88,6 +93,11 @@ def test_whatever_an_option_is_given_the_answer_is_one_plain_sentence(path: tupl
 def test_a_wrong_value_of_a_file_is_named_by_file_and_key() -> None:
     with pytest.raises(UserError, match=r"^run\.yaml: limits\.max_turns: must be at least 1, got 0$"):
         parse_config({"limits": {"max_turns": 0}}, where="run.yaml")
+
+
+def test_more_fields_of_a_request_come_as_json_or_as_a_mapping() -> None:
+    for given in ('{"top_k": 20}', {"top_k": 20}):
+        assert parse_config({"model": {"extra_body": given}}).model.extra_body == {"top_k": 20}
 
 
 def test_a_long_wrong_value_is_not_repeated_in_full() -> None:

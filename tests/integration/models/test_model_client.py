@@ -121,7 +121,9 @@ def connect(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 def test_one_turn(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
 
-    reply = connect(temperature=0.5, max_completion_tokens=9).complete(MESSAGES, [tool])
+    reply = connect(temperature=0.5, max_completion_tokens=9, seed=7, extra_body={"top_k": 20}).complete(
+        MESSAGES, [tool]
+    )
 
     assert (reply.text, reply.served_by) == ("42", "m-1")
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.requests) == (7, 3, 1)
@@ -131,6 +133,7 @@ def test_one_turn(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> No
     assert headers["authorization"] == f"Bearer {KEY}"
     assert headers["content-type"] == "application/json"
     expected = {"model": "m", "messages": MESSAGES, "tools": [tool], "temperature": 0.5, "max_completion_tokens": 9}
+    expected |= {"seed": 7, "top_k": 20}
     assert body == expected
 
 
