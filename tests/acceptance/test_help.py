@@ -1,0 +1,52 @@
+"""What the commands say of themselves: by either option, within 80 columns, with every name whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rollout_tasks.command_line import config_options
+from tests.conftest import REPOSITORY
+
+COMMANDS = [
+    *("submit.py", "pool.py", "pool.py connect", "vm_host.py", "rescore.py", "show_result.py", "prefetch.py"),
+    *("build_guest.py", "supply.py"),
+]
+
+
+def help_of(command: str, option: str) -> subprocess.CompletedProcess[str]:
+    script, *below = command.split()
+    words = [sys.executable, str(REPOSITORY / "scripts" / script), *below, option]
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def helps() -> dict[tuple[str, str], subprocess.CompletedProcess[str]]:
+    asked = [(command, option) for command in COMMANDS for option in ("--help", "-h")]
+    with ThreadPoolExecutor(4) as threads:
+        return dict(zip(asked, threads.map(lambda one: help_of(*one), asked), strict=True))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_both_options_say_the_same_within_80_columns(
+    helps: dict[tuple[str, str], subprocess.CompletedProcess[str]], command: str
+) -> None:
+    long, short = helps[command, "--help"], helps[command, "-h"]
+
+    assert (long.returncode, short.returncode) == (0, 0), short.stderr
+    assert long.stdout == short.stdout
+    assert "Usage:" in long.stdout
+    assert max(map(len, long.stdout.splitlines())) <= 80
+
+
+def test_no_options_name_is_cut(helps: dict[tuple[str, str], subprocess.CompletedProcess[str]]) -> None:
+    words = set(re.findall(r"--[a-z0-9-]+", helps["submit.py", "--help"].stdout))
+
+    missing = [option.spellings[0] for option in config_options() if option.spellings[0].split("/")[0] not in words]
+    assert missing == []
