@@ -170,6 +170,10 @@ def test_programs_that_come_and_go_do_not_disturb(desktop: Desktop, tree: Callab
 def test_the_tree_is_read_again_after_its_bus_was_restarted(desktop: Desktop, tree: Callable[[], Any]) -> None:
     # The bus first: who starts it ends last, and is started again, with a new bus that nobody kills.
     desktop.shell("pkill -f '[a]ccessibility.conf'; pkill at-spi-bus-laun; true")
-    desktop.shell("until pgrep at-spi-bus-laun && pgrep -f accessibility.conf; do sleep 0.05; done")
+    there = "pgrep at-spi-bus-laun && pgrep -f '[a]ccessibility.conf'"
+    said = desktop.shell(
+        f"for _ in $(seq 600); do {there} && exit; sleep 0.1; done; echo never; ps -eo pid,lstart,args"
+    )
+    assert "never" not in said, said
     desktop.launch("gnome-calculator")
     seen(tree, "//application[@name='gnome-calculator']//push-button[@name='7']")
