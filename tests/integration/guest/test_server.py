@@ -83,6 +83,16 @@ def test_an_action_whose_beginning_nobody_saw_is_not_run_again(desktop: Desktop)
     assert execute(desktop, "python", "-c", PREFIX + "print(6 * 7)")["output"] == "42\n"
 
 
+@pytest.mark.slow
+def test_what_dies_again_and_again_is_started_again_and_again(desktop: Desktop) -> None:
+    for death in range(8):
+        said = desktop.shell(
+            "pkill -9 at-spi-bus-laun; sleep 0.1;"
+            " for _ in $(seq 200); do pgrep at-spi-bus-laun && exit; sleep 0.1; done; echo stays away"
+        )
+        assert "stays away" not in said, f"after death {death + 1}"
+
+
 def test_the_server_comes_back_when_killed(desktop: Desktop) -> None:
     server = "pgrep -f '[p]ython3 -sB -m server'"
     before = desktop.shell(server).split()

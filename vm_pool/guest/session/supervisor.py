@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-RESTARTS = 5
-"""So many restarts within `RESTART_WINDOW` seconds are enough; then the process stays down."""
+PAUSE_SECONDS = (0.2, 5.0)
+"""Before a process that ended is started again: at first, and at most; doubled with each end within `RESTART_WINDOW` seconds."""
 RESTART_WINDOW = 60.0
 
 
@@ -97,11 +97,9 @@ class Supervisor:
         now = time.monotonic()
         recent = [at for at in self._ended.get(service.name, []) if now - at < RESTART_WINDOW]
         self._ended[service.name] = [*recent, now]
-        if len(recent) >= RESTARTS:
-            sys.stderr.write(f"guest session: {service.name} ended too often ({code}); it stays down\n")
-            return
         sys.stderr.write(f"guest session: {service.name} ended ({code}); starting it again\n")
-        heapq.heappush(self._due, (now + 0.2 * 2 ** len(recent), service.name, service))
+        shortest, longest = PAUSE_SECONDS
+        heapq.heappush(self._due, (now + min(shortest * 2 ** len(recent), longest), service.name, service))
 
 
 def _unblock_signals() -> None:
