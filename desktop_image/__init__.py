@@ -1,1 +1,43 @@
-"""The guest image of desktops: what it has, and how far tasks that were made for another one can rely on it."""
+"""The guest image: a Debian root with a desktop session and an HTTP server, for containers and virtual machines alike.
+
+``recipe/`` says how its packages are put together, ``files/``, ``session/`` and ``server/`` are what the project adds to them.
+Only this package's top level runs on the host; ``session`` and ``server`` run inside the guest, with what Debian has there.
+"""
+
+from desktop_image.cache import Progress
+from desktop_image.disk import GuestDisk, disk_of, guest_disk
+from desktop_image.errors import GuestBuildError
+from desktop_image.image_facts import facts_of_image, kept_facts
+from desktop_image.images import Image, define, image_named, image_names
+from desktop_image.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from desktop_image.profiles import PROFILES
+from desktop_image.release import Release
+from desktop_image.root import GuestRoot, guest_image_name, guest_root, root_of, size_of
+from desktop_image.stock import Stocked, prune, remove_image, stock
+
+__all__ = [
+    "GUEST_ID_COUNT",
+    "GUEST_ID_SHIFT",
+    "PROFILES",
+    "GuestBuildError",
+    "GuestDisk",
+    "GuestRoot",
+    "Image",
+    "Progress",
+    "Release",
+    "Stocked",
+    "define",
+    "disk_of",
+    "facts_of_image",
+    "guest_disk",
+    "guest_image_name",
+    "guest_root",
+    "image_named",
+    "image_names",
+    "kept_facts",
+    "prune",
+    "remove_image",
+    "root_of",
+    "size_of",
+    "stock",
+]

@@ -18,13 +18,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmark.items import load_items
-from rollout_tasks import command_line
-from rollout_tasks.cli import conformance_table
-from rollout_tasks.config import RunConfig
-from rollout_tasks.environments.osworld.conformance import conformance, image_facts
-from rollout_tasks.errors import UserError
-from rollout_tasks.runs import preflight
-from vm_pool.guest import (
+from desktop_image import (
     PROFILES,
     GuestBuildError,
     Image,
@@ -40,6 +34,12 @@ from vm_pool.guest import (
     size_of,
     stock,
 )
+from rollout_tasks import command_line
+from rollout_tasks.cli import conformance_table
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.osworld.conformance import conformance, image_facts
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs import preflight
 
 LINE_SECONDS = 5.0
 """Where there is no terminal to draw on, progress is a line every so often."""

@@ -15,12 +15,12 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from desktop_image import kept_facts
 from rollout_tasks import command_line
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
 from vm_pool import VMPool
-from vm_pool.guest import kept_facts
 from vm_pool.host import VMHost
 from vm_pool.images import image_name
 from vm_pool.providers import check_available, load_provider, provider_names

@@ -83,7 +83,7 @@ def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts]
 
 def _read(image: str, told: str) -> Facts | None:
     """The facts of an image that somebody told, else those that are kept on this machine."""
-    from vm_pool.guest import kept_facts
+    from desktop_image import kept_facts
     from vm_pool.providers.base import without_network
 
     _image, network = without_network(image)

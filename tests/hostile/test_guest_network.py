@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from desktop_image.disk import guest_disk
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops, traces
 from tests.hostile.small_internet import HOLD, OWN_PUBLIC, PUBLIC, PUBLIC_V6, RESET
 from tests.virtual_machines import processes_naming
-from vm_pool.guest.disk import guest_disk
 
 pytestmark = needs_local_desktops
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmark.items import Item
+from desktop_image import GuestBuildError, facts_of_image
 from desktop_image.conformance.facts import Facts, FactsUnreadable, packed, unpacked
 from desktop_image.conformance.probe import Guest, ProbeError, look
 from desktop_image.conformance.touches import touches_of
@@ -16,7 +17,6 @@ from rollout_tasks.environments.osworld.metric_options import unread_options
 from rollout_tasks.errors import UserError
 from vm_pool.errors import ProviderError
 from vm_pool.gate_client import relayed
-from vm_pool.guest import GuestBuildError, facts_of_image
 from vm_pool.images import image_name
 from vm_pool.own import own_vm
 from vm_pool.providers import Provider, check_available, load_provider

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from desktop_image.cache import cache_folder
 from tests.desktops import said_by
 from tests.virtual_machines import processes_naming, put_failing_kvm
-from vm_pool.guest.cache import cache_folder
 from vm_pool.providers import desktop
 from vm_pool.providers.base import connect
 from vm_pool.providers.qemu import QemuProvider

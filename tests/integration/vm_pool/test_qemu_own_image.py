@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from desktop_image import guest_disk
 from tests.desktops import said_by
 from tests.virtual_machines import processes_naming
 from vm_pool.errors import ProviderError
-from vm_pool.guest import guest_disk
 from vm_pool.providers.base import check_available, connect
 from vm_pool.providers.qemu import QemuProvider
 from vm_pool.providers.qemu.firmware import firmware_for

@@ -13,7 +13,10 @@ import redis
 
 from benchmark.items import Item
 from benchmark.stored_report import read_report
+from desktop_image.cache import cache_folder
 from desktop_image.conformance.facts import Facts, packed
+from desktop_image.image_facts import facts_folder_name
+from desktop_image.root import guest_image_name
 from rollout_tasks.cli import conformance_table
 from rollout_tasks.environments.base import Conformance
 from rollout_tasks.errors import UserError
@@ -22,9 +25,6 @@ from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
 from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
-from vm_pool.guest.cache import cache_folder
-from vm_pool.guest.image_facts import facts_folder_name
-from vm_pool.guest.root import guest_image_name
 from vm_pool.hosting import HostSide
 from vm_pool.images import tell_image
 from vm_pool.pool import VMPool

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import vm_pool
+from desktop_image.cache import cache_folder
 from vm_pool.errors import ProviderError
-from vm_pool.guest.cache import cache_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.scripts import checked_vm_id
 

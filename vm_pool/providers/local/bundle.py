@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vm_pool.guest import GUEST_ID_COUNT
+from desktop_image import GUEST_ID_COUNT
 from vm_pool.providers.local import seccomp
 from vm_pool.providers.local.id_ranges import IdRange
 from vm_pool.providers.local.options import LocalOptions

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from desktop_image import GUEST_ID_COUNT, GUEST_ID_SHIFT, GuestRoot
 from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
-from vm_pool.guest import GUEST_ID_COUNT, GUEST_ID_SHIFT, GuestRoot
 from vm_pool.namespaces import connect_inside
 from vm_pool.providers.desktop import PORTS
 from vm_pool.providers.holding import make_held

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from vm_pool.guest import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from desktop_image import GUEST_ID_COUNT, GUEST_ID_SHIFT
 
 RANGES = 4096
 """As many desktops have a range of their own on one machine."""

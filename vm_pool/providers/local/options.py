@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from desktop_image import GuestBuildError, image_named
 from vm_pool.egress import PolicyText
-from vm_pool.guest import GuestBuildError, image_named
 
 
 def _known(profile: str) -> str:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from desktop_image import GuestRoot, guest_image_name, guest_root
 from vm_pool.egress.relay import Relay
-from vm_pool.guest import GuestRoot, guest_image_name, guest_root
 from vm_pool.providers import desktop
 from vm_pool.providers.base import with_network
 from vm_pool.providers.holding import wait_until_unused

@@ -12,11 +12,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from desktop_image import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from desktop_image.cache import cache_folder
 from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import check_commands
 from vm_pool.errors import ProviderError
-from vm_pool.guest import GUEST_ID_COUNT, GUEST_ID_SHIFT
-from vm_pool.guest.cache import cache_folder
 from vm_pool.providers.local import cgroups, entry, host_settings
 from vm_pool.providers.local.id_ranges import IdRange
 from vm_pool.providers.local.options import LocalOptions

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from desktop_image.disk import GuestDisk
 from vm_pool.errors import ProviderError
-from vm_pool.guest.disk import GuestDisk
 from vm_pool.providers.qemu import qemu_img
 from vm_pool.providers.qemu.firmware import Firmware, firmware_for
 from vm_pool.providers.qemu.options import QemuOptions

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from vm_pool.guest.cache import cache_folder
+from desktop_image.cache import cache_folder
 from vm_pool.providers.holding import abandoned, make_held
 from vm_pool.scripts import checked_vm_id
 

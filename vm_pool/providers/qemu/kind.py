@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from desktop_image.cache import Progress, part
 from vm_pool import canary
-from vm_pool.guest.cache import Progress, part
 from vm_pool.providers import desktop
 from vm_pool.providers.desktop import DesktopUnwell
 from vm_pool.providers.qemu import qemu_img

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from desktop_image import guest_image_name
+from desktop_image.disk import guest_disk
 from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import check_commands
 from vm_pool.egress.relay import Relay
 from vm_pool.errors import ProviderError
-from vm_pool.guest import guest_image_name
-from vm_pool.guest.disk import guest_disk
 from vm_pool.namespaces import can_make_namespaces
 from vm_pool.providers.base import with_network
 from vm_pool.providers.holding import wait_until_unused

@@ -6,7 +6,7 @@ import pytest
 
 from rollout_tasks.environments.osworld.saving import awaiting_saves
 from tests.desktops import needs_local_desktops
-from tests.integration.guest.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
+from tests.integration.desktop_image.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
 
 pytestmark = needs_local_desktops
 

@@ -9,7 +9,7 @@ import requests
 
 from rollout_tasks.environments.osworld import a11y, marks
 from tests.desktops import needs_local_desktops
-from tests.integration.guest.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
+from tests.integration.desktop_image.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
 
 pytestmark = needs_local_desktops
 

@@ -1,0 +1,38 @@
+"""What is built in namespaces: ``python -m desktop_image kernel|PROFILE FOLDER`` as the root of a user namespace (`rootless`), and
+``python -m desktop_image additions FOLDER GIVEN LAYER...`` among mounts of its own (`additions_layer`).
+
+A sentence a line on standard output; on failure, the reason at last.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from desktop_image import disk, kernel, merged_root
+from desktop_image.errors import GuestBuildError
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
+    sys.stdout.flush()
+
+
+def _main(what: str, target: Path, *others: Path) -> int:
+    try:
+        if what == "additions":
+            given, *lower = others
+            code, _ = merged_root.run(target, given, lower, [f"/{merged_root.GIVEN}/extend.sh"], _say)
+            return code
+        if what == "kernel":
+            kernel.build(target, _say)
+        else:
+            disk.build_from_nothing(what, target, _say)
+    except GuestBuildError as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1], *map(Path, sys.argv[2:])))

@@ -1,0 +1,129 @@
+"""The top layer of an image that a user extended: packages, fonts, and what scripts of his changed.
+
+Packages are fetched here, by this machine's apt, as the guest's list of what it has asks for. All else is done inside the guest's
+root, as the root of its user namespace: what a package's or a user's script does reaches nothing outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from desktop_image import packages_layer
+from desktop_image.cache import Progress
+from desktop_image.errors import GuestBuildError
+from desktop_image.images import DEBS, FONTS, SCRIPTS, Additions
+from desktop_image.release import Release
+
+LAYER = "layer"
+"""In the part's folder."""
+REPOSITORY = Path(__file__).parents[1]
+_EXTEND = Path(__file__).parent / "extend.sh"
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_DEBIAN = "http://deb.debian.org/debian"
+
+
+def digest(additions: Additions, below: str) -> str:
+    """Identifies this layer's content, on layers of that digest."""
+    return hashlib.sha256("\0".join((additions.digest(), below, _EXTEND.read_text())).encode()).hexdigest()[:16]
+
+
+def build(additions: Additions, release: Release, lower: Sequence[Path], target: Path, progress: Progress) -> None:
+    """Fills `target`, which must not exist, with `LAYER`; owners in it are shifted as those of the layers below.
+
+    Args:
+        additions: What is added.
+        release: What packages are from.
+        lower: The layers below, topmost first.
+        target: The part's folder.
+        progress: Told what is done next.
+
+    Raises:
+        GuestBuildError: A package is not there, a script fails, or the machine lacks something.
+    """
+    given, fetched = target / "given", target / "fetched"  # what a killed build leaves is removed with its target
+    for folder in (target, given, fetched, *(given / kind for kind in (DEBS, FONTS, SCRIPTS))):
+        folder.mkdir()
+    debs = sorted((additions.folder / DEBS).glob("*.deb"))
+    if debs or additions.packages:
+        progress("Fetching the added packages")
+        _fetch([*additions.packages, *map(str, debs)], release, lower[-1], fetched, given / DEBS)
+    for kind in (FONTS, SCRIPTS):
+        if (additions.folder / kind).is_dir():
+            shutil.copytree(additions.folder / kind, given / kind, dirs_exist_ok=True)
+    shutil.copytree(packages_layer.RECIPE, given / "recipe")
+    shutil.copyfile(_EXTEND, given / _EXTEND.name)
+    _let_everybody_read(given)
+    _apply(given, lower, target, progress)
+    for done in (given, fetched, target / "work", target / "root"):
+        shutil.rmtree(done)
+
+
+def _fetch(wanted: Sequence[str], release: Release, packages: Path, own: Path, target: Path) -> None:
+    """Downloads packages and what they need beyond what the guest has; apt's lists are kept in a folder of their own."""
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        (own / name).mkdir(parents=True)
+    default = f"deb [signed-by={_KEYRING}] {_DEBIAN} {release.suite} main\n"
+    (own / "sources.list").write_text(release.sources() or default)
+    settings = {
+        "Dir::State": own / "state",
+        "Dir::State::status": packages / "var/lib/dpkg/status",
+        "Dir::Cache": own / "cache",
+        "Dir::Etc::SourceList": own / "sources.list",
+        "Dir::Etc::SourceParts": "-",
+        "APT::Sandbox::User": "root",
+        "APT::Install-Recommends": "false",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "2",
+    }
+    apt = ["apt-get", "-q", "-y", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
+    _call([*apt, "update"], "asking what packages there are")
+    _call([*apt, "install", "--download-only", *wanted], "fetching the added packages")
+    for file in (own / "cache/archives").glob("*.deb"):
+        shutil.move(file, target / file.name)
+    for file in map(Path, wanted):
+        if file.suffix == ".deb":
+            shutil.copyfile(file, target / file.name)
+
+
+def _call(command: list[str], what: str) -> None:
+    done = subprocess.run(  # noqa: S603
+        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        complaints = [line for line in done.stderr.splitlines() if line.startswith("E: ")]
+        raise GuestBuildError(f"{what} failed: {' '.join(complaints or done.stderr.split())[-500:]}")
+
+
+def _let_everybody_read(folder: Path) -> None:
+    """The guest's root is nobody outside."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() or path.suffix == ".sh" or path.parent.name == SCRIPTS else 0o644)
+
+
+def _apply(given: Path, lower: Sequence[Path], target: Path, progress: Progress) -> None:
+    command = [
+        *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+        *(sys.executable, "-m", "desktop_image", "additions", str(target), str(given), *map(str, lower)),
+    ]
+    last: deque[str] = deque(maxlen=5)
+    with subprocess.Popen(  # noqa: S603
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as running:
+        assert running.stdout is not None  # noqa: S101
+        try:
+            for line in running.stdout:
+                if line.strip():
+                    last.append(line.strip())
+                    progress(line.strip())
+        except BaseException:
+            running.kill()
+            raise
+    if running.returncode:
+        raise GuestBuildError(f"the image could not be extended: {' | '.join(last) or 'nothing says why'}")

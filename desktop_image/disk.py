@@ -1,0 +1,189 @@
+"""The guest's root as the disk of a virtual machine, made from the same layers that containers use.
+
+The layers' owners are shifted; inside a user namespace with that shift they look as they should on the disk, so the file system
+is written there. That needs root. For other users, everything from the packages on is made in one user namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from desktop_image import files_layer, namespace, packages_layer, rootless
+from desktop_image.cache import Progress, part
+from desktop_image.errors import GuestBuildError
+from desktop_image.images import Image, image_named
+from desktop_image.kernel import GuestKernel, guest_kernel
+from desktop_image.ownership import GUEST_ID_SHIFT
+from desktop_image.release import BOOKWORM
+from desktop_image.root import GuestRoot, root_digest, root_of, size_of
+
+ROOM_BYTES = 6 << 30
+"""What the guest may write beyond its image; takes no room before."""
+_OPAQUE = "trusted.overlay.opaque"
+_FORMAT = 1
+"""Changes when the same layers come to make another disk."""
+_TOOLS = {
+    "mke2fs": "e2fsprogs",
+    "qemu-img": "qemu-utils",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+    "cp": "coreutils",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GuestDisk:
+    """What a virtual machine boots a guest from."""
+
+    name: str
+    image: Path
+    """A qcow2 file, to be used as the backing file of an overlay."""
+    kernel: GuestKernel
+    digest: str
+    """Changes whenever anything in the disk or the kernel does."""
+
+
+def guest_disk(image_name: str, progress: Progress = lambda _sentence: None) -> GuestDisk:
+    """The disk of an image, built first where it is missing.
+
+    Raises:
+        GuestBuildError: It cannot be built here.
+    """
+    return disk_of(image_named(image_name), progress)
+
+
+def disk_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestDisk:
+    """An image's disk, built first where it is missing.
+
+    Raises:
+        GuestBuildError: It cannot be built here.
+    """
+    name = disk_name(image)
+    if rootless.is_needed():
+        if image.name != image.profile:
+            raise GuestBuildError(
+                "building an image of your own needs root; without root's rights, profiles can be built"
+            )
+        folder = part(name, lambda target: rootless.build(image.name, target, progress), progress, as_root=False)
+    else:
+        folder = part(name, lambda target: _build(root_of(image, progress), target, progress), progress)
+    kernel = guest_kernel(progress)
+    digest = root_digest(image)
+    return GuestDisk(image.name, folder / "disk.qcow2", kernel, f"{digest}{_FORMAT}{kernel.digest}")
+
+
+def disk_name(image: Image) -> str:
+    """What the disk of an image is called now."""
+    return f"disk-{image.name}-{root_digest(image)}-{_FORMAT}"
+
+
+def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:
+    """As the root of a user namespace, builds a disk whose layers nobody else needs.
+
+    Raises:
+        GuestBuildError: It cannot be built here.
+    """
+    _check_tools()
+    target.mkdir()
+    packages, files = target / "packages", target / "files"
+    packages_layer.build(profile, BOOKWORM, packages, progress)
+    files_layer.build(files, packages, progress)
+    progress("Writing the guest's disk")
+    _call(["cp", "--archive", "--remove-destination", f"{files}/.", str(packages)])
+    _pack(packages, 0, size_of(packages), _call, target)
+    for folder in (packages, files):
+        shutil.rmtree(folder)
+
+
+def _build(root: GuestRoot, target: Path, progress: Progress) -> None:
+    _check_tools()
+    progress("Writing the guest's disk: putting its layers together")
+    target.mkdir()
+    merged = target / "root"
+    *upper, lowest = root.layers
+    _call(["cp", "--archive", "--link", str(lowest), str(merged)])
+    for layer in reversed(upper):
+        put_layer_on(layer, merged)
+    progress("Writing the guest's disk: making its file system")
+    _pack(merged, GUEST_ID_SHIFT, sum(map(size_of, root.layers)), _call_as_guest_root, target)
+    shutil.rmtree(merged)
+
+
+def put_layer_on(layer: Path, merged: Path) -> None:
+    """Makes a tree what an overlay would show of it beneath a layer, which marks what it removed and which folders it replaced."""
+    for folder, directories, files in os.walk(layer):
+        below = merged / Path(folder).relative_to(layer)
+        for name in directories:
+            if _is_opaque(Path(folder, name)):
+                _remove(below / name)
+        for name in files:
+            if _is_whiteout(Path(folder, name)):
+                _remove(below / name)
+    _call(["cp", "--archive", "--remove-destination", f"{layer}/.", str(merged)])
+    for folder, _, files in os.walk(merged):
+        for name in files:
+            if _is_whiteout(Path(folder, name)):
+                Path(folder, name).unlink()
+
+
+def _is_opaque(folder: Path) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _is_whiteout(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _pack(tree: Path, owner: int, size: int, make: Callable[[list[str], Path, int], None], target: Path) -> None:
+    """Makes the disk from a tree."""
+    raw = target / "disk.raw"
+    with raw.open("wb+") as file:
+        file.truncate(size + ROOM_BYTES)
+        os.fchown(file.fileno(), owner, owner)
+        # No journal: what survives a crash of the machine is thrown away with its overlay anyway.
+        command = ["mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", "assume_storage_prezeroed=1"]
+        make([*command, "-d", ".", f"/proc/self/fd/{file.fileno()}"], tree, file.fileno())
+    _call(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(target / "disk.qcow2")])
+    raw.unlink()
+
+
+def _call_as_guest_root(command: list[str], folder: Path, descriptor: int) -> None:
+    """In a user namespace whose root owns the layers' files; it reaches what is open: the folder and the descriptor."""
+    code, said = namespace.run(command, folder=folder, descriptors=[descriptor])
+    if code:
+        raise GuestBuildError(f"{command[0]} could not write the guest's disk: {said[-300:]}")
+
+
+def _call(command: list[str], folder: Path | None = None, descriptor: int | None = None) -> None:
+    descriptors = [] if descriptor is None else [descriptor]
+    done = subprocess.run(  # noqa: S603
+        command, cwd=folder, pass_fds=descriptors, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        raise GuestBuildError(f"{command[0]} could not write the guest's disk: {' '.join(done.stderr.split())[-300:]}")
+
+
+def _check_tools() -> None:
+    missing = sorted({package for command, package in _TOOLS.items() if shutil.which(command) is None})
+    if missing:
+        packages = " ".join(missing)
+        raise GuestBuildError(
+            f"tools for making the guest's disk are not installed: run 'apt-get install {packages}', then try again"
+        )

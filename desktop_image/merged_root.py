@@ -1,0 +1,73 @@
+"""A guest's layers put together as one root, in which something is run and whose changes make a new layer.
+
+Runs in mount and process namespaces of its own: ``python -m desktop_image additions TARGET GIVEN LAYER...`` there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from desktop_image import namespace
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DETACH = 2
+"""Linux's MNT_DETACH."""
+GIVEN = "mnt"
+"""Where the root sees what it is given."""
+
+
+def run(
+    target: Path, given: Path, lower: Sequence[Path], command: Sequence[str], hear: Callable[[str], None]
+) -> tuple[int, str]:
+    """Runs a command in the root; what it changes is kept in ``TARGET/layer``.
+
+    Args:
+        target: Is there; ``work`` and ``root`` are left in it, of no more use.
+        given: A folder that the root sees under `GIVEN`.
+        lower: The layers, topmost first.
+        command: Run as the root of the guest's user namespace.
+        hear: Called with each line it prints.
+
+    Returns:
+        Its exit code, and the last line it printed.
+
+    Raises:
+        GuestBuildError: This machine makes no such namespace.
+    """
+    layer, work, root = (target / name for name in ("layer", "work", "root"))
+    for folder in (layer, work, root):
+        folder.mkdir()
+    folders = f"lowerdir={':'.join(map(str, lower))},upperdir={layer},workdir={work}"
+    _mount("-t", "overlay", "-o", folders, "overlay", str(root))
+    _mount("-t", "proc", "proc", str(root / "proc"))
+    _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(root / "dev"))
+    for name in DEVICES:
+        (root / "dev" / name).touch()
+        _mount("--bind", f"/dev/{name}", str(root / "dev" / name))
+    for name in ("tmp", "run"):
+        _mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(root / name))
+    _mount("--bind", "-o", "ro", str(given), str(root / GIVEN))
+    if Path("/etc/resolv.conf").is_file():
+        _mount("--bind", "/etc/resolv.conf", str(root / "etc/resolv.conf"))
+    _make_it_all_there_is(root)
+    return namespace.run(command, folder=Path("/"), hear=hear, variables={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+
+
+def _make_it_all_there_is(root: Path) -> None:
+    """Takes everything else out of this process's mounts: from a mere chroot, its root finds the way back up."""
+    before = os.open("/", os.O_DIRECTORY)
+    os.chdir(root)
+    subprocess.run(["pivot_root", ".", "."], check=True)  # noqa: S607
+    os.fchdir(before)
+    os.close(before)
+    if ctypes.CDLL(None, use_errno=True).umount2(b".", _DETACH) != 0:
+        raise OSError(ctypes.get_errno(), "this machine's files stay in sight")
+    os.chdir("/")
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)  # noqa: S603, S607

@@ -1,0 +1,94 @@
+"""Has mmdebstrap fetch packages of the guest's release and lay them out in a folder.
+
+Proxies and certificates are the machine's own. Everything runs in namespaces of its own and dies with the process that builds,
+mounts included.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from desktop_image.errors import GuestBuildError
+from desktop_image.release import BOOKWORM, Release
+
+_TOOLS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "setpriv": "util-linux"}
+_WITH_OWN_TEMPORARY_FILES = 'mount -t tmpfs tmpfs /dev/shm && TMPDIR=/dev/shm exec "$@"'
+_NO_NAMESPACE = "unshare: "
+_STEP = re.compile(r"^(?:I: (?P<stage>.*)|(?P<verb>Get:\d+|Unpacking|Setting up) .*)$")
+_TOTAL = re.compile(r"^\d+ upgraded, (\d+) newly installed")
+
+
+def run(
+    what: str, target: Path, options: Sequence[str], progress: Callable[[str], None], release: Release = BOOKWORM
+) -> None:
+    """Fills `target`, which must not exist.
+
+    Args:
+        what: What is being built, for messages.
+        target: The folder.
+        options: The variant and whatever else is asked of mmdebstrap.
+        progress: Called with a sentence now and then.
+        release: What the packages are from.
+
+    Raises:
+        GuestBuildError: A tool is missing, or mmdebstrap fails.
+    """
+    for command, package in _TOOLS.items():
+        if shutil.which(command) is None:
+            raise GuestBuildError(f"{command} is not installed: run 'apt-get install {package}', then try again")
+    sources = release.sources()
+    full = [
+        # Dies with this process, and the kernel then ends all that runs in its namespaces.
+        *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--kill-child"),
+        *("sh", "-c", _WITH_OWN_TEMPORARY_FILES, "sh"),
+        *("mmdebstrap", "--mode=root", "--format=directory", "--verbose", *options),
+        '--aptopt=Acquire::Languages "none"',
+        *([f"--keyring={release.keyring}"] if release.keyring else []),
+        *(release.suite, str(target), *(["-"] if sources else [])),
+    ]
+    with tempfile.TemporaryFile("w+") as given:
+        given.write(sources)
+        given.seek(0)
+        with subprocess.Popen(  # noqa: S603
+            full, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as running:
+            assert running.stdout is not None  # noqa: S101
+            try:
+                complaints = _follow(running.stdout, progress)
+            except BaseException:
+                running.kill()
+                raise
+    if running.returncode and complaints.startswith(_NO_NAMESPACE):
+        raise GuestBuildError(
+            "building a guest image needs the right to make namespaces and to mount, which root lacks in a container"
+            f" that is not --privileged ({complaints})"
+        )
+    if running.returncode:
+        raise GuestBuildError(f"mmdebstrap could not build {what}: {complaints}")
+
+
+def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
+    """Reports mmdebstrap's progress; returns what it complained of last."""
+    complaints: deque[str] = deque(maxlen=3)
+    total, done = 0, {"Unpacking": 0, "Setting up": 0}
+    for line in lines:
+        if count := _TOTAL.match(line):
+            total, done = int(count[1]), dict.fromkeys(done, 0)
+        if line.startswith(("E: ", "dpkg: error", "error: ", _NO_NAMESPACE)):
+            complaints.append(line.strip())
+        if not (step := _STEP.match(line.strip())):
+            continue
+        if stage := step["stage"]:
+            progress(stage[:1].upper() + stage[1:])
+        elif (verb := step["verb"]) in done:
+            done[verb] += 1
+            progress(f"{verb} packages: {done[verb]} of {max(total, done[verb])}")
+        elif verb:
+            progress(f"Downloading packages: {verb.removeprefix('Get:')}")
+    return "; ".join(complaints) or "it gave no reason"

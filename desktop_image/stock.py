@@ -1,0 +1,113 @@
+"""What is in the cache of guest images, and which of it nothing here would use any more."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from desktop_image import cache
+from desktop_image.cache import Progress, cache_folder
+from desktop_image.disk import disk_name
+from desktop_image.errors import GuestBuildError
+from desktop_image.image_facts import facts_folder_name
+from desktop_image.images import OWN, check_own, forget, image_named, image_names
+from desktop_image.kernel import kernel_name
+from desktop_image.root import guest_image_name, layer_names, size_of
+
+_NAME = re.compile(
+    r"(?P<kind>packages|files|additions|disk|facts|kernel|saved)-(?:(?P<image>[a-z][a-z0-9-]*?)-)?[0-9a-f]{16,32}(?:-\d+)?"
+)
+_QCOW2 = struct.Struct(">4sIQI")
+
+
+@dataclass(frozen=True, slots=True)
+class Stocked:
+    """A part of some image."""
+
+    kind: str
+    """packages, files, additions, disk, kernel; facts: what is known of an image; saved: a machine's state after its first boot."""
+    image: str
+    """Which one, or which profile's; empty where it belongs to every one."""
+    folder: Path
+    current: bool
+    """Whether images are made of it now; the others were made by another recipe."""
+    bytes: int
+    """What it takes on disk."""
+
+
+def stock() -> list[Stocked]:
+    """Everything in the cache."""
+    return list(_parts())
+
+
+def prune(progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], list[Stocked]]:
+    """Removes what is outdated, unless a process uses it.
+
+    Returns:
+        What was removed, and what is outdated but in use.
+    """
+    removed: list[Stocked] = []
+    kept: list[Stocked] = []
+    for part in _parts():
+        if not part.current:
+            progress(f"Removing {part.folder.name}")
+            (removed if cache.remove(part.folder.name) else kept).append(part)
+    return removed, kept
+
+
+def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], list[Stocked]]:
+    """Removes an image that a user made, with all that no other image is made of.
+
+    Returns:
+        What was removed, and what a process began to use meanwhile.
+
+    Raises:
+        GuestBuildError: There is no such image, it comes with this project, or a process uses it; nothing is removed then.
+    """
+    check_own(name)
+    needed = {part.folder.name for part in _parts() if part.current}
+    own = [
+        part for part in _parts(without=name) if part.image == name or (part.folder.name in needed and not part.current)
+    ]
+    if used := [part.folder for part in own if cache.is_used(part.folder.name)]:
+        raise GuestBuildError(f"--remove: the guest image {name!r} is in use ({used[0]}): stop its VM hosts first")
+    forget(name)
+    removed: list[Stocked] = []
+    kept: list[Stocked] = []
+    for part in own:
+        progress(f"Removing {part.folder.name}")
+        (removed if cache.remove(part.folder.name) else kept).append(part)
+    return removed, kept
+
+
+def _parts(without: str = "") -> Iterator[Stocked]:
+    """Everything in the cache, as it would be without an image."""
+    now = {kernel_name()}
+    for name in set(image_names()) - {without}:
+        with suppress(GuestBuildError):
+            image = image_named(name)
+            now |= {*layer_names(image), disk_name(image), facts_folder_name(guest_image_name(name))}
+    for folder in sorted(cache_folder().glob("*-*")):
+        found = _NAME.fullmatch(folder.name)
+        if found and folder.is_dir():
+            disk = _backing_disk(folder) if found["kind"] == "saved" else None
+            made_of = _NAME.fullmatch(disk.name) if disk else found
+            whose = (made_of["image"] if made_of else "") or ""
+            current = (disk or folder).name in now or whose == OWN
+            yield Stocked(found["kind"], whose, folder, current, size_of(folder))
+
+
+def _backing_disk(saved: Path) -> Path | None:
+    """The folder of the disk that a saved state goes on from."""
+    try:
+        with (saved / "disk.qcow2").open("rb") as file:
+            magic, _version, at, length = _QCOW2.unpack(file.read(_QCOW2.size))
+            file.seek(at)
+            backing = Path(file.read(length).decode()) if magic == b"QFI\xfb" and length < 1024 else None
+    except (OSError, struct.error, ValueError):
+        return None
+    return backing.parent if backing and backing.is_file() and _NAME.fullmatch(backing.parent.name) else None
