@@ -5,6 +5,7 @@ Only this package's top level runs on the host; ``session`` and ``server`` run i
 """
 
 from desktop_image.cache import Progress
+from desktop_image.cached_images import CachedImage, list_images, prune, remove_image
 from desktop_image.disk import GuestDisk, disk_of, guest_disk
 from desktop_image.errors import GuestBuildError
 from desktop_image.image_facts import facts_of_image, kept_facts
@@ -13,19 +14,18 @@ from desktop_image.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from desktop_image.profiles import PROFILES
 from desktop_image.release import Release
 from desktop_image.root import GuestRoot, guest_image_name, guest_root, root_of, size_of
-from desktop_image.stock import Stocked, prune, remove_image, stock
 
 __all__ = [
     "GUEST_ID_COUNT",
     "GUEST_ID_SHIFT",
     "PROFILES",
+    "CachedImage",
     "GuestBuildError",
     "GuestDisk",
     "GuestRoot",
     "Image",
     "Progress",
     "Release",
-    "Stocked",
     "define",
     "disk_of",
     "facts_of_image",
@@ -35,9 +35,9 @@ __all__ = [
     "image_named",
     "image_names",
     "kept_facts",
+    "list_images",
     "prune",
     "remove_image",
     "root_of",
     "size_of",
-    "stock",
 ]

@@ -74,13 +74,13 @@ def borrowed_vm(
     """
     if not config.vm.use_pool:
         from rollout_tasks.vm_options import provider_options
-        from vm_pool.own import own_vm
         from vm_pool.providers import load_provider
+        from vm_pool.unpooled import unpooled_vm
 
         with boundary(FailureClass.ENV_SETUP, "starting a VM"):
             owned = ExitStack()
             provider = load_provider(config.vm.provider_name, provider_options(config, snapshot=snapshot))
-            vm = owned.enter_context(own_vm(provider, f"own-{uuid.uuid4().hex[:12]}"))
+            vm = owned.enter_context(unpooled_vm(provider, f"own-{uuid.uuid4().hex[:12]}"))
         with owned:
             yield vm
         return

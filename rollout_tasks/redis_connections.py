@@ -1,6 +1,6 @@
 """Connections that tell a Redis which is there but does nothing now, and how long each kind of trouble is waited out.
 
-Which answers say so is in vm_pool/refusals.py. Such a server is like one that cannot be reached, so these connections say it with a
+Which answers say so is in vm_pool/redis_refusals.py. Such a server is like one that cannot be reached, so these connections say it with a
 `RedisRefuses`, which is a connection error. A command is sent again over a new connection: the name may lead to another server
 by then.
 """
@@ -18,7 +18,7 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError, TimeoutError
 from redis.retry import Retry
 
-from vm_pool.refusals import passing_refusal
+from vm_pool.redis_refusals import passing_refusal
 
 logger = logging.getLogger(__name__)
 

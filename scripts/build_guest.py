@@ -20,19 +20,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmark.items import load_items
 from desktop_image import (
     PROFILES,
+    CachedImage,
     GuestBuildError,
     Image,
     Progress,
     Release,
-    Stocked,
     define,
     disk_of,
     image_named,
+    list_images,
     prune,
     remove_image,
     root_of,
     size_of,
-    stock,
 )
 from rollout_tasks import command_line
 from rollout_tasks.cli import conformance_table
@@ -152,7 +152,7 @@ def build(
             conformance_table.show(found)
         return
     if show_built:
-        _show(stock(), as_json)
+        _show(list_images(), as_json)
         return
     began = time.monotonic()
     try:
@@ -228,11 +228,11 @@ def _every_few_seconds() -> Progress:
     return report
 
 
-def _as_json(part: Stocked) -> dict[str, Any]:
+def _as_json(part: CachedImage) -> dict[str, Any]:
     return {**asdict(part), "folder": str(part.folder)}
 
 
-def _show(parts: list[Stocked], as_json: bool) -> None:
+def _show(parts: list[CachedImage], as_json: bool) -> None:
     if as_json:
         command_line.print_json([_as_json(part) for part in parts])
         return
@@ -251,7 +251,7 @@ def _show(parts: list[Stocked], as_json: bool) -> None:
         typer.echo(f"Outdated: {_gigabytes(outdated)}; build_guest.py --prune removes what of it is not in use.")
 
 
-def _show_removed(what: str, removed: list[Stocked], kept: list[Stocked], as_json: bool) -> None:
+def _show_removed(what: str, removed: list[CachedImage], kept: list[CachedImage], as_json: bool) -> None:
     if as_json:
         command_line.print_json({"removed": list(map(_as_json, removed)), "in_use": list(map(_as_json, kept))})
         return

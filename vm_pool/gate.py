@@ -16,11 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from vm_pool.connections import CLOSE_SECONDS, LoopThread, Tasks, drop
 from vm_pool.errors import PoolError
+from vm_pool.event_loop import CLOSE_SECONDS, LoopThread, Tasks, drop
 from vm_pool.gate_client import Dialled
-from vm_pool.gate_ends import End, PlainEnd, TLSEnd
 from vm_pool.gate_login import LINE_BYTES, new_gate, opens
+from vm_pool.gate_streams import End, PlainEnd, TLSEnd
 from vm_pool.gate_tls import Certificate, client_context, hash_of, is_this_machine, new_certificate
 from vm_pool.states import Endpoint
 

@@ -39,7 +39,7 @@ Renew = Callable[[Sequence[tuple[str, int]], float], list[float | None]]
 """Takes (VM, fence) pairs and how many seconds the reply may take; returns the local deadlines, None where refused."""
 
 
-class Heartbeat:
+class LeaseHeartbeat:
     """The renewing thread of a pool in this process.
 
     Args:

@@ -25,7 +25,7 @@ from vm_pool.errors import (
     VMsInUse,
 )
 from vm_pool.gate import Gates
-from vm_pool.hosting import Beat, HostedVM, HostSide
+from vm_pool.host_client import Beat, HostClient, HostedVM
 from vm_pool.images import image_name, tell_image
 from vm_pool.jobs import Jobs
 from vm_pool.machine import Machine
@@ -79,7 +79,7 @@ class VMHost:
         self.pool = pool
         self._provider = provider
         self._facts = facts
-        self._side = HostSide(pool, self.host_id, silent_after=silent_after)
+        self._side = HostClient(pool, self.host_id, silent_after=silent_after)
         self._gates = Gates(gate_address, key=pool.gate_key)
         clean = CleanState()
         vm_ids = [f"{self.host_id}-{number}" for number in range(num_vms)]

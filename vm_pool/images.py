@@ -36,8 +36,8 @@ def tell_image(pool: VMPool, host_id: str, name: str, facts: str) -> None:
         PoolError: Redis did not take it.
     """
     if facts:
-        pool.wire.call("HSET", pool.keys.facts, name, facts)
-    pool.wire.call("HSET", pool.keys.images, host_id, name)
+        pool.redis.call("HSET", pool.keys.facts, name, facts)
+    pool.redis.call("HSET", pool.keys.images, host_id, name)
 
 
 def images(pool: VMPool) -> list[PoolImage]:
@@ -49,11 +49,11 @@ def images(pool: VMPool) -> list[PoolImage]:
     hosts = sorted({vm.host for vm in pool.status().vms if vm.host and vm.state is not VMState.STOPPED})
     if not hosts:
         return []
-    told = pool.wire.call("HMGET", pool.keys.images, *hosts)
+    told = pool.redis.call("HMGET", pool.keys.images, *hosts)
     of_image: dict[str, list[str]] = {}
     for host, name in zip(hosts, told, strict=True):
         of_image.setdefault(name or "", []).append(host)
-    facts = pool.wire.call("HMGET", pool.keys.facts, *of_image)
+    facts = pool.redis.call("HMGET", pool.keys.facts, *of_image)
     return [
         PoolImage(name, known or "", tuple(whose)) for (name, whose), known in zip(of_image.items(), facts, strict=True)
     ]

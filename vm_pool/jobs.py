@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 
 from vm_pool.errors import PoolError, PoolRefused, PoolUnreachable
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 from vm_pool.machine import Machine
 from vm_pool.states import Endpoint, VMState
 
@@ -31,7 +31,7 @@ class Jobs:
         retry_after: Seconds before a quarantined VM is tried again: the first time, and at most.
     """
 
-    def __init__(self, side: HostSide, num_vms: int, retry_after: tuple[float, float]) -> None:
+    def __init__(self, side: HostClient, num_vms: int, retry_after: tuple[float, float]) -> None:
         self.stop = threading.Event()
         """Set once the host stops: nothing is reported any more."""
         self._side = side

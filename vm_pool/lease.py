@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from vm_pool.errors import LeaseLost, PoolError, PoolUnreachable
-from vm_pool.heartbeat import Heartbeat
+from vm_pool.heartbeat import LeaseHeartbeat
 from vm_pool.states import Endpoint
 from vm_pool.waiting import Grant, Request
 
@@ -68,7 +68,7 @@ class Lease:
         "waited",
     )
 
-    def __init__(self, keeper: LeaseKeeper, request: Request, grant: Grant, heartbeat: Heartbeat | None) -> None:
+    def __init__(self, keeper: LeaseKeeper, request: Request, grant: Grant, heartbeat: LeaseHeartbeat | None) -> None:
         self._keeper = keeper
         self._heartbeat = heartbeat
         self._endpoint = grant.endpoint

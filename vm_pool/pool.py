@@ -15,13 +15,13 @@ import redis
 from vm_pool import scripts
 from vm_pool.errors import AcquireTimeout, PoolError, TransitionRefused, UnknownVM
 from vm_pool.gate_login import key_of, token_of
-from vm_pool.heartbeat import Heartbeat
+from vm_pool.heartbeat import LeaseHeartbeat
 from vm_pool.lease import Lease, endpoint_to_json
+from vm_pool.redis_connection import REPLY_SECONDS, RedisConnection
 from vm_pool.scripts import EVENTS_KEPT, PoolKeys, checked_vm_id
 from vm_pool.snapshot import parse_events, parse_status
 from vm_pool.states import Endpoint, Event, PoolStatus, VMState
 from vm_pool.waiting import Ask, Grant, Leave, Pop, Request, Step, acquisition
-from vm_pool.wire import REPLY_SECONDS, Wire
 
 POP_GRACE_SECONDS = 2.0
 """How much later than asked the reply of a blocking pop may come."""
@@ -39,8 +39,8 @@ class VMPool:
     def __init__(self, client: redis.Redis, name: str = "default", *, events_kept: int = EVENTS_KEPT) -> None:
         self.name = name
         self.keys = PoolKeys(name, events_kept)
-        self.wire = Wire(client)
-        self._heart: tuple[int, Heartbeat] | None = None
+        self.redis = RedisConnection(client)
+        self._heart: tuple[int, LeaseHeartbeat] | None = None
 
     # Borrowing
 
@@ -108,12 +108,12 @@ class VMPool:
 
     def breaks(self) -> int:
         """How many connections to Redis have broken so far, an idle one among them; sends nothing."""
-        return self.wire.breaks()
+        return self.redis.breaks()
 
     @property
     def gate_key(self) -> bytes | None:
         """What tokens for its VMs' gates are made with; None where Redis has no password and nobody has named a key."""
-        return key_of(self.wire.password)
+        return key_of(self.redis.password)
 
     def token_of(self, gate: str) -> str:
         """What opens a gate of the pool's; empty where it has no secret."""
@@ -142,11 +142,11 @@ class VMPool:
             limit: At most so many.
         """
         start = after if after == "-" else f"({after}"
-        return parse_events(self.wire.call("XRANGE", self.keys.events, start, "+", "COUNT", limit))
+        return parse_events(self.redis.call("XRANGE", self.keys.events, start, "+", "COUNT", limit))
 
     def latest_events(self, limit: int) -> list[Event]:
         """The last entries of the event stream, oldest first."""
-        return parse_events(self.wire.call("XREVRANGE", self.keys.events, "+", "-", "COUNT", limit))[::-1]
+        return parse_events(self.redis.call("XREVRANGE", self.keys.events, "+", "-", "COUNT", limit))[::-1]
 
     # Operating
 
@@ -249,7 +249,7 @@ class VMPool:
 
     def close(self) -> None:
         """Closes idle connections; leases that are still held go on being renewed."""
-        self.wire.close()
+        self.redis.close()
 
     def _drain(self, vm_id: str, on: str) -> VMState:
         state = self._run("drain", checked_vm_id(vm_id), on)
@@ -264,7 +264,7 @@ class VMPool:
         raise UnknownVM(f"pool {self.name!r} has no VM {vm_id}")
 
     def _run(self, script: str, *args: str | int, seconds: float = REPLY_SECONDS) -> Any:
-        return scripts.run(self.wire, self.keys, script, *args, seconds=seconds)
+        return scripts.run(self.redis, self.keys, script, *args, seconds=seconds)
 
     def _drive(self, steps: Generator[Step, Any, Grant]) -> Grant:
         """Carries out an acquisition's steps on this thread."""
@@ -285,7 +285,7 @@ class VMPool:
         if isinstance(step, Ask):
             return self._run("acquire", *step.args)
         if isinstance(step, Pop):
-            message = self.wire.call(
+            message = self.redis.call(
                 "BLPOP", self.keys.inbox(step.token), f"{step.seconds:.3f}", seconds=step.seconds + POP_GRACE_SECONDS
             )
             return message[1] if message else None
@@ -304,7 +304,7 @@ class VMPool:
         fuller.place = error.place
         return fuller
 
-    def _heartbeat(self) -> Heartbeat:
+    def _heartbeat(self) -> LeaseHeartbeat:
         if self._heart is None or self._heart[0] != os.getpid():
-            self._heart = (os.getpid(), Heartbeat(self.renew, self.name, self.breaks))
+            self._heart = (os.getpid(), LeaseHeartbeat(self.renew, self.name, self.breaks))
         return self._heart[1]

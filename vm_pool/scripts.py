@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from vm_pool.wire import REPLY_SECONDS, Wire
+from vm_pool.redis_connection import REPLY_SECONDS, RedisConnection
 
 _FOLDER = Path(__file__).parent / "lua"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -109,7 +109,9 @@ def checked_vm_id(vm_id: str) -> str:
     return vm_id
 
 
-def run(wire: Wire, keys: PoolKeys, script: str, *args: str | int, seconds: float = REPLY_SECONDS) -> Any:
+def run(
+    connection: RedisConnection, keys: PoolKeys, script: str, *args: str | int, seconds: float = REPLY_SECONDS
+) -> Any:
     """Runs a script; sends its source when the server lost it.
 
     Raises:
@@ -117,6 +119,6 @@ def run(wire: Wire, keys: PoolKeys, script: str, *args: str | int, seconds: floa
         PoolRefused: Redis answered with an error.
     """
     try:
-        return wire.call(*keys.command(script, *args), seconds=seconds)
+        return connection.call(*keys.command(script, *args), seconds=seconds)
     except NoScriptError:
-        return wire.call(*keys.command_with_source(script, *args), seconds=seconds)
+        return connection.call(*keys.command_with_source(script, *args), seconds=seconds)

@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from . import asked, processes, warm, windows
+from . import processes, request_fields, warm, windows
 from .problems import Problem, bad_request
 
 blueprint = Blueprint("commands", __name__)
@@ -24,7 +24,7 @@ ONE_CHECK_SECONDS = 5.0
 @blueprint.post("/setup/execute")
 def execute() -> Response:
     """Runs a command to its end."""
-    values = asked.body()
+    values = request_fields.body()
     command, shell = _command(values)
     done = warm.run(command[2], COMMAND_SECONDS) if warm.takes(command, shell=shell) else None
     done = done or processes.run(command, COMMAND_SECONDS, shell=shell)
@@ -35,11 +35,11 @@ def execute() -> Response:
 @blueprint.post("/setup/execute_with_verification")
 def execute_with_verification() -> Response:
     """Runs a command, then waits until what it was for is true."""
-    values = asked.body()
+    values = request_fields.body()
     command, shell = _command(values)
     verification = values.get("verification") or {}
-    most = asked.seconds(values, "max_wait_time", 10, VERIFICATION_SECONDS)
-    every = max(asked.seconds(values, "check_interval", 1, most), 0.05)
+    most = request_fields.seconds(values, "max_wait_time", 10, VERIFICATION_SECONDS)
+    every = max(request_fields.seconds(values, "check_interval", 1, most), 0.05)
     done = processes.run(command, COMMAND_SECONDS, shell=shell)
     began = time.monotonic()
     while failed := _unverified(verification):
@@ -59,7 +59,7 @@ def execute_with_verification() -> Response:
 @blueprint.post("/setup/launch")
 def launch() -> str:
     """Starts a program and leaves it running."""
-    command, shell = _command(asked.body())
+    command, shell = _command(request_fields.body())
     processes.start(command, shell=shell, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return f"{processes.shown(command)} launched successfully"
 
@@ -67,11 +67,11 @@ def launch() -> str:
 @blueprint.post("/run_bash_script")
 def run_bash_script() -> Response:
     """Runs a script of several lines."""
-    values = asked.body()
-    script = asked.text(values, "script")
-    seconds = asked.seconds(values, "timeout", 100, 3600)
+    values = request_fields.body()
+    script = request_fields.text(values, "script")
+    seconds = request_fields.seconds(values, "timeout", 100, 3600)
     folder = values.get("working_dir") or None
-    if folder is not None and not os.path.isdir(folder := asked.expanded(str(folder))):
+    if folder is not None and not os.path.isdir(folder := request_fields.expanded(str(folder))):
         raise bad_request(f"there is no folder {folder}")
     try:
         done = processes.run(["/bin/bash", "-c", script], seconds, folder=folder, merge=True)

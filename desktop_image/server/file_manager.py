@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from .atspi.bus import Bus, BusError
-from .atspi.wire import Call
+from .atspi.dbus_format import Call
 from .desktop_icons import NOTES
 
 SERVICE = "org.xfce.FileManager"

@@ -11,7 +11,7 @@ from typing import Any
 import requests
 from flask import Blueprint, Response, jsonify, request, send_file
 
-from . import asked
+from . import request_fields
 from .problems import Problem, bad_request, not_found, too_late
 
 blueprint = Blueprint("files", __name__)
@@ -24,7 +24,7 @@ CHUNK = 1024 * 1024
 @blueprint.post("/file")
 def read_file() -> Response:
     """The content of a file."""
-    path = asked.form_path("file_path")
+    path = request_fields.form_path("file_path")
     if not os.path.isfile(path):
         raise not_found(f"there is no file {path}")
     try:
@@ -36,7 +36,7 @@ def read_file() -> Response:
 @blueprint.post("/setup/upload")
 def upload() -> str:
     """Stores a file under the path it is to have."""
-    path = asked.form_path("file_path")
+    path = request_fields.form_path("file_path")
     given = request.files.get("file_data")
     if given is None:
         raise bad_request("/setup/upload wants a file 'file_data'")
@@ -48,8 +48,8 @@ def upload() -> str:
 @blueprint.post("/setup/download_file")
 def download_file() -> str:
     """Fetches a URL, as far as the guest has a network."""
-    values = asked.body()
-    url, path = asked.text(values, "url"), asked.expanded(asked.text(values, "path"))
+    values = request_fields.body()
+    url, path = request_fields.text(values, "url"), request_fields.expanded(request_fields.text(values, "path"))
     deadline = time.monotonic() + DOWNLOAD_SECONDS
     try:
         with requests.get(url, stream=True, timeout=20) as answer, _whole_file(path) as file:
@@ -66,7 +66,7 @@ def download_file() -> str:
 @blueprint.post("/list_directory")
 def list_directory() -> Response:
     """Everything below a folder, as a tree."""
-    path = asked.expanded(asked.text(asked.body(), "path"))
+    path = request_fields.expanded(request_fields.text(request_fields.body(), "path"))
     if not os.path.isdir(path):
         raise not_found(f"there is no folder {path}")
     return jsonify(directory_tree=_tree(Path(path), time.monotonic() + LISTING_SECONDS))

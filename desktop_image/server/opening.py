@@ -10,9 +10,9 @@ from pathlib import Path
 
 from flask import Blueprint, Response, send_file
 
-from . import asked, processes, x11
+from . import processes, request_fields, x11
+from .polling import wait_until
 from .problems import Problem, not_found, too_late
-from .waiting import wait_until
 
 blueprint = Blueprint("opening", __name__)
 
@@ -26,7 +26,7 @@ BACKGROUND = "org.gnome.desktop.background"
 @blueprint.post("/setup/open_file")
 def open_file() -> str:
     """Opens a file with its usual program, and waits for the window."""
-    path = asked.expanded(asked.text(asked.body(), "path"))
+    path = request_fields.expanded(request_fields.text(request_fields.body(), "path"))
     if not os.path.exists(path):
         raise not_found(f"there is no file {path}")
     began = time.monotonic()
@@ -61,7 +61,7 @@ def open_file() -> str:
 @blueprint.post("/setup/change_wallpaper")
 def change_wallpaper() -> str:
     """Shows another picture behind everything."""
-    path = asked.expanded(asked.text(asked.body(), "path"))
+    path = request_fields.expanded(request_fields.text(request_fields.body(), "path"))
     if not os.path.isfile(path):
         raise not_found(f"there is no file {path}")
     for key in ("picture-uri", "picture-uri-dark"):

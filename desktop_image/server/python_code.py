@@ -6,7 +6,7 @@ import sys
 
 from flask import Blueprint, Response, jsonify
 
-from . import asked, processes
+from . import processes, request_fields
 from .problems import Problem
 
 blueprint = Blueprint("python_code", __name__)
@@ -18,7 +18,7 @@ CODE_SECONDS = 85.0
 @blueprint.post("/run_python")
 def run_python() -> Response:
     """Runs a script in a fresh interpreter."""
-    code = asked.text(asked.body(), "code")
+    code = request_fields.text(request_fields.body(), "code")
     try:
         done = processes.run([sys.executable, "-c", code], CODE_SECONDS)
     except Problem as problem:

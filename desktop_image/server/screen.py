@@ -15,8 +15,8 @@ from flask import Blueprint, Response, current_app, jsonify, request
 from PIL import Image, ImageGrab
 
 from . import desktop_shell, x11
+from .polling import wait_until
 from .problems import Problem
-from .waiting import wait_until
 
 blueprint = Blueprint("screen", __name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify, request
 
-from . import asked, x11
+from . import request_fields, x11
+from .polling import wait_until
 from .problems import not_found, too_late
-from .waiting import wait_until
 
 blueprint = Blueprint("windows", __name__)
 
@@ -58,7 +58,7 @@ def close_window() -> str:
 @blueprint.post("/window_size")
 def window_size() -> Response:
     """The size of a program's topmost window, found by its class."""
-    class_name = asked.form_path("app_class_name")
+    class_name = request_fields.form_path("app_class_name")
     with x11.connected() as display:
         for window in x11.windows(display)[::-1]:
             if class_name.lower() in (window.instance.lower(), window.class_name.lower()):
@@ -74,8 +74,8 @@ def _asked_window(seconds: float = 0.0, *, or_program: bool = False) -> x11.Wind
         seconds: One that is not there yet may take so long to come.
         or_program: Where no title has the name, a program's will do: a terminal's title says where it is, not what.
     """
-    values = asked.body()
-    name = asked.text(values, "window_name")
+    values = request_fields.body()
+    name = request_fields.text(values, "window_name")
     found: list[x11.Window] = []
 
     def look() -> bool:

@@ -13,8 +13,8 @@ from Xlib import XK, X
 from Xlib.ext import xtest
 from Xlib.protocol import event
 
+from .polling import wait_until
 from .problems import Problem
-from .waiting import wait_until
 
 FROM_A_PAGER = 2
 ANSWER_SECONDS = 5.0

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sys
 
-from . import desktop, machine
+from . import desktop, preparation
 from .supervisor import Supervisor
 
 
 def main() -> int:
     """Runs the session until its display ends or a signal comes."""
     try:
-        screen = machine.screen_size(os.environ.get("GUEST_SCREEN", "1920x1080"))
+        screen = preparation.screen_size(os.environ.get("GUEST_SCREEN", "1920x1080"))
     except ValueError as error:
         sys.stderr.write(f"guest session: {error}\n")
         return 2
-    machine.prepare(os.environ.get("GUEST_PASSWORD", ""))
+    preparation.prepare(os.environ.get("GUEST_PASSWORD", ""))
     supervisor = Supervisor()
     desktop.start(supervisor, screen)
     return supervisor.run()

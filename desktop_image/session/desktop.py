@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .machine import AUTHORITY, GID, GUEST, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
+from .preparation import AUTHORITY, GID, GUEST, HOME, RUNTIME, UID, USER, X_SOCKETS, environment
 from .shell import shell
 from .supervisor import Service, Supervisor
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .machine import GUEST
+from .preparation import GUEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld.desktop import Desktop
 from vm_pool.gate_client import relayed
-from vm_pool.own import OwnVM, own_vm
 from vm_pool.providers import load_provider
 from vm_pool.providers.base import Provider
+from vm_pool.unpooled import UnpooledVM, unpooled_vm
 
 TASK: dict[str, Any] = {
     "id": "bench",
@@ -73,7 +73,7 @@ def timed(samples: Samples, name: str, work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def desktop_on(vm: OwnVM, folder: Path, *, a11y: bool) -> Iterator[Desktop]:
+def desktop_on(vm: UnpooledVM, folder: Path, *, a11y: bool) -> Iterator[Desktop]:
     """The desktop as a rollout has it."""
     observation = "screenshot_a11y_tree" if a11y else "screenshot"
     config = DesktopConfig(action_space="pyautogui", observation_type=observation)
@@ -84,16 +84,16 @@ def desktop_on(vm: OwnVM, folder: Path, *, a11y: bool) -> Iterator[Desktop]:
 def starts(provider: Provider, samples: Samples, repeats: int) -> None:
     """From nothing to a checked screenshot, and back to nothing. The first one finds out what the machine can, and may build."""
     with ExitStack() as stack:
-        timed(samples, "very first start", lambda: stack.enter_context(own_vm(provider, "bench-0")))
+        timed(samples, "very first start", lambda: stack.enter_context(unpooled_vm(provider, "bench-0")))
     for number in range(repeats):
         with ExitStack() as stack:
-            timed(samples, "start", lambda: stack.enter_context(own_vm(provider, f"bench-{number}")))  # noqa: B023
+            timed(samples, "start", lambda: stack.enter_context(unpooled_vm(provider, f"bench-{number}")))  # noqa: B023
             timed(samples, "stop", stack.pop_all().close)
 
 
 def life(provider: Provider, samples: Samples, repeats: int, folder: Path) -> None:
     """Attaching, steps, trees, evaluations and reverts of one VM."""
-    with own_vm(provider, "bench-0") as vm:
+    with unpooled_vm(provider, "bench-0") as vm:
         for number in range(repeats):
             for a11y in (False, True):
                 here = folder / f"{number}-{a11y}"
@@ -116,7 +116,7 @@ def life(provider: Provider, samples: Samples, repeats: int, folder: Path) -> No
 
 def calc_tree(provider: Provider, samples: Samples, repeats: int, folder: Path) -> None:
     """The accessibility tree with LibreOffice Calc open, once its window is there."""
-    with own_vm(provider, "bench-0") as vm, desktop_on(vm, folder, a11y=True) as desktop:
+    with unpooled_vm(provider, "bench-0") as vm, desktop_on(vm, folder, a11y=True) as desktop:
         desktop.set_up({**TASK, "config": [{"type": "launch", "parameters": {"command": CALC}}]})
         give_up_at = time.monotonic() + CALC_SECONDS
         while "Calc" not in str(desktop.controller.get_accessibility_tree()):
@@ -132,7 +132,7 @@ def many(provider: Provider, number: int, seconds: float, folder: Path) -> dict[
     with ExitStack() as stack:
         began = time.perf_counter()
         with ThreadPoolExecutor(number) as booting:
-            vms = list(booting.map(lambda n: stack.enter_context(own_vm(provider, f"bench-{n}")), range(number)))
+            vms = list(booting.map(lambda n: stack.enter_context(unpooled_vm(provider, f"bench-{n}")), range(number)))
         all_up = time.perf_counter() - began
         memory = sum(process.memory_full_info().pss for process in psutil.Process().children(recursive=True))
         context = multiprocessing.get_context("fork")
@@ -150,7 +150,7 @@ def many(provider: Provider, number: int, seconds: float, folder: Path) -> dict[
     }
 
 
-def act(vm: OwnVM, folder: Path, seconds: float, counts: multiprocessing.SimpleQueue[float]) -> None:
+def act(vm: UnpooledVM, folder: Path, seconds: float, counts: multiprocessing.SimpleQueue[float]) -> None:
     """Does one step after the other, as a worker's child would; says how many a second."""
     folder.mkdir(parents=True)
     with desktop_on(vm, folder, a11y=False) as desktop:

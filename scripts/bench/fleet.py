@@ -17,7 +17,7 @@ import redis.asyncio
 from scripts.bench.schedule import RESET, Item, Visit, start_of
 from vm_pool import Endpoint, VMPool, VMState
 from vm_pool.aio import AsyncVMPool
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 from vm_pool.waiting import Grant
 
 VMS_PER_HOST = 10
@@ -207,7 +207,7 @@ class SimulatedHost:
     def __init__(
         self, pool: VMPool, doorbells: redis.asyncio.Redis, host_id: str, num_vms: int, reset_seconds: float
     ) -> None:
-        self._side = HostSide(pool, host_id, silent_after=SILENT_AFTER_SECONDS)
+        self._side = HostClient(pool, host_id, silent_after=SILENT_AFTER_SECONDS)
         self._vm_ids = [f"{host_id}-{n}" for n in range(num_vms)]
         self._work = pool.keys.work(host_id)
         self._doorbells = doorbells
@@ -226,7 +226,7 @@ class SimulatedHost:
         async with asyncio.TaskGroup() as resets:
             while True:
                 if await self._doorbells.blpop([self._work], timeout=self._look(resets)):
-                    self._side.pool.wire.call("DEL", self._work)
+                    self._side.pool.redis.call("DEL", self._work)
 
     def _look(self, resets: asyncio.TaskGroup) -> float:
         """Begins the resets that are due; returns in how many seconds to look again."""

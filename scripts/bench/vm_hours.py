@@ -33,8 +33,8 @@ from rollout_tasks.environments.osworld.spaces.base import View
 from rollout_tasks.models.scripted.scripts import Scripts, load_scripts
 from scripts.bench.services import REPOSITORY
 from vm_pool.gate_client import relayed
-from vm_pool.own import own_vm
 from vm_pool.providers import load_provider
+from vm_pool.unpooled import unpooled_vm
 
 TREE = REPOSITORY / "examples" / "desktop"
 SLEEP_BEFORE, SLEEP_AFTER = 60.0, 20.0
@@ -103,7 +103,7 @@ def plain_loop(items: tuple[Item, ...], profile: str, folder: Path) -> dict[str,
     scores = []
     provider = load_provider("local", {"profile": profile})
     began = time.monotonic()
-    with own_vm(provider, f"plain-{os.getpid()}") as vm, relayed(vm.endpoint) as there:
+    with unpooled_vm(provider, f"plain-{os.getpid()}") as vm, relayed(vm.endpoint) as there:
         for number, item in enumerate(items):
             if number:
                 provider.reset(vm.vm_id)

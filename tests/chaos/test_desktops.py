@@ -22,7 +22,7 @@ from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import Endpoint, Lease, PoolError, VMPool, VMState
 from vm_pool.gate_client import connect
 from vm_pool.host import VMHost
-from vm_pool.providers import desktop
+from vm_pool.providers import guest_server
 from vm_pool.providers.local import LocalProvider
 
 HOST = f"test-chaos-{os.getpid()}"
@@ -157,7 +157,7 @@ class LeakyProvider(LocalProvider):
     leaks = False
 
     def reset(self, vm_id: str) -> Endpoint:
-        return Endpoint("", desktop.PORTS) if self.leaks else super().reset(vm_id)
+        return Endpoint("", guest_server.PORTS) if self.leaks else super().reset(vm_id)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_reset_that_did_not_clean_quarantines(pool: VMPool, start: Callable, d
     with pool.acquire("careless", timeout=60) as lease:
         act(lease, deed)
         if found == "windows:":
-            until(lambda: "Bank" in str(desktop.health(lambda: knock(lease), 5).windows))
+            until(lambda: "Bank" in str(guest_server.health(lambda: knock(lease), 5).windows))
 
     until(lambda: "quarantined" in events_of(pool), 60)
 

@@ -42,8 +42,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from rollout_tasks.environments.osworld import downloads
 from rollout_tasks.environments.osworld.wire import REQUESTS
-from vm_pool.own import own_vm
 from vm_pool.providers.base import ReachesVMs, check_available, load_provider
+from vm_pool.unpooled import unpooled_vm
 
 OWN_PUBLIC = "151.101.7.7"
 """An address of the internet that is this machine's own."""
@@ -275,7 +275,7 @@ def main() -> None:
         provider = load_provider(name, {"guest_network": policy, "screen_width": 640, "screen_height": 480})
         assert isinstance(provider, ReachesVMs)
         check_available(provider)
-        with own_vm(provider, vm_id):
+        with unpooled_vm(provider, vm_id):
             for url in urls:
                 Web.reached.clear()
                 if url == HOLD:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.desktops import in_guest, needs_local_desktops, processes, traces
-from vm_pool.providers.desktop import DesktopUnwell
+from vm_pool.providers.guest_server import DesktopUnwell
 from vm_pool.providers.local import LocalProvider
 
 pytestmark = needs_local_desktops

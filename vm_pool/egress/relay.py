@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from vm_pool.connections import CLOSE_SECONDS, LoopThread, Tasks, drop
 from vm_pool.egress.addresses import NotPublic, Resolve, public_addresses
-from vm_pool.egress.names import LONGEST_QUESTION, StandIns, answer
+from vm_pool.egress.dns import LONGEST_QUESTION, StandIns, answer
 from vm_pool.egress.policy import NetworkPolicy
+from vm_pool.event_loop import CLOSE_SECONDS, LoopThread, Tasks, drop
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from functools import partial
 from urllib.parse import unquote
 
 from .. import user
-from . import wire
-from .wire import Call, Reply
+from . import dbus_format
+from .dbus_format import Call, Reply
 
 SILENCE_SECONDS, SILENT_BEFORE_SECONDS = 5.0, 1.0
 """A program that has answered nothing for so long, while questions wait for it, is not asked any more: one that is opening a window
@@ -89,7 +89,7 @@ class Bus:
                     place = queue.popleft()
                     self._serial = self._serial % 0xFFFF_FFF0 + 1
                     asked[self._serial] = place
-                    out += wire.encode(calls[place], self._serial)
+                    out += dbus_format.encode(calls[place], self._serial)
                     open_questions[name] += 1
             if not any(open_questions[name] for name in heard):
                 return answers
@@ -127,7 +127,7 @@ class Bus:
         found, start = [], 0
         try:
             while True:
-                end, reply_to, reply = wire.decode(self._received, start)
+                end, reply_to, reply = dbus_format.decode(self._received, start)
                 if not end:
                     break
                 start = end

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from . import names, wire
+from . import dbus_format, names
 from .bus import Bus
+from .dbus_format import Reader, Reply
 from .nodes import Node, read_property
-from .wire import Reader, Reply
 
 LONGEST_TEXT = 50_000
 _READ_VALUES = {"value": "CurrentValue", "min": "MinimumValue", "max": "MaximumValue", "step": "MinimumIncrement"}
@@ -28,7 +28,7 @@ def read_details(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
 def read_places(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
     """Fills in only where nodes are."""
     asked = [node for node in nodes if names.COMPONENT in node.interfaces]
-    calls = [node.call(names.COMPONENT, "GetExtents", "u", wire.numbers(node.coordinates)) for node in asked]
+    calls = [node.call(names.COMPONENT, "GetExtents", "u", dbus_format.numbers(node.coordinates)) for node in asked]
     for node, answer in zip(asked, bus.ask(calls, deadline), strict=True):
         if answer is not None:
             _box(node, answer)
@@ -36,9 +36,9 @@ def read_places(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
 
 def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Node, Reply], None]]]:
     if names.COMPONENT in node.interfaces:
-        yield names.COMPONENT, "GetExtents", "u", wire.numbers(node.coordinates), _box
+        yield names.COMPONENT, "GetExtents", "u", dbus_format.numbers(node.coordinates), _box
     if names.TEXT in node.interfaces:
-        yield names.TEXT, "GetText", "ii", wire.numbers(0, node.text_end), _text
+        yield names.TEXT, "GetText", "ii", dbus_format.numbers(0, node.text_end), _text
     if node.role == names.TABLE_CELL:
         return
     yield names.ACCESSIBLE, "GetAttributes", "", b"", _attributes
@@ -48,7 +48,7 @@ def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Nod
         yield names.DOCUMENT, "GetAttributes", "", b"", _document
     if names.VALUE in node.interfaces:
         for short, name in _READ_VALUES.items():
-            yield names.PROPERTIES, "Get", "ss", wire.texts(names.VALUE, name), partial(_value, short)
+            yield names.PROPERTIES, "Get", "ss", dbus_format.texts(names.VALUE, name), partial(_value, short)
 
 
 def _box(node: Node, answer: Reply) -> None:

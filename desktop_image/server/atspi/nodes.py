@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from . import names, wire
+from . import dbus_format, names
 from .bus import Bus
-from .wire import Call, Reader, Reply
+from .dbus_format import Call, Reader, Reply
 
 WIDEST = 1024
 DEEPEST = 50
@@ -156,8 +156,8 @@ def read_cache(program: str, reply: Reply | None) -> dict[str, Node]:
 def fetch(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
     """Asks nodes that were in no cache what a cache would have said."""
     questions = [
-        (names.PROPERTIES, "Get", "ss", wire.texts(names.ACCESSIBLE, "Name")),
-        (names.PROPERTIES, "Get", "ss", wire.texts(names.ACCESSIBLE, "ChildCount")),
+        (names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "Name")),
+        (names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "ChildCount")),
         (names.ACCESSIBLE, "GetRole", "", b""),
         (names.ACCESSIBLE, "GetState", "", b""),
         (names.ACCESSIBLE, "GetInterfaces", "", b""),
@@ -176,7 +176,7 @@ def fetch(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
 def fetch_alike(bus: Bus, nodes: Sequence[Node], model: Node, deadline: float) -> None:
     """Asks nodes that are of one kind with `model` for what differs: name and states."""
     questions = [
-        (names.PROPERTIES, "Get", "ss", wire.texts(names.ACCESSIBLE, "Name")),
+        (names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "Name")),
         (names.ACCESSIBLE, "GetState", "", b""),
     ]
     answers = iter(bus.ask([node.call(*question) for node in nodes for question in questions], deadline))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import details, gtk2, gtk4, libreoffice, names, tables, wire
+from . import dbus_format, details, gtk2, gtk4, libreoffice, names, tables
 from .bus import Bus
+from .dbus_format import Call, Reader
 from .nodes import DEEPEST, Box, Node, Program, expand, read_cache, read_property, read_references, time_left
-from .wire import Call, Reader
 
 ROOT = Node(names.REGISTRY, names.ROOT_PATH)
 WindowPlaces = Mapping[tuple[int, str], Box]
@@ -16,8 +16,8 @@ WindowPlaces = Mapping[tuple[int, str], Box]
 
 def introduce(bus: Bus, deadline: float) -> None:
     """Makes programs keep a cache from now on, which they do as long as someone listens: here for what never happens."""
-    event = wire.texts("window:shade")
-    body = event + b"\0" * (-len(event) % 4) + wire.numbers(0) + wire.texts("")
+    event = dbus_format.texts("window:shade")
+    body = event + b"\0" * (-len(event) % 4) + dbus_format.numbers(0) + dbus_format.texts("")
     bus.ask([Call(names.REGISTRY, names.REGISTRY_PATH, names.REGISTRY, "RegisterEvent", "sass", body)], deadline)
 
 
@@ -27,9 +27,9 @@ def read_programs(bus: Bus, deadline: float) -> list[Program]:
     roots = [Node(program, path) for program, path in read_references(listed)]
 
     def questions(root: Node) -> list[Call]:
-        asked = [root.call(names.PROPERTIES, "Get", "ss", wire.texts(names.ACCESSIBLE, "Name"))]
+        asked = [root.call(names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "Name"))]
         asked += [
-            root.call(names.PROPERTIES, "Get", "ss", wire.texts(names.APPLICATION, what))
+            root.call(names.PROPERTIES, "Get", "ss", dbus_format.texts(names.APPLICATION, what))
             for what in ("ToolkitName", "Version")
         ]
         asked.append(
@@ -39,7 +39,7 @@ def read_programs(bus: Bus, deadline: float) -> list[Program]:
                 "org.freedesktop.DBus",
                 "GetConnectionUnixProcessID",
                 "s",
-                wire.texts(root.program),
+                dbus_format.texts(root.program),
             )
         )
         asked.append(Call(root.program, names.CACHE_PATH, names.CACHE, "GetItems"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from . import names, wire
+from . import dbus_format, names
 from .bus import Bus
+from .dbus_format import Reader, Reply
 from .nodes import Box, Node, Program, expand, fetch, fetch_alike, read_property, read_reference
-from .wire import Reader, Reply
 
 FEW = 400
 """A table of no more cells is read whole."""
@@ -29,12 +29,15 @@ def read_children(bus: Bus, program: Program, holder: Node, screen: Box, deadlin
     if places is None:
         return []
     wanted = [(row, column) for row in places[0] for column in places[1]][:MOST_CELLS]
-    asked = [holder.call(names.TABLE, "GetAccessibleAt", "ii", wire.numbers(*place)) for place in wanted]
+    asked = [holder.call(names.TABLE, "GetAccessibleAt", "ii", dbus_format.numbers(*place)) for place in wanted]
     return _take(bus, program, holder, bus.ask(asked, deadline), deadline)
 
 
 def _shape(bus: Bus, table: Node, deadline: float) -> tuple[int, int]:
-    asked = [table.call(names.PROPERTIES, "Get", "ss", wire.texts(names.TABLE, what)) for what in ("NRows", "NColumns")]
+    asked = [
+        table.call(names.PROPERTIES, "Get", "ss", dbus_format.texts(names.TABLE, what))
+        for what in ("NRows", "NColumns")
+    ]
     rows, columns = (int(read_property(answer, 0)) for answer in bus.ask(asked, deadline))
     return max(rows, 0), max(columns, 0)
 
@@ -45,7 +48,7 @@ def _in_sight(
     """The rows and columns that are seen in a grid of points, and those between the last ones and the edge."""
     indices = _indices_at(bus, table, screen, deadline)
     asked = [
-        table.call(names.TABLE, member, "i", wire.numbers(index))
+        table.call(names.TABLE, member, "i", dbus_format.numbers(index))
         for index in indices.values()
         for member in ("GetRowAtIndex", "GetColumnAtIndex")
     ]
@@ -79,7 +82,7 @@ def _indices_at(bus: Bus, holder: Node, screen: Box, deadline: float) -> dict[tu
         for down, y in enumerate(_spread(top, bottom))
     }
     asked = [
-        holder.call(names.COMPONENT, "GetAccessibleAtPoint", "iiu", wire.numbers(x, y, SCREEN_COORDINATES))
+        holder.call(names.COMPONENT, "GetAccessibleAtPoint", "iiu", dbus_format.numbers(x, y, SCREEN_COORDINATES))
         for x, y in points.values()
     ]
     references = [read_reference(answer) for answer in bus.ask(asked, deadline)]
@@ -100,7 +103,7 @@ def _spread(start: int, end: int) -> list[int]:
 
 
 def _box(bus: Bus, node: Node, deadline: float) -> Box:
-    asked = [node.call(names.COMPONENT, "GetExtents", "u", wire.numbers(SCREEN_COORDINATES))]
+    asked = [node.call(names.COMPONENT, "GetExtents", "u", dbus_format.numbers(SCREEN_COORDINATES))]
     answer = bus.ask(asked, deadline)[0]
     if answer is None or answer.signature != "(iiii)":
         return (0, 0, 0, 0)
@@ -109,7 +112,7 @@ def _box(bus: Bus, node: Node, deadline: float) -> Box:
 
 
 def _read_list(bus: Bus, program: Program, holder: Node, screen: Box, deadline: float) -> list[Node]:
-    counting = [holder.call(names.PROPERTIES, "Get", "ss", wire.texts(names.ACCESSIBLE, "ChildCount"))]
+    counting = [holder.call(names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "ChildCount"))]
     count = int(read_property(bus.ask(counting, deadline)[0], 0))
     if count <= FEW:
         expand(bus, program, [holder], deadline)
@@ -118,7 +121,7 @@ def _read_list(bus: Bus, program: Program, holder: Node, screen: Box, deadline: 
     if not seen:
         return []
     wanted = range(seen[0], min(seen[-1] + SAMPLES, count))[:MOST_CELLS]
-    asked = [holder.call(names.ACCESSIBLE, "GetChildAtIndex", "i", wire.numbers(index)) for index in wanted]
+    asked = [holder.call(names.ACCESSIBLE, "GetChildAtIndex", "i", dbus_format.numbers(index)) for index in wanted]
     return _take(bus, program, holder, bus.ask(asked, deadline), deadline)
 
 

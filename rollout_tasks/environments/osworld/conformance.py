@@ -18,8 +18,8 @@ from rollout_tasks.errors import UserError
 from vm_pool.errors import ProviderError
 from vm_pool.gate_client import relayed
 from vm_pool.images import image_name
-from vm_pool.own import own_vm
 from vm_pool.providers import Provider, check_available, load_provider
+from vm_pool.unpooled import unpooled_vm
 
 
 def conformance(items: Iterable[Item], images: Sequence[Facts]) -> list[Conformance]:
@@ -63,5 +63,5 @@ def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callab
 
 def _looked_up(provider: Provider, progress: Callable[[str], None]) -> str:
     progress("Booting a VM of the image")
-    with own_vm(provider, f"conformance-{os.getpid()}-0") as vm, relayed(vm.endpoint) as there:
+    with unpooled_vm(provider, f"conformance-{os.getpid()}-0") as vm, relayed(vm.endpoint) as there:
         return packed(look(Guest(f"http://{there.address}:{there.ports['control']}"), progress))

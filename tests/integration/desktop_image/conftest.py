@@ -19,7 +19,7 @@ from rollout_tasks.environments.osworld import wire
 from rollout_tasks.environments.osworld.library import desktop_env
 from tests.desktops import traces
 from vm_pool.gate import Gates
-from vm_pool.providers.desktop import PORTS
+from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.local import LocalProvider
 
 SCREEN = (1280, 720)

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from vm_pool import Endpoint, VMPool, VMState
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ class HandHost:
     """A host whose every report is the test's own doing. Its VMs begin free."""
 
     def __init__(self, pool: VMPool, num_vms: int, *, host_id: str = "hand", silent_after: float = 60.0) -> None:
-        self.side = HostSide(pool, host_id, silent_after=silent_after)
+        self.side = HostClient(pool, host_id, silent_after=silent_after)
         self.side.trust(self.side.beat(take_over=True).server)
         vm_ids = [f"{host_id}-{number}" for number in range(num_vms)]
         for vm_id in vm_ids:

@@ -23,7 +23,7 @@ from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.errors import ProviderError
 from vm_pool.gate_client import relayed
 from vm_pool.providers.base import Provider, check_available, load_provider
-from vm_pool.providers.desktop_env.keeping import KeeperFailed, state_folder
+from vm_pool.providers.desktop_env.keeper_client import KeeperFailed, state_folder
 from vm_pool.states import Endpoint
 
 pytest.importorskip("desktop_env")

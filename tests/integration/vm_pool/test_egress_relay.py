@@ -23,7 +23,7 @@ import contextlib, os, socket, subprocess, sys, threading, time
 from vm_pool import namespaces
 from vm_pool.egress import parse_policy, relay
 from vm_pool.egress.exits import make_exit, make_interface
-from vm_pool.providers.qemu.way_out import WayOut
+from vm_pool.providers.qemu.internet_access import InternetAccess
 
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 subprocess.run(["ip", "route", "add", "local", "93.184.216.0/24", "dev", "lo"], check=True)
@@ -160,7 +160,7 @@ def says():
         return None, type(error).__name__
 
 server.settimeout(10)
-way = WayOut(relays, parse_policy("internet"))
+way = InternetAccess(relays, parse_policy("internet"))
 way.enter(keeper.pid)
 print(says()[1])
 way.open()
@@ -183,7 +183,7 @@ keeper = subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE)
 while not open(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read():
     time.sleep(0.001)
 try:
-    WayOut(relays, parse_policy("internet")).enter(keeper.pid)
+    InternetAccess(relays, parse_policy("internet")).enter(keeper.pid)
 except RuntimeError as error:
     print("said", error)
 print(subprocess.run(["ip", "link", "show", "eth0"], capture_output=True).returncode)

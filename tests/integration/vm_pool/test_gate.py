@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from vm_pool import gate as gate_module
-from vm_pool.connections import LoopThread, Tasks
+from vm_pool.event_loop import LoopThread, Tasks
 from vm_pool.gate import Gate, GateError, Gates
 
 BIG = 8 * 1024 * 1024

@@ -16,7 +16,7 @@ from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import Endpoint, Lease, VMPool, VMState
 from vm_pool.gate_client import connect
 from vm_pool.host import VMHost
-from vm_pool.own import own_vm
+from vm_pool.unpooled import unpooled_vm
 
 
 class CountingProvider:
@@ -227,7 +227,7 @@ def test_a_host_stopped_in_the_middle_of_a_reset_leaves_no_vm(
 
 
 def test_a_vm_of_ones_own_is_reached_through_a_gate_too(provider: CountingProvider) -> None:
-    with own_vm(provider, "mine-0") as vm:
+    with unpooled_vm(provider, "mine-0") as vm:
         client = Client(vm)
         assert client.act("click") == "1"
         assert vm.endpoint.ports["control"] != provider._servers["mine-0"].getsockname()[1]

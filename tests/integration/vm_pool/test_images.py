@@ -66,14 +66,14 @@ def test_a_host_that_has_gone_or_is_another_one_says_nothing(pool: VMPool, start
     first = start(NamedProvider("core-1"), "a", "what core has")
     first.end()
     assert images(pool) == []
-    assert pool.wire.call("HGETALL", pool.keys.images) == []
+    assert pool.redis.call("HGETALL", pool.keys.images) == []
 
     start(SimulatedProvider(QUICK), "a")
     assert images(pool) == [PoolImage("", "", ("a",))]
 
 
 def test_a_successor_does_not_inherit_its_predecessors_image(pool: VMPool, start: Start) -> None:
-    pool.wire.call("HSET", pool.keys.images, "a", "core-1")  # of one that was killed
+    pool.redis.call("HSET", pool.keys.images, "a", "core-1")  # of one that was killed
 
     start(SimulatedProvider(QUICK), "a")
 
@@ -85,7 +85,7 @@ def test_a_deleted_pool_leaves_nothing_of_it(pool: VMPool, start: Start) -> None
 
     pool.delete()
 
-    assert not [key for key in pool.wire.call("KEYS", "*") if "image" in key or "facts" in key]
+    assert not [key for key in pool.redis.call("KEYS", "*") if "image" in key or "facts" in key]
 
 
 def test_it_is_said_again_after_redis_lost_its_data(tmp_path: Path) -> None:

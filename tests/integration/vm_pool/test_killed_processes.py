@@ -14,7 +14,7 @@ from tests.integration.vm_pool.test_pool_faults import Actor, actor, until  # no
 from tests.integration.vm_pool.test_pool_host import ACTORS, QUICK, RecordingProvider, RunningHost, all_free, start  # noqa: F401
 from vm_pool import VMPool, VMState
 from vm_pool.errors import HostTaken
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 from vm_pool.processes import has_ended, this_process
 
 NEVER = "3600"
@@ -191,7 +191,7 @@ def test_a_killed_host_is_replaced_at_once_on_the_same_machine(
     redis_url: str,
     start: Callable[..., RunningHost],  # noqa: F811
 ) -> None:
-    from vm_pool.hosting import HostSide
+    from vm_pool.host_client import HostClient
 
     process = run_host(redis_url, "box")
     try:
@@ -199,7 +199,7 @@ def test_a_killed_host_is_replaced_at_once_on_the_same_machine(
     finally:
         process.kill()
         process.communicate()
-    successor = HostSide(pool, "box", silent_after=3600)
+    successor = HostClient(pool, "box", silent_after=3600)
     assert {vm.state for vm in successor.beat(take_over=True).vms} == {VMState.FREE}
 
 
@@ -207,24 +207,24 @@ def test_a_host_goes_on_where_redis_has_forgotten_that_it_replaced_a_killed_one(
     pool: VMPool, ended_process: str
 ) -> None:
     hosts = f"{{pool:{pool.name}}}:hosts"
-    side = HostSide(pool, "box", silent_after=60)
+    side = HostClient(pool, "box", silent_after=60)
     side.beat(take_over=True)
-    speaks = pool.wire.call("HGET", hosts, "box")
-    pool.wire.call("HSET", hosts, "box", f"0123 {ended_process}")
+    speaks = pool.redis.call("HGET", hosts, "box")
+    pool.redis.call("HSET", hosts, "box", f"0123 {ended_process}")
 
     side.beat()
 
-    assert pool.wire.call("HGET", hosts, "box") == speaks
+    assert pool.redis.call("HGET", hosts, "box") == speaks
 
 
 def test_a_host_elsewhere_is_replaced_after_its_silence(pool: VMPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vm_pool.hosting import HostSide
+    from vm_pool.host_client import HostClient
 
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("vm_pool.hosting.this_process", lambda: "another-machine:12:34")
-        remote = HostSide(pool, "box", silent_after=0.3)
+        elsewhere.setattr("vm_pool.host_client.this_process", lambda: "another-machine:12:34")
+        remote = HostClient(pool, "box", silent_after=0.3)
     remote.beat(take_over=True)
-    successor = HostSide(pool, "box", silent_after=60)
+    successor = HostClient(pool, "box", silent_after=60)
     with pytest.raises(HostTaken, match="a process of another machine"):
         successor.beat(take_over=True)
     time.sleep(0.35)

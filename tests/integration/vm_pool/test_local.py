@@ -18,9 +18,9 @@ from tests.desktops import in_guest, needs_local_desktops, said_by, traces
 from vm_pool.egress import relay
 from vm_pool.errors import ProviderError
 from vm_pool.gate_client import connect
-from vm_pool.own import own_vm
-from vm_pool.providers import desktop
+from vm_pool.providers import guest_server
 from vm_pool.providers.local import LocalProvider, cgroups
+from vm_pool.unpooled import unpooled_vm
 
 pytestmark = needs_local_desktops
 
@@ -40,7 +40,7 @@ def provider() -> Iterator[LocalProvider]:
 
 def test_a_desktop_answers_with_a_screenshot_of_the_right_size(provider: LocalProvider) -> None:
     provider.check(VM)
-    png, size = desktop.screenshot(lambda: provider.connect(VM, "control"), 10)
+    png, size = guest_server.screenshot(lambda: provider.connect(VM, "control"), 10)
     assert size == (1280, 720)
     assert len(png) > 1000
 
@@ -123,7 +123,7 @@ def test_a_stop_at_any_moment_leaves_nothing(provider: LocalProvider, what: str)
 
 def test_a_desktop_of_ones_own_is_reached_through_a_gate() -> None:
     vm_id = f"{HOST}-own"
-    with own_vm(LocalProvider(SCREEN), vm_id) as vm:
+    with unpooled_vm(LocalProvider(SCREEN), vm_id) as vm:
         assert said_by(connect(vm.endpoint, "control"), "hostname") == "desktop\n"
         assert sorted(vm.endpoint.ports) == ["attest", "chromium", "control", "vlc", "vnc"]
         with connect(vm.endpoint, "attest") as asking:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
-from vm_pool.providers.holding import make_held
+from vm_pool.providers.folder_lock import make_held
 from vm_pool.providers.local import LocalProvider, folders
 
 HOST = f"test-folders-{os.getpid()}"

@@ -19,7 +19,7 @@ from tests.desktops import needs_local_desktops, processes, traces
 from vm_pool import VMPool
 from vm_pool.errors import VMsInUse
 from vm_pool.host import VMHost
-from vm_pool.providers import holding
+from vm_pool.providers import folder_lock
 from vm_pool.providers.local import LocalProvider
 from vm_pool.providers.local.folders import STATE_FOLDER, leftovers
 
@@ -141,7 +141,7 @@ def test_a_desktop_that_a_living_process_uses_is_not_ended(
     living: subprocess.Popen[str], redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two users, each with a pool, start a host of the machine's name."""
-    monkeypatch.setattr(holding, "LET_GO_SECONDS", 1.0)
+    monkeypatch.setattr(folder_lock, "LET_GO_SECONDS", 1.0)
     pool = VMPool(redis.Redis.from_url(redis_url), "mine")
     host = VMHost(pool, LocalProvider({}), num_vms=1, host_id=HOST)
 
@@ -149,7 +149,7 @@ def test_a_desktop_that_a_living_process_uses_is_not_ended(
         host.run()
 
     assert not pool.status().vms
-    assert not pool.wire.call("HGETALL", "{pool:mine}:hosts")
+    assert not pool.redis.call("HGETALL", "{pool:mine}:hosts")
     assert processes(KILLED)
     assert living.poll() is None
 

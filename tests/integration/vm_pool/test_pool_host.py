@@ -19,9 +19,9 @@ from tests.conftest import ValkeyServer
 from vm_pool import AcquireTimeout, Endpoint, Lease, PoolError, TransitionRefused, VMPool, VMState
 from vm_pool.errors import HostSuperseded
 from vm_pool.host import VMHost
-from vm_pool.hosting import Beat, HostSide
-from vm_pool.own import own_vm
+from vm_pool.host_client import Beat, HostClient
 from vm_pool.providers.simulated import SimulatedProvider
+from vm_pool.unpooled import unpooled_vm
 
 ACTORS = Path(__file__).with_name("actors.py")
 QUICK = {"boot_seconds": 0.02, "reset_seconds": 0.02}
@@ -153,7 +153,7 @@ def test_old_news_of_a_vm_do_not_have_it_booted_again(
             assert may_boot.wait(60)
             return endpoint
 
-    def late(side: HostSide, **options: bool) -> Beat:
+    def late(side: HostClient, **options: bool) -> Beat:
         news = beat(side, **options)
         if leases:
             beats_since.append(time.monotonic())
@@ -163,8 +163,8 @@ def test_old_news_of_a_vm_do_not_have_it_booted_again(
             until(lambda: bool(running) and not running[0].host._machines["box-0"].busy)
         return news
 
-    beat = HostSide.beat
-    monkeypatch.setattr(HostSide, "beat", late)
+    beat = HostClient.beat
+    monkeypatch.setattr(HostClient, "beat", late)
     provider = WaitingProvider(QUICK)
     running: list[RunningHost] = []
     running.append(start(provider, 1))
@@ -382,7 +382,7 @@ def test_a_killed_hosts_vms_are_not_granted_and_its_successor_brings_them_back(
 
 
 def test_a_silent_hosts_vms_are_granted_again_once_it_is_heard(pool: VMPool, client: redis.Redis) -> None:
-    side = HostSide(pool, "slow", silent_after=0.1)
+    side = HostClient(pool, "slow", silent_after=0.1)
     side.trust(side.beat(take_over=True).server)
     fence = side.register("slow-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     side.ready("slow-0", fence, Endpoint("127.0.0.1"))
@@ -395,7 +395,7 @@ def test_a_silent_hosts_vms_are_granted_again_once_it_is_heard(pool: VMPool, cli
 
 
 def test_a_vm_reported_in_a_silence_that_nobody_noticed_is_granted_once_its_host_is_heard(pool: VMPool) -> None:
-    side = HostSide(pool, "slow", silent_after=0.1)
+    side = HostClient(pool, "slow", silent_after=0.1)
     side.trust(side.beat(take_over=True).server)
     fence = side.register("slow-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     time.sleep(0.12)
@@ -405,7 +405,7 @@ def test_a_vm_reported_in_a_silence_that_nobody_noticed_is_granted_once_its_host
 
 
 def test_nothing_is_left_of_a_lost_host_whose_vms_were_removed(pool: VMPool, client: redis.Redis) -> None:
-    side = HostSide(pool, "lost", silent_after=0.05)
+    side = HostClient(pool, "lost", silent_after=0.05)
     side.beat(take_over=True)
     side.register("lost-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     time.sleep(0.06)
@@ -417,7 +417,7 @@ def test_nothing_is_left_of_a_lost_host_whose_vms_were_removed(pool: VMPool, cli
 def test_a_predecessors_free_vms_are_not_granted_until_registered_anew(pool: VMPool, hand_host: Callable) -> None:
     hand_host(1, silent_after=0.1)
     time.sleep(0.12)
-    successor = HostSide(pool, "hand", silent_after=60)
+    successor = HostClient(pool, "hand", silent_after=60)
     beat = successor.beat(take_over=True)
     assert [vm.state for vm in beat.vms] == [VMState.FREE]
     successor.beat()
@@ -434,7 +434,7 @@ def test_two_hosts_serve_one_pool_and_cannot_have_the_same_vm(pool: VMPool, star
     start(RecordingProvider(QUICK), 1, host_id="east")
     start(RecordingProvider(QUICK), 1, host_id="west")
     until(all_free(pool, 2))
-    intruder = HostSide(pool, "north", silent_after=60)
+    intruder = HostClient(pool, "north", silent_after=60)
     intruder.beat(take_over=True)
     with pytest.raises(TransitionRefused, match="east-0 of pool 'test' belongs to host east"):
         intruder.register("east-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
@@ -442,17 +442,17 @@ def test_two_hosts_serve_one_pool_and_cannot_have_the_same_vm(pool: VMPool, star
 
 def test_a_vm_of_ones_own_is_stopped_whatever_happened() -> None:
     provider = RecordingProvider(QUICK)
-    with own_vm(provider, "mine-0") as vm:
+    with unpooled_vm(provider, "mine-0") as vm:
         vm.check()
         assert (vm.vm_id, vm.address) == ("mine-0", "127.0.0.1")
-    with pytest.raises(ZeroDivisionError), own_vm(provider, "mine-1"):
+    with pytest.raises(ZeroDivisionError), unpooled_vm(provider, "mine-1"):
         _ = 1 / 0
     assert [call for call, _target in provider.calls] == ["reap_leftovers", "boot", "check", "stop"] * 2
 
 
 def test_a_vm_of_ones_own_that_does_not_come_up_is_stopped_too() -> None:
     provider = RecordingProvider({**QUICK, "boot_failure": 1.0})
-    with pytest.raises(RuntimeError, match="boot of mine-0 failed"), own_vm(provider, "mine-0"):
+    with pytest.raises(RuntimeError, match="boot of mine-0 failed"), unpooled_vm(provider, "mine-0"):
         pytest.fail("was handed out")
     assert provider.calls[-1] == ("stop", "mine-0")
 

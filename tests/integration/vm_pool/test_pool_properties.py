@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from vm_pool import Endpoint, Event, TransitionRefused, UnknownVM, VMPool, VMState
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 from vm_pool.scripts import microseconds, run
 from vm_pool.waiting import Request
 
@@ -59,7 +59,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.client = redis.Redis.from_url(url, decode_responses=True)
         self.client.flushall()
         self.pool = VMPool(self.client, "p")
-        self.side = HostSide(self.pool, "h", silent_after=LONG)
+        self.side = HostClient(self.pool, "h", silent_after=LONG)
         self.side.trust(self.side.beat(take_over=True).server)
         self.side.beat()
         self.seen = "-"
@@ -93,7 +93,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(asked=consumes(asked), give_back=st.booleans())
     def leave(self, asked: Asked, give_back: bool) -> None:
-        run(self.pool.wire, self.pool.keys, "leave", asked.request.token, "1" if give_back else "0")
+        run(self.pool.redis, self.pool.keys, "leave", asked.request.token, "1" if give_back else "0")
         assert not self.client.exists(self.pool.keys.inbox(asked.request.token))
         self.queue.pop(asked.request.holder, None)
         self._read_events()
@@ -195,7 +195,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for asked in list(self.queue.values()):
-            run(self.pool.wire, self.pool.keys, "leave", asked.request.token, "1")
+            run(self.pool.redis, self.pool.keys, "leave", asked.request.token, "1")
         for vm_id, event in list(self.held.items()):
             self._pick_up(event)
             self.pool.release(vm_id, event.fence)
@@ -217,7 +217,7 @@ class PoolMachine(RuleBasedStateMachine):
         words[4] = microseconds(asked.patience)
         # A first ask joins the model's queue after the events before it, which must not concern it.
         self._read_events()
-        reply = run(self.pool.wire, self.pool.keys, "acquire", *words)
+        reply = run(self.pool.redis, self.pool.keys, "acquire", *words)
         self._read_events()
         if reply[0] == 1:
             assert self.held[reply[1]].holder == asked.request.holder

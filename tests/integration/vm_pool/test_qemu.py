@@ -13,7 +13,7 @@ import pytest
 from desktop_image.cache import cache_folder
 from tests.desktops import said_by
 from tests.virtual_machines import processes_naming, put_failing_kvm
-from vm_pool.providers import desktop
+from vm_pool.providers import guest_server
 from vm_pool.providers.base import connect
 from vm_pool.providers.qemu import QemuProvider
 from vm_pool.providers.qemu.acceleration import choose
@@ -56,7 +56,7 @@ def in_guest(provider: QemuProvider, endpoint: Endpoint, command: str) -> str:
 
 def test_the_guest_is_well_and_its_screenshot_has_the_right_size(provider: QemuProvider, endpoint: Endpoint) -> None:
     provider.check(VM)
-    png, size = desktop.screenshot(lambda: connect(provider, VM, "control", endpoint), 60)
+    png, size = guest_server.screenshot(lambda: connect(provider, VM, "control", endpoint), 60)
     assert size == (1280, 720)
     assert len(png) > 5000
 
@@ -111,7 +111,7 @@ def test_a_second_vm_starts_from_what_the_first_one_saved(provider: QemuProvider
     try:
         provider.check(second)
         assert provider.fingerprint(second) == provider.fingerprint(VM)
-        assert set(endpoint.ports) == set(desktop.PORTS)
+        assert set(endpoint.ports) == set(guest_server.PORTS)
     finally:
         provider.stop(second)
     assert processes_naming(second) == []
@@ -121,7 +121,7 @@ def test_a_guest_whose_server_is_dead_fails_its_check_and_is_well_after_a_reset(
     provider: QemuProvider, endpoint: Endpoint
 ) -> None:
     in_guest(provider, endpoint, "echo password | sudo -S sh -c 'pkill -STOP Xvfb'")
-    with pytest.raises(desktop.DesktopUnwell):
+    with pytest.raises(guest_server.DesktopUnwell):
         provider.check(VM)
     provider.reset(VM)
     provider.check(VM)

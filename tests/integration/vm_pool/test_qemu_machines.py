@@ -20,7 +20,7 @@ from vm_pool.errors import ProviderError
 from vm_pool.providers.base import check_available, load_provider
 from vm_pool.providers.qemu import QemuProvider
 from vm_pool.providers.qemu.acceleration import Acceleration, choose, probe
-from vm_pool.providers.qemu.machine import MachineStopped
+from vm_pool.providers.qemu.process import QemuStopped
 from vm_pool.providers.qemu.qmp import QMP, QMPError
 
 QEMU = shutil.which("qemu-system-x86_64") or "qemu-system-x86_64"
@@ -81,7 +81,7 @@ def test_a_boot_ends_when_its_vm_is_stopped(disk: Path, tmp_path: Path) -> None:
     wait_until(lambda: qemu_of(tmp_path))
     provider.stop(VM)
     thread.join(30)
-    assert [type(error) for error in raised] == [MachineStopped]
+    assert [type(error) for error in raised] == [QemuStopped]
     wait_until(
         lambda: traces(tmp_path) == []
     )  # both threads end it: the program that removes its folder may be orphaned
@@ -102,7 +102,7 @@ def test_qemu_has_a_network_of_its_own(disk: Path, tmp_path: Path, guest_network
     provider._machines[VM].connect("control").close()
     provider.stop(VM)
     thread.join(30)
-    assert [type(error) for error in raised] == [MachineStopped]
+    assert [type(error) for error in raised] == [QemuStopped]
     assert network != Path("/proc/self/ns/net").readlink()
     assert traces(tmp_path) == []
 

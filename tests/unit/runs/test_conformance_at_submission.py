@@ -25,7 +25,7 @@ from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
 from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 from vm_pool.images import tell_image
 from vm_pool.pool import VMPool
 from vm_pool.states import VMState
@@ -56,7 +56,7 @@ SAID = [
 def host(client: redis.Redis, name: str, image: str, facts: str) -> None:
     """Registers a VM of an image."""
     pool = VMPool(client, "default")
-    side = HostSide(pool, name, silent_after=60)
+    side = HostClient(pool, name, silent_after=60)
     side.trust(side.beat(take_over=True).server)
     side.register(f"{name}-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     if image:

@@ -22,7 +22,7 @@ from vm_pool import host as host_module
 from vm_pool.canary import CleanState, Drift
 from vm_pool.gate import Gates
 from vm_pool.host import VMHost
-from vm_pool.hosting import Beat, HostedVM
+from vm_pool.host_client import Beat, HostedVM
 from vm_pool.machine import Machine
 
 BOOTING, FREE, LEASED, RESETTING, ERROR, STOPPED = (

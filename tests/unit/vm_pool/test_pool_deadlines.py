@@ -15,10 +15,10 @@ import redis.asyncio
 from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState, aio
 from vm_pool import pool as pool_module
 from vm_pool.aio import AsyncVMPool
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
+from vm_pool.redis_connection import REPLY_SECONDS
 from vm_pool.scripts import PoolKeys
 from vm_pool.waiting import Ask, Leave, Pop, Sleep, Step
-from vm_pool.wire import REPLY_SECONDS
 
 OWN = "the connection's own"
 NOTES: list[Any] = []
@@ -91,7 +91,7 @@ def test_the_callers_time_holds_for_a_server_that_has_lost_its_scripts_too(
 
 def test_a_block_may_be_answered_two_seconds_late(pool: VMPool, limits: list[Any]) -> None:
     assert pool._perform(Pop("t", 0.05)) is None
-    assert HostSide(pool, "h", silent_after=1).wait_for_work(0.05) is False
+    assert HostClient(pool, "h", silent_after=1).wait_for_work(0.05) is False
     assert limits == [2.05, 2.05]
 
 
@@ -101,10 +101,10 @@ def test_a_new_connection_is_made_within_the_callers_time(pool: VMPool) -> None:
 
 
 def test_a_pool_that_is_closed_leaves_no_connection_and_opens_one_when_used_again(pool: VMPool) -> None:
-    pool.wire.call("PING")
-    connection = pool.wire._connect(1.0)
+    pool.redis.call("PING")
+    connection = pool.redis._connect(1.0)
     connection.connect()
-    pool.wire._idle.append(connection)
+    pool.redis._idle.append(connection)
     assert [one.is_connected for one in NOTES] == [True, True]
 
     pool.close()
@@ -116,7 +116,7 @@ def test_a_pool_that_is_closed_leaves_no_connection_and_opens_one_when_used_agai
 
 
 def test_a_connection_that_ended_unnoticed_is_closed(pool: VMPool, redis_url: str) -> None:
-    number = pool.wire.call("CLIENT", "ID")
+    number = pool.redis.call("CLIENT", "ID")
     with redis.Redis.from_url(redis_url) as client:
         client.client_kill_filter(_id=str(number))
     assert pool.breaks() == 1
@@ -297,14 +297,14 @@ def test_each_step_does_what_it_says(pool: VMPool, redis_url: str, monkeypatch: 
         slept.append(seconds)
 
     async def work(coroutines: AsyncVMPool) -> None:
-        pool.wire.call("RPUSH", coroutines.keys.inbox("t"), "a message")
+        pool.redis.call("RPUSH", coroutines.keys.inbox("t"), "a message")
         assert await coroutines._perform(Pop("t", 20)) == "a message"
         assert (await coroutines._perform(Leave(("t", "0"))))[:2] == [0, 0]
         with monkeypatch.context() as patched:
             patched.setattr(asyncio, "sleep", sleep)
             assert await coroutines._perform(Sleep(3.5)) is None
 
-    pool.wire.call("RPUSH", pool.keys.inbox("t"), "a message")
+    pool.redis.call("RPUSH", pool.keys.inbox("t"), "a message")
     assert pool._perform(Pop("t", 20)) == "a message"
     assert pool._perform(Leave(("t", "0")))[:2] == [0, 0]
     with monkeypatch.context() as patched:

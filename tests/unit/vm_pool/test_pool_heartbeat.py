@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from vm_pool.errors import PoolUnreachable
-from vm_pool.heartbeat import Heartbeat
+from vm_pool.heartbeat import LeaseHeartbeat
 
 
 class Rented:
@@ -36,7 +36,7 @@ def renewing(leases: Sequence[tuple[str, int]], seconds: float) -> list[float | 
 
 
 def test_leases_are_renewed_until_unwatched() -> None:
-    heartbeat = Heartbeat(renewing, "p")
+    heartbeat = LeaseHeartbeat(renewing, "p")
     lease = Rented("a", 0.15)
     heartbeat.watch(lease)
     assert lease.renewed.acquire(timeout=10)
@@ -48,7 +48,7 @@ def test_leases_are_renewed_until_unwatched() -> None:
 
 
 def test_a_short_lease_is_not_held_up_by_a_long_one() -> None:
-    heartbeat = Heartbeat(renewing, "p")
+    heartbeat = LeaseHeartbeat(renewing, "p")
     heartbeat.watch(Rented("long", 3600))
     time.sleep(0.05)
     short = Rented("short", 0.15)
@@ -57,7 +57,7 @@ def test_a_short_lease_is_not_held_up_by_a_long_one() -> None:
 
 
 def test_one_refusal_does_not_touch_the_others() -> None:
-    heartbeat = Heartbeat(renewing, "p")
+    heartbeat = LeaseHeartbeat(renewing, "p")
     good, bad = Rented("good", 0.15), Rented("refused", 0.15)
     heartbeat.watch(good)
     heartbeat.watch(bad)
@@ -74,7 +74,7 @@ def test_many_leases_are_renewed_with_few_calls() -> None:
         calls.append(len(leases))
         return renewing(leases, seconds)
 
-    heartbeat = Heartbeat(counting, "p")
+    heartbeat = LeaseHeartbeat(counting, "p")
     leases = [Rented(str(number), 3.0) for number in range(200)]
     for lease in leases:
         heartbeat.watch(lease)
@@ -84,7 +84,7 @@ def test_many_leases_are_renewed_with_few_calls() -> None:
 
 
 def test_short_leases_in_a_row_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    heartbeat = Heartbeat(renewing, "p")
+    heartbeat = LeaseHeartbeat(renewing, "p")
     looks = []
     look = heartbeat._next_due
     monkeypatch.setattr(heartbeat, "_next_due", lambda: looks.append(1) or look())
@@ -102,7 +102,7 @@ def test_a_lease_nobody_answers_for_is_lost_at_its_deadline(ttl: float) -> None:
         assert seconds <= ttl
         raise PoolUnreachable("gone")
 
-    heartbeat = Heartbeat(unanswered, "p")
+    heartbeat = LeaseHeartbeat(unanswered, "p")
     lease = Rented("a", ttl)
     heartbeat.watch(lease)
     assert lease.lost.wait(20)
@@ -117,7 +117,7 @@ def test_a_defect_in_one_renewal_ends_no_later_lease(caplog: pytest.LogCaptureFi
             raise defect
         return renewing(leases, seconds)
 
-    heartbeat = Heartbeat(defective, "p")
+    heartbeat = LeaseHeartbeat(defective, "p")
     lease = Rented("a", 3.0)
     heartbeat.watch(lease)
 
@@ -136,7 +136,7 @@ def test_a_pool_that_is_away_and_back_is_told_once_each(caplog: pytest.LogCaptur
             raise PoolUnreachable("Redis does not answer")
         return renewing(leases, seconds)
 
-    heartbeat = Heartbeat(renew, "p")
+    heartbeat = LeaseHeartbeat(renew, "p")
     lease = Rented("a", 0.3)
     heartbeat.watch(lease)
     for _ in range(3):
@@ -157,7 +157,7 @@ def test_a_redis_that_does_not_answer_is_not_asked_all_the_time() -> None:
         asked.append(time.monotonic())
         raise PoolUnreachable("gone")
 
-    heartbeat = Heartbeat(unanswered, "p")
+    heartbeat = LeaseHeartbeat(unanswered, "p")
     lease = Rented("a", 1.2)
     heartbeat.watch(lease)
 

@@ -9,7 +9,7 @@ import pytest
 
 from vm_pool import heartbeat as heartbeat_module
 from vm_pool.errors import PoolUnreachable
-from vm_pool.heartbeat import Heartbeat
+from vm_pool.heartbeat import LeaseHeartbeat
 
 
 class Clock:
@@ -36,7 +36,7 @@ class Changed(threading.Condition):
         self.woken += n
 
 
-class Stepped(Heartbeat):
+class Stepped(LeaseHeartbeat):
     """Its thread ends at once: the test takes the steps."""
 
     def __init__(self, clock: Clock, breaks: Callable[[], int] | None = None) -> None:

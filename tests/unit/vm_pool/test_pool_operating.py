@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from vm_pool import AcquireTimeout, Endpoint, PoolEmpty, PoolUnreachable, TransitionRefused, UnknownVM, VMPool, VMState
-from vm_pool.hosting import HostSide
+from vm_pool.host_client import HostClient
 from vm_pool.waiting import Request
 
 
@@ -20,7 +20,7 @@ def vms(pool: VMPool) -> list[str]:
 
 
 def test_a_vm_of_a_host_cannot_be_registered_by_hand(pool: VMPool) -> None:
-    side = HostSide(pool, "h", silent_after=60)
+    side = HostClient(pool, "h", silent_after=60)
     side.trust(side.beat(take_over=True).server)
     side.register("h-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     with pytest.raises(TransitionRefused) as refused:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from vm_pool.providers.desktop_env.kinds import KINDS, Kind, Unavailable, Wishes, words_of
+from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Unavailable, VMSettings, words_of
 
 log = logging.getLogger("keeper")
 
@@ -35,7 +35,7 @@ class Keeper:
     def __init__(self, record: Path) -> None:
         self._record = record
         self._request: dict[str, Any] = json.loads(record.read_text())
-        self._kind: Kind | None = None
+        self._adapter: Adapter | None = None
         self._lock: IO[str] | None = None
 
     @property
@@ -70,10 +70,10 @@ class Keeper:
         self._record.unlink(missing_ok=True)
         self._record.with_suffix(".log").unlink(missing_ok=True)
 
-    def _tool(self) -> Kind:
-        if self._kind is None:
+    def _tool(self) -> Adapter:
+        if self._adapter is None:
             request = self._request
-            wishes = Wishes(
+            settings = VMSettings(
                 vm_id=request["vm_id"],
                 paths=tuple(request["paths"]),
                 region=request["region"],
@@ -82,26 +82,26 @@ class Keeper:
                 os_type=request["os_type"],
                 screen=(request["screen"][0], request["screen"][1]),
             )
-            self._kind = KINDS[request["provider"]](request["provider"], wishes)
-        return self._kind
+            self._adapter = ADAPTERS[request["provider"]](request["provider"], settings)
+        return self._adapter
 
     def _find(self) -> str:
-        kind, paths = self._tool(), self._request["paths"]
+        adapter, paths = self._tool(), self._request["paths"]
         if not paths:
             with _only_one(Path("finding.lock")):
-                self._keep(kind.find())
-        elif kind.shares_path:
+                self._keep(adapter.find())
+        elif adapter.shares_path:
             self._keep(paths[0])
         else:
             self._keep(self._first_unused(paths))
         return self._path()
 
     def _start(self) -> str:
-        kind = self._tool()
-        kind.start(self._path())
-        if kind.reverts_at_start:
-            self._keep(kind.revert(self._path()))
-        return kind.address(self._path())
+        adapter = self._tool()
+        adapter.start(self._path())
+        if adapter.reverts_at_start:
+            self._keep(adapter.revert(self._path()))
+        return adapter.address(self._path())
 
     def _first_unused(self, paths: list[str]) -> str:
         """The first VM that no other keeper holds."""

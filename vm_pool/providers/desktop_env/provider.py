@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from vm_pool.errors import ProviderError
-from vm_pool.providers import desktop
-from vm_pool.providers.desktop import DesktopUnwell
-from vm_pool.providers.desktop_env.keeping import Keeper, KeeperFailed, end_keepers_of, leftovers, record_of
+from vm_pool.providers import guest_server
+from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed, end_keepers_of, leftovers, record_of
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
+from vm_pool.providers.guest_server import DesktopUnwell
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class DesktopEnvProvider:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = DesktopEnvOptions.model_validate(dict(options))
-        self._keepers: dict[str, Keeper] = {}
+        self._keepers: dict[str, KeeperClient] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._guard = threading.Lock()
 
@@ -55,7 +55,7 @@ class DesktopEnvProvider:
         Raises:
             ProviderError: Something is missing; one sentence says what and what to do.
         """
-        keeper = Keeper(self.name, f"check-{uuid.uuid4().hex}", self.options)
+        keeper = KeeperClient(self.name, f"check-{uuid.uuid4().hex}", self.options)
         try:
             keeper.ask("check", AVAILABLE_SECONDS)
         except KeeperFailed as error:
@@ -67,7 +67,7 @@ class DesktopEnvProvider:
     def boot(self, vm_id: str) -> Endpoint:
         """Finds a VM, starts it from its snapshot and waits until its server answers."""
         self.stop(vm_id)
-        keeper = Keeper(self.name, vm_id, self.options)
+        keeper = KeeperClient(self.name, vm_id, self.options)
         with self._guard:
             self._keepers[vm_id] = keeper
         began = time.monotonic()
@@ -94,7 +94,7 @@ class DesktopEnvProvider:
         if record_of(self.name, vm_id).exists():  # of an earlier process, or of a keeper that was killed
             end_keepers_of(self.name, vm_id, self.options.stop_seconds)
         if record_of(self.name, vm_id).exists():
-            self._stop(Keeper(self.name, vm_id, self.options), raises=True)
+            self._stop(KeeperClient(self.name, vm_id, self.options), raises=True)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Stops the VMs of a predecessor of this host."""
@@ -103,7 +103,7 @@ class DesktopEnvProvider:
             self.stop(vm_id)
         return left
 
-    def _stop(self, keeper: Keeper, *, raises: bool = False) -> None:
+    def _stop(self, keeper: KeeperClient, *, raises: bool = False) -> None:
         if keeper.busy and not self.makes_vms:
             keeper.kill()
         try:
@@ -115,7 +115,7 @@ class DesktopEnvProvider:
         finally:
             keeper.close()
 
-    def _keeper(self, vm_id: str) -> Keeper:
+    def _keeper(self, vm_id: str) -> KeeperClient:
         with self._guard:
             keeper = self._keepers.get(vm_id)
         if keeper is None:
@@ -129,7 +129,7 @@ class DesktopEnvProvider:
             raise KeeperFailed(f"{vm_id} is not running")
         return endpoint
 
-    def _ready(self, keeper: Keeper, address: str) -> Endpoint:
+    def _ready(self, keeper: KeeperClient, address: str) -> Endpoint:
         """Waits until a VM that was started takes a screenshot."""
         endpoint = _endpoint(address)
         deadline = time.monotonic() + self.options.boot_seconds
@@ -155,7 +155,7 @@ class DesktopEnvProvider:
         self._same(keeper)
         return endpoint
 
-    def _same(self, keeper: Keeper) -> None:
+    def _same(self, keeper: KeeperClient) -> None:
         """Raises when the VM was stopped meanwhile."""
         if self._keeper(keeper.vm_id) is not keeper:
             raise KeeperFailed(f"{keeper.vm_id} was stopped")
@@ -166,7 +166,7 @@ class DesktopEnvProvider:
                 (endpoint.address, endpoint.ports["control"]), min(seconds, CONNECT_SECONDS)
             )
 
-        _, size = desktop.screenshot(connect, seconds)
+        _, size = guest_server.screenshot(connect, seconds)
         wanted = (self.options.screen_width, self.options.screen_height)
         if size != wanted:
             raise WrongScreen(f"the screenshot is {size[0]}x{size[1]}, not {wanted[0]}x{wanted[1]}")
@@ -176,7 +176,7 @@ def _endpoint(address: str) -> Endpoint:
     """An endpoint out of ``ip`` or ``ip:server:chromium:vnc:vlc``."""
     host, *ports = address.split(":")
     if not ports:
-        return Endpoint(host, desktop.PORTS)
+        return Endpoint(host, guest_server.PORTS)
     control, chromium, vnc, vlc = map(int, ports)
     return Endpoint(host, {"control": control, "chromium": chromium, "vnc": vnc, "vlc": vlc})
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from vm_pool.providers.desktop import PORTS
-from vm_pool.providers.local.insides import Insides
+from vm_pool.providers.guest_server import PORTS
+from vm_pool.providers.local.handles import DesktopHandles
 
 _LOOKS, _PAUSE_SECONDS = 5, 0.05
 """How often is looked, where something is not as it was."""
@@ -66,7 +66,7 @@ class Attestor:
         layers: Its image's.
     """
 
-    def __init__(self, inside: Insides, layers: Sequence[Path]) -> None:
+    def __init__(self, inside: DesktopHandles, layers: Sequence[Path]) -> None:
         self._processes, self._session, self._written = inside.processes, inside.session, inside.written
         self._layers = layers
 

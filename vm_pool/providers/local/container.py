@@ -21,19 +21,19 @@ from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
 from vm_pool.namespaces import connect_inside
-from vm_pool.providers.desktop import PORTS
-from vm_pool.providers.holding import make_held
+from vm_pool.providers.folder_lock import make_held
+from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.attestation import Attestor, Server
 from vm_pool.providers.local.bundle import runtime_config
 from vm_pool.providers.local.entry import Settings
 from vm_pool.providers.local.folders import end_leftover, folder_of, remove_traces
+from vm_pool.providers.local.handles import DesktopHandles
 from vm_pool.providers.local.id_ranges import IdRange, claim
-from vm_pool.providers.local.insides import Insides
-from vm_pool.providers.local.keepers import END_SECONDS, PARTS, end_keeper, first_line, launch_keeper, only_child
+from vm_pool.providers.local.keeper_process import END_SECONDS, PARTS, end_keeper, first_line, launch_keeper, only_child
+from vm_pool.providers.local.kernel_memory import KernelMemoryWatch
 from vm_pool.providers.local.options import LocalOptions
-from vm_pool.providers.local.requirements import Machine
-from vm_pool.providers.local.uncounted import UncountedWatch
+from vm_pool.providers.local.requirements import HostFeatures
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Container:
         relay: Makes its connections to the internet, where it may go there.
     """
 
-    def __init__(self, vm_id: str, options: LocalOptions, machine: Machine, relay: Relay) -> None:
+    def __init__(self, vm_id: str, options: LocalOptions, machine: HostFeatures, relay: Relay) -> None:
         self.vm_id = vm_id
         self.folder = folder_of(vm_id)
         self._options = options
@@ -81,10 +81,10 @@ class Container:
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
-        self._insides: Insides | None = None
+        self._insides: DesktopHandles | None = None
         self._layers: tuple[Path, ...] = ()
         self._healthy: Server | None = None
-        self._watch: UncountedWatch | None = None
+        self._watch: KernelMemoryWatch | None = None
 
     def start(self, root: GuestRoot) -> None:
         """Starts the desktop's session; returns as soon as its first process runs.
@@ -198,13 +198,13 @@ class Container:
 
     def _open_insides(self, inside: Path) -> None:
         """Takes hold of what is looked at later, for a process id may come to mean another process."""
-        insides = Insides.found(inside, self.folder)
+        insides = DesktopHandles.found(inside, self.folder)
         with self._guard:
             if self._stopped:
                 insides.close()
                 return
             self._insides = insides
-        watch = UncountedWatch(inside / "proc", insides.session, self._overdone)
+        watch = KernelMemoryWatch(inside / "proc", insides.session, self._overdone)
         with self._guard:
             if not self._stopped:
                 self._watch = watch
@@ -219,7 +219,7 @@ class Container:
                 self._keeper.kill()
 
     @contextmanager
-    def _inside(self) -> Iterator[Insides]:
+    def _inside(self) -> Iterator[DesktopHandles]:
         """What is held of the running desktop, for as long as it is looked at."""
         with self._guard:
             if self._insides is None:

@@ -7,9 +7,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from vm_pool.providers.holding import abandoned
+from vm_pool.providers.folder_lock import abandoned
 from vm_pool.providers.local import cgroups
-from vm_pool.providers.local.keepers import END_SECONDS, end_keeper, keepers_of
+from vm_pool.providers.local.keeper_process import END_SECONDS, end_keeper, keepers_of
 from vm_pool.scripts import checked_vm_id
 
 log = logging.getLogger(__name__)

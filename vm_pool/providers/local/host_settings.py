@@ -7,8 +7,8 @@ from pathlib import Path
 
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.bundle import TERMINALS
+from vm_pool.providers.local.kernel_memory import MOST_TCP_SOCKETS, NEW_TCP_SOCKETS
 from vm_pool.providers.local.options import LocalOptions
-from vm_pool.providers.local.uncounted import MOST_TCP_SOCKETS, NEW_TCP_SOCKETS
 
 _BYTES_OF_FILE = 200
 """Of the desktop's memory, for each file that it has open: what the kernel charges it at least."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from desktop_image import GuestRoot, guest_image_name, guest_root
 from vm_pool.egress.relay import Relay
-from vm_pool.providers import desktop
+from vm_pool.providers import guest_server
 from vm_pool.providers.base import with_network
-from vm_pool.providers.holding import wait_until_unused
+from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.local.container import Container, DesktopStopped
 from vm_pool.providers.local.folders import end_abandoned, end_leftover, folder_of, leftovers
 from vm_pool.providers.local.options import LocalOptions
-from vm_pool.providers.local.requirements import Machine, check_machine, look_at_machine
+from vm_pool.providers.local.requirements import HostFeatures, check_machine, inspect_host
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class LocalProvider:
         self._lock = threading.Lock()
         self._building = threading.Lock()
         self._looking = threading.Lock()
-        self._machine: Machine | None = None
+        self._machine: HostFeatures | None = None
         self._relay = Relay()
         self._root: GuestRoot | None = None
 
@@ -81,20 +81,20 @@ class LocalProvider:
         """Raises unless the guest is healthy, its server is as it was, and its screenshot has the right size."""
         container = self._container(vm_id)
         if altered := container.alterations():
-            raise desktop.DesktopUnwell(f"{vm_id}: {'; '.join(altered)}")
+            raise guest_server.DesktopUnwell(f"{vm_id}: {'; '.join(altered)}")
         control = self._control(container)
-        desktop.health(control, CHECK_SECONDS)
-        _, size = desktop.screenshot(control, CHECK_SECONDS)
+        guest_server.health(control, CHECK_SECONDS)
+        _, size = guest_server.screenshot(control, CHECK_SECONDS)
         if size != self._screen:
             expected = f"{self._screen[0]}x{self._screen[1]}"
-            raise desktop.DesktopUnwell(f"{vm_id}: the screenshot is {size[0]}x{size[1]}, not {expected}")
+            raise guest_server.DesktopUnwell(f"{vm_id}: the screenshot is {size[0]}x{size[1]}, not {expected}")
 
     def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
         """Its windows and processes, the files written since its start, and what is on the screen."""
         container = self._container(vm_id)
         control = self._control(container)
-        now = desktop.health(control, CHECK_SECONDS)
-        png, _ = desktop.screenshot(control, CHECK_SECONDS, without_clock=True)
+        now = guest_server.health(control, CHECK_SECONDS)
+        png, _ = guest_server.screenshot(control, CHECK_SECONDS, without_clock=True)
         files = itertools.islice(
             (path for path in container.changed_files() if not _SESSION_WRITES(path)), FILES_LOOKED_AT
         )
@@ -102,7 +102,7 @@ class LocalProvider:
             "windows": now.windows,
             "processes": now.processes,
             "files": tuple(files),
-            "screenshot": (desktop.picture_hash(png),),
+            "screenshot": (guest_server.picture_hash(png),),
         }
 
     def reset(self, vm_id: str) -> Endpoint:
@@ -122,7 +122,7 @@ class LocalProvider:
 
     def connect(self, vm_id: str, purpose: str) -> socket.socket:
         """A fresh connection to one of the desktop's ports, which no network leads to."""
-        return self._container(vm_id).connect(desktop.PORTS[purpose], CONNECT_SECONDS)
+        return self._container(vm_id).connect(guest_server.PORTS[purpose], CONNECT_SECONDS)
 
     def alterations(self, vm_id: str) -> Sequence[str]:
         """What of the desktop's server, its process or its files, is not as it was when the desktop was found healthy."""
@@ -137,7 +137,7 @@ class LocalProvider:
     def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
         with self._looking:
             if self._machine is None:
-                self._machine = look_at_machine(self.options)
+                self._machine = inspect_host(self.options)
             machine = self._machine
         container = Container(vm_id, self.options, machine, self._relay)
         with self._lock:
@@ -151,10 +151,10 @@ class LocalProvider:
         except BaseException:
             container.end()
             raise
-        return Endpoint("", desktop.PORTS)
+        return Endpoint("", guest_server.PORTS)
 
-    def _control(self, container: Container) -> desktop.Connect:
-        return lambda: container.connect(desktop.PORTS["control"], CONNECT_SECONDS)
+    def _control(self, container: Container) -> guest_server.Connect:
+        return lambda: container.connect(guest_server.PORTS["control"], CONNECT_SECONDS)
 
     def _container(self, vm_id: str) -> Container:
         with self._lock:
@@ -190,9 +190,9 @@ class LocalProvider:
         deadline = time.monotonic() + self.options.start_seconds
         while True:
             try:
-                desktop.health(self._control(container), CHECK_SECONDS)
+                guest_server.health(self._control(container), CHECK_SECONDS)
                 return
-            except desktop.DesktopUnwell as error:
+            except guest_server.DesktopUnwell as error:
                 if time.monotonic() > deadline:
                     raise TimeoutError(
                         f"{container.vm_id} is not ready within {self.options.start_seconds:.0f} s of its start: {error}; "

@@ -33,7 +33,7 @@ _MOUNT_ON_LAYER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostFeatures:
     """What this machine has for local desktops."""
 
     runtime: str
@@ -70,7 +70,7 @@ def check_machine(options: LocalOptions) -> str:
     return runtime
 
 
-def look_at_machine(options: LocalOptions) -> Machine:
+def inspect_host(options: LocalOptions) -> HostFeatures:
     """What the machine has for local desktops; says in the log what it has only in part.
 
     Raises:
@@ -81,7 +81,7 @@ def look_at_machine(options: LocalOptions) -> Machine:
         log.warning(
             "one desktop could take more than half of what this machine has for all: sysctl -w %s", " ".join(settings)
         )
-    return Machine(runtime, _shifts_owners())
+    return HostFeatures(runtime, _shifts_owners())
 
 
 def _runtime(options: LocalOptions) -> str:

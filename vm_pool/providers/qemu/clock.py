@@ -8,7 +8,7 @@ import logging
 import shlex
 import time
 
-from vm_pool.providers.desktop import Connect
+from vm_pool.providers.guest_server import Connect
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from vm_pool.egress.exits import NAME_SERVER
-from vm_pool.providers.desktop import PORTS
+from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.qemu.acceleration import Acceleration
-from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot
+from vm_pool.providers.qemu.boot_disk import GuestBoot, OwnBoot
 from vm_pool.providers.qemu.options import QemuOptions
 
 DISK, VARIABLES, CONSOLE = "disk.qcow2", "variables.qcow2", "console"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from desktop_image.cache import cache_folder
-from vm_pool.providers.holding import abandoned, make_held
+from vm_pool.providers.folder_lock import abandoned, make_held
 from vm_pool.scripts import checked_vm_id
 
 log = logging.getLogger(__name__)

@@ -18,16 +18,16 @@ from vm_pool.egress.relay import Relay
 from vm_pool.errors import ProviderError
 from vm_pool.namespaces import can_make_namespaces
 from vm_pool.providers.base import with_network
-from vm_pool.providers.holding import wait_until_unused
+from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.qemu import acceleration
 from vm_pool.providers.qemu.acceleration import Acceleration
-from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot, own_boot, own_image_name
+from vm_pool.providers.qemu.boot_disk import GuestBoot, OwnBoot, own_boot, own_image_name
 from vm_pool.providers.qemu.folders import end_abandoned, end_leftover, folder_of, leftovers
-from vm_pool.providers.qemu.kind import Kind
-from vm_pool.providers.qemu.machine import Machine, MachineStopped, ProcessorFailed
+from vm_pool.providers.qemu.internet_access import InternetAccess
+from vm_pool.providers.qemu.machine_type import MachineType
 from vm_pool.providers.qemu.options import QemuOptions
-from vm_pool.providers.qemu.own_network import OwnNetwork
-from vm_pool.providers.qemu.way_out import WayOut
+from vm_pool.providers.qemu.private_network import PrivateNetwork
+from vm_pool.providers.qemu.process import ProcessorFailed, QemuProcess, QemuStopped
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -45,10 +45,10 @@ class QemuProvider:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = QemuOptions.model_validate(dict(options))
-        self._machines: dict[str, Machine] = {}
+        self._processes: dict[str, QemuProcess] = {}
         self._guard = threading.Lock()
         self._preparing = threading.Lock()
-        self._kind: Kind | None = None
+        self._machine_type: MachineType | None = None
         self._kvm_failed = ""
         """At what; empty while it has not."""
         self._relay = Relay()
@@ -76,9 +76,9 @@ class QemuProvider:
 
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a VM and waits until its server answers; builds the guest image first where it is missing."""
-        machine = Machine(vm_id, self._network())
+        machine = QemuProcess(vm_id, self._network())
         with self._guard:
-            earlier, self._machines[vm_id] = self._machines.get(vm_id), machine
+            earlier, self._processes[vm_id] = self._processes.get(vm_id), machine
         if earlier is not None:
             earlier.end()
         try:
@@ -89,31 +89,31 @@ class QemuProvider:
             raise
         return self._endpoint(machine)
 
-    def _network(self) -> OwnNetwork | None:
+    def _network(self) -> PrivateNetwork | None:
         policy = parse_policy(self.options.guest_network)
         if policy.reaches_anything:
-            return WayOut(self._relay, policy)
-        return OwnNetwork() if can_make_namespaces() else None
+            return InternetAccess(self._relay, policy)
+        return PrivateNetwork() if can_make_namespaces() else None
 
-    def _start(self, machine: Machine) -> None:
+    def _start(self, machine: QemuProcess) -> None:
         """Brings it up; in software where the processor turns out to be of no use, and nobody asked for it."""
-        kind = self._known_kind(machine)
+        machine_type = self._known_machine_type(machine)
         try:
-            kind.start(machine, lambda sentence: _say(machine, sentence))
+            machine_type.start(machine, lambda sentence: _say(machine, sentence))
         except ProcessorFailed:
             if self.options.accelerator != "auto":
                 raise
             machine.put_away()
-            self._give_up_kvm(kind)
-            self._known_kind(machine).start(machine, lambda sentence: _say(machine, sentence))
+            self._give_up_kvm(machine_type)
+            self._known_machine_type(machine).start(machine, lambda sentence: _say(machine, sentence))
 
-    def _give_up_kvm(self, kind: Kind) -> None:
+    def _give_up_kvm(self, machine_type: MachineType) -> None:
         """For these VMs; where our own guest image does not come up, for all of this machine."""
         with self._preparing:
-            if self._kind is not kind:
+            if self._machine_type is not machine_type:
                 return
-            self._kind = None
-            self._kvm_failed = f"KVM could not go on booting {kind.what} (QEMU's state: internal-error)"
+            self._machine_type = None
+            self._kvm_failed = f"KVM could not go on booting {machine_type.what} (QEMU's state: internal-error)"
             if self.options.path_to_vm is None:
                 try:
                     acceleration.remember(_command(QEMU, "qemu-system-x86"), self._kvm_failed)
@@ -124,19 +124,19 @@ class QemuProvider:
         """Raises unless the guest is healthy and its screenshot has the right size."""
         machine = self._machine(vm_id)
         with machine.stoppable():
-            self._known_kind(machine).check(machine, CHECK_SECONDS)
+            self._known_machine_type(machine).check(machine, CHECK_SECONDS)
 
     def reset(self, vm_id: str) -> Endpoint:
         """Loads the snapshot of the VM's memory and disk that was taken when it was first ready."""
         machine = self._machine(vm_id)
         with machine.stoppable():
-            self._known_kind(machine).revert(machine)
+            self._known_machine_type(machine).revert(machine)
         return self._endpoint(machine)
 
     def stop(self, vm_id: str) -> None:
         """Ends the VM, also one that an earlier process started."""
         with self._guard:
-            machine = self._machines.pop(vm_id, None)
+            machine = self._processes.pop(vm_id, None)
         if machine is not None:
             machine.end()
         else:
@@ -150,7 +150,7 @@ class QemuProvider:
         """Processes and windows; the disk goes back as a whole with every reset."""
         machine = self._machine(vm_id)
         with machine.stoppable():
-            return self._known_kind(machine).fingerprint(machine, CHECK_SECONDS)
+            return self._known_machine_type(machine).fingerprint(machine, CHECK_SECONDS)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends the VMs of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
@@ -158,23 +158,23 @@ class QemuProvider:
         wait_until_unused(map(folder_of, left))
         return [*(vm_id for vm_id in left if end_leftover(vm_id)), *end_abandoned()]
 
-    def _endpoint(self, machine: Machine) -> Endpoint:
+    def _endpoint(self, machine: QemuProcess) -> Endpoint:
         return Endpoint("" if self.options.goes_out else "127.0.0.1", machine.ports)
 
-    def _machine(self, vm_id: str) -> Machine:
+    def _machine(self, vm_id: str) -> QemuProcess:
         with self._guard:
-            machine = self._machines.get(vm_id)
+            machine = self._processes.get(vm_id)
         if machine is None:
-            raise MachineStopped(f"{vm_id} is not running")
+            raise QemuStopped(f"{vm_id} is not running")
         return machine
 
-    def _known_kind(self, machine: Machine) -> Kind:
+    def _known_machine_type(self, machine: QemuProcess) -> MachineType:
         """What this provider's machines have in common; the first that starts finds it out, and builds the guest image."""
         while not self._preparing.acquire(timeout=0.2):
             if machine.stopped:
-                raise MachineStopped(f"{machine.vm_id} was stopped before it started")
+                raise QemuStopped(f"{machine.vm_id} was stopped before it started")
         try:
-            if self._kind is None:
+            if self._machine_type is None:
                 self.check_available()
                 qemu = _command(QEMU, "qemu-system-x86")
                 chosen = (
@@ -186,20 +186,20 @@ class QemuProvider:
                     log.warning("QEMU uses software emulation, which is slow: %s", chosen.why)
                 else:
                     log.info("QEMU uses the processor's own virtualisation (KVM)")
-                self._kind = Kind(qemu, self.options, chosen, self._what_to_boot(machine))
-            return self._kind
+                self._machine_type = MachineType(qemu, self.options, chosen, self._what_to_boot(machine))
+            return self._machine_type
         finally:
             self._preparing.release()
 
-    def _what_to_boot(self, machine: Machine) -> GuestBoot | OwnBoot:
+    def _what_to_boot(self, machine: QemuProcess) -> GuestBoot | OwnBoot:
         if self.options.path_to_vm is not None:
             return own_boot(self.options.path_to_vm, self.options)
         return GuestBoot(guest_disk(self.options.profile, lambda sentence: _say(machine, sentence)))
 
 
-def _say(machine: Machine, sentence: str) -> None:
+def _say(machine: QemuProcess, sentence: str) -> None:
     if machine.stopped:
-        raise MachineStopped(f"{machine.vm_id} was stopped before it was up")
+        raise QemuStopped(f"{machine.vm_id} was stopped before it was up")
     log.info("%s", sentence)
 
 

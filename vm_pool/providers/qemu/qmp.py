@@ -121,7 +121,7 @@ class QMP:
         return event.get("event") == "JOB_STATUS_CHANGE" and data.get("id") == job and data.get("status") == "concluded"
 
     def _read(self, deadline: float, command: str) -> dict[str, Any]:
-        """The next message of any kind."""
+        """The next message of any machine_type."""
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
             if left <= 0:

@@ -22,7 +22,7 @@ from tests.desktops import in_guest, traces
 from vm_pool.gate import Gate, Gates
 from vm_pool.gate_login import token_of
 from vm_pool.providers.base import connect, purposes
-from vm_pool.providers.desktop import PORTS
+from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.local import LocalProvider
 from vm_pool.states import Endpoint
 

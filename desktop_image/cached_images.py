@@ -25,7 +25,7 @@ _QCOW2 = struct.Struct(">4sIQI")
 
 
 @dataclass(frozen=True, slots=True)
-class Stocked:
+class CachedImage:
     """A part of some image."""
 
     kind: str
@@ -39,19 +39,19 @@ class Stocked:
     """What it takes on disk."""
 
 
-def stock() -> list[Stocked]:
+def list_images() -> list[CachedImage]:
     """Everything in the cache."""
     return list(_parts())
 
 
-def prune(progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], list[Stocked]]:
+def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
     """Removes what is outdated, unless a process uses it.
 
     Returns:
         What was removed, and what is outdated but in use.
     """
-    removed: list[Stocked] = []
-    kept: list[Stocked] = []
+    removed: list[CachedImage] = []
+    kept: list[CachedImage] = []
     for part in _parts():
         if not part.current:
             progress(f"Removing {part.folder.name}")
@@ -59,7 +59,7 @@ def prune(progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], l
     return removed, kept
 
 
-def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tuple[list[Stocked], list[Stocked]]:
+def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
     """Removes an image that a user made, with all that no other image is made of.
 
     Returns:
@@ -76,15 +76,15 @@ def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tupl
     if used := [part.folder for part in own if cache.is_used(part.folder.name)]:
         raise GuestBuildError(f"--remove: the guest image {name!r} is in use ({used[0]}): stop its VM hosts first")
     forget(name)
-    removed: list[Stocked] = []
-    kept: list[Stocked] = []
+    removed: list[CachedImage] = []
+    kept: list[CachedImage] = []
     for part in own:
         progress(f"Removing {part.folder.name}")
         (removed if cache.remove(part.folder.name) else kept).append(part)
     return removed, kept
 
 
-def _parts(without: str = "") -> Iterator[Stocked]:
+def _parts(without: str = "") -> Iterator[CachedImage]:
     """Everything in the cache, as it would be without an image."""
     now = {kernel_name()}
     for name in set(image_names()) - {without}:
@@ -98,7 +98,7 @@ def _parts(without: str = "") -> Iterator[Stocked]:
             made_of = _NAME.fullmatch(disk.name) if disk else found
             whose = (made_of["image"] if made_of else "") or ""
             current = (disk or folder).name in now or whose == OWN
-            yield Stocked(found["kind"], whose, folder, current, size_of(folder))
+            yield CachedImage(found["kind"], whose, folder, current, size_of(folder))
 
 
 def _backing_disk(saved: Path) -> Path | None:

@@ -23,7 +23,7 @@ _BYTES_OF_SOCKET = 4096
 _PIECE = 1 << 16
 
 
-class UncountedWatch:
+class KernelMemoryWatch:
     """A thread that looks at one desktop until it is stopped."""
 
     def __init__(self, processes: Path, init: int, overdone: Callable[[str], object]) -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from desktop_image.cache import Progress, part
 from vm_pool import canary
-from vm_pool.providers import desktop
-from vm_pool.providers.desktop import DesktopUnwell
+from vm_pool.providers import guest_server
+from vm_pool.providers.guest_server import DesktopUnwell
 from vm_pool.providers.qemu import qemu_img
 from vm_pool.providers.qemu.acceleration import Acceleration
-from vm_pool.providers.qemu.boots import GuestBoot, OwnBoot
+from vm_pool.providers.qemu.boot_disk import GuestBoot, OwnBoot
 from vm_pool.providers.qemu.clock import set_over_http
 from vm_pool.providers.qemu.command_line import DISK, VARIABLES, command_line, snapshot_nodes
-from vm_pool.providers.qemu.machine import Machine, ProcessorFailed
 from vm_pool.providers.qemu.options import QemuOptions
+from vm_pool.providers.qemu.process import ProcessorFailed, QemuProcess
 from vm_pool.providers.qemu.qmp import QMPError
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _SAY_SECONDS = 10.0
 _UNPRIVILEGED = "nobody"
 
 
-class Kind:
+class MachineType:
     """What machines of the same options have in common.
 
     Args:
@@ -66,10 +66,10 @@ class Kind:
         """Names what they boot."""
         return str(self._boot.image) if self._own else f"guest image {self._options.profile}"
 
-    def start(self, machine: Machine, progress: Progress) -> None:
+    def start(self, machine: QemuProcess, progress: Progress) -> None:
         """Brings a machine up, in the state that `revert` goes back to.
 
-        Only the first guest of a kind boots; the others go on from what it saved.
+        Only the first guest of a machine_type boots; the others go on from what it saved.
 
         Raises:
             ProcessorFailed: KVM cannot boot what they boot.
@@ -81,7 +81,7 @@ class Kind:
             self._given_up = self._options.accelerator == "auto"
             raise
 
-    def _start(self, machine: Machine, progress: Progress) -> None:
+    def _start(self, machine: QemuProcess, progress: Progress) -> None:
         if self._own:
             self._first_boot(machine, progress)
             machine.let_out()
@@ -100,7 +100,7 @@ class Kind:
                 f"{machine.vm_id}: what a first boot saved is of no use, and is made anew at the next boot: {error}"
             ) from error
 
-    def revert(self, machine: Machine) -> None:
+    def revert(self, machine: QemuProcess) -> None:
         """Brings a machine back to its snapshot and proves it healthy, before its guest may go anywhere.
 
         Raises:
@@ -115,20 +115,20 @@ class Kind:
             self._wait(machine, lambda seconds: _health(machine, min(seconds, _FIRST_ANSWER_SECONDS)), RESET_SECONDS)
         machine.let_out()
 
-    def check(self, machine: Machine, seconds: float) -> None:
+    def check(self, machine: QemuProcess, seconds: float) -> None:
         """Raises unless the machine is healthy and its screenshot has the right size."""
         if not self._own:
             _health(machine, seconds)
         self._look(machine, seconds)
 
-    def fingerprint(self, machine: Machine, seconds: float) -> Mapping[str, Sequence[str]]:
+    def fingerprint(self, machine: QemuProcess, seconds: float) -> Mapping[str, Sequence[str]]:
         """Processes and windows; of an image of the user's own, nothing is known."""
         if self._own:
             return {}
         health = _health(machine, seconds)
         return {"processes": health.processes, "windows": health.windows}
 
-    def _save(self, machine: Machine, target: Path, progress: Progress) -> None:
+    def _save(self, machine: QemuProcess, target: Path, progress: Progress) -> None:
         """Boots the guest image once and for all."""
         self._first_boot(machine, progress)
         folder = machine.quit()
@@ -136,7 +136,7 @@ class Kind:
         shutil.move(folder / DISK, target / DISK)
         machine.put_away()
 
-    def _first_boot(self, machine: Machine, progress: Progress) -> None:
+    def _first_boot(self, machine: QemuProcess, progress: Progress) -> None:
         if self._given_up:
             raise ProcessorFailed(f"{machine.vm_id}: KVM has failed another VM of the same image")
         began = time.monotonic()
@@ -169,7 +169,7 @@ class Kind:
         progress(f"Saving the state of {what}, which took {time.monotonic() - began:.0f} s to boot")
         machine.save()
 
-    def _wait(self, machine: Machine, look: Callable[[float], object], seconds: float) -> None:
+    def _wait(self, machine: QemuProcess, look: Callable[[float], object], seconds: float) -> None:
         """Looks until it is well; gives up at once when QEMU ends."""
         deadline = time.monotonic() + seconds
         while True:
@@ -185,8 +185,8 @@ class Kind:
                     ) from error
             time.sleep(_LOOK_SECONDS)
 
-    def _look(self, machine: Machine, seconds: float) -> None:
-        _, size = desktop.screenshot(lambda: machine.connect("control"), seconds)
+    def _look(self, machine: QemuProcess, seconds: float) -> None:
+        _, size = guest_server.screenshot(lambda: machine.connect("control"), seconds)
         wanted = (self._options.screen_width, self._options.screen_height)
         if self._own and machine.screen == (0, 0):
             machine.screen = size
@@ -221,8 +221,8 @@ class Kind:
         return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
-def _health(machine: Machine, seconds: float) -> desktop.Health:
-    return desktop.health(lambda: machine.connect("control"), seconds)
+def _health(machine: QemuProcess, seconds: float) -> guest_server.Health:
+    return guest_server.health(lambda: machine.connect("control"), seconds)
 
 
 def _exists(user: str) -> bool:

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vm_pool.providers.desktop import PORTS, DesktopUnwell
+from vm_pool.providers.guest_server import PORTS, DesktopUnwell
 from vm_pool.providers.qemu.command_line import CONSOLE
 from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_leftover, make_folder
-from vm_pool.providers.qemu.own_network import OwnNetwork
+from vm_pool.providers.qemu.private_network import PrivateNetwork
 from vm_pool.providers.qemu.qmp import QMP, QMPError
 
 START_SECONDS = 30.0
@@ -37,19 +37,19 @@ class ProcessorFailed(QMPError):
     """A machine stands still for good, since KVM does not do something that the guest needs: inside other machines, it may not."""
 
 
-class MachineStopped(RuntimeError):
+class QemuStopped(RuntimeError):
     """The VM was stopped while something was being done with it."""
 
 
-class Machine:
-    """A VM's processes and folder. What is done with it raises `MachineStopped` once `end` was called.
+class QemuProcess:
+    """A VM's processes and folder. What is done with it raises `QemuStopped` once `end` was called.
 
     Args:
         vm_id: Names them.
         network: Its own; None: the ports that it forwards are on this machine's loopback, and its guest goes nowhere.
     """
 
-    def __init__(self, vm_id: str, network: OwnNetwork | None = None) -> None:
+    def __init__(self, vm_id: str, network: PrivateNetwork | None = None) -> None:
         self.vm_id = vm_id
         self._network = network
         self.ports: dict[str, int] = {}
@@ -64,7 +64,7 @@ class Machine:
         self._held: int | None = None
         self._monitor: QMP | None = None
         self._clock: socket.socket | None = None
-        _machines.add(self)
+        _processes.add(self)
 
     @property
     def stopped(self) -> bool:
@@ -93,7 +93,7 @@ class Machine:
         with qemus_monitor, qemus_clock, self._guard:
             self._monitor, self._clock = QMP(monitor, self.vm_id), clock
             if self._stopped:
-                raise MachineStopped(f"{self.vm_id} was stopped before it started")
+                raise QemuStopped(f"{self.vm_id} was stopped before it started")
             keeper = self._keeper = subprocess.Popen(  # noqa: S603
                 [
                     *("sh", str(KEEPER), str(self._folder)),
@@ -180,7 +180,7 @@ class Machine:
         with self._guard:
             clock = self._clock
         if clock is None:
-            raise MachineStopped(f"{self.vm_id} is not running")
+            raise QemuStopped(f"{self.vm_id} is not running")
         said = b""
         try:
             clock.settimeout(CLOCK_SECONDS)
@@ -244,12 +244,12 @@ class Machine:
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """Whatever is raised inside because of `end` becomes a `MachineStopped`."""
+        """Whatever is raised inside because of `end` becomes a `QemuStopped`."""
         try:
             yield
         except Exception as error:
-            if self._stopped and not isinstance(error, MachineStopped):
-                raise MachineStopped(f"{self.vm_id} was stopped") from error
+            if self._stopped and not isinstance(error, QemuStopped):
+                raise QemuStopped(f"{self.vm_id} was stopped") from error
             raise
 
     def let_go(self) -> None:
@@ -267,7 +267,7 @@ class Machine:
     def _qmp(self) -> QMP:
         monitor = self._monitor
         if monitor is None:
-            raise MachineStopped(f"{self.vm_id} is not running")
+            raise QemuStopped(f"{self.vm_id} is not running")
         return monitor
 
     def _last_words(self, file: str) -> str:
@@ -278,11 +278,11 @@ class Machine:
         return " | ".join(_COLOURS.sub("", line) for line in lines[-4:])[-500:]
 
 
-_machines: weakref.WeakSet[Machine] = weakref.WeakSet()
+_processes: weakref.WeakSet[QemuProcess] = weakref.WeakSet()
 
 
 def _let_go_of_all() -> None:
-    for machine in _machines:
+    for machine in _processes:
         machine.let_go()
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from vm_pool import hosting
+from vm_pool import host_client
 from vm_pool import jobs as jobs_module
 from vm_pool.errors import HostSuperseded, HostTaken, PoolRefused, PoolUnreachable, TransitionRefused, UnknownVM
-from vm_pool.hosting import Beat, HostedVM, HostSide
+from vm_pool.host_client import Beat, HostClient, HostedVM
 from vm_pool.jobs import Jobs
 from vm_pool.pool import VMPool
 from vm_pool.processes import machine, this_process
@@ -23,7 +23,7 @@ from vm_pool.states import TRANSITIONS, Endpoint, VMState
 
 
 def test_a_failed_vm_is_tried_again_after_the_asked_seconds(pool: VMPool) -> None:
-    side = HostSide(pool, "h", silent_after=60)
+    side = HostClient(pool, "h", silent_after=60)
     side.trust(side.beat(take_over=True).server)
     fence = side.register("h-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
 
@@ -35,12 +35,12 @@ def test_a_failed_vm_is_tried_again_after_the_asked_seconds(pool: VMPool) -> Non
 
 
 def test_a_beat_takes_nobodys_host_over_unless_told_to(pool: VMPool) -> None:
-    HostSide(pool, "h", silent_after=60).beat(take_over=True)
+    HostClient(pool, "h", silent_after=60).beat(take_over=True)
 
     with pytest.raises(HostSuperseded):
-        HostSide(pool, "h", silent_after=60).beat()
+        HostClient(pool, "h", silent_after=60).beat()
     with pytest.raises(HostTaken):
-        HostSide(pool, "h", silent_after=60).beat(take_over=True)
+        HostClient(pool, "h", silent_after=60).beat(take_over=True)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_quarantined_vm_is_booted_anew_and_a_free_one_reset(pool: VMPool) -> N
 # What a host says and hears, word for word
 
 
-class Told(HostSide):
+class Told(HostClient):
     """Hears what the test says instead of Redis; notes what it says itself."""
 
     def __init__(self, pool: VMPool, *answers: Any, host_id: str = "h", silent_after: float = 2.5) -> None:
@@ -183,7 +183,7 @@ def test_one_that_has_not_ended_is_named_with_what_to_do(pool: VMPool, process: 
 def test_where_this_machine_is_unknown_nobody_is_said_to_be_of_it(
     pool: VMPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosting, "machine", lambda: "")
+    monkeypatch.setattr(host_client, "machine", lambda: "")
     with pytest.raises(HostTaken, match="a process of another machine or container"):
         Told(pool, [0, "ab :7:8", NOW]).beat(take_over=True)
     assert Told(pool).end_the_dead() == 0, "nothing is asked"
@@ -192,8 +192,8 @@ def test_where_this_machine_is_unknown_nobody_is_said_to_be_of_it(
 @pytest.mark.parametrize("host_id", ["", "a b", "a/b", "x" * 101, "a\n"])
 def test_a_host_has_a_plain_name(pool: VMPool, host_id: str) -> None:
     with pytest.raises(ValueError, match=r"is not a host's id: use 1 to 100 letters, digits, '_', '\.' and '-'"):
-        HostSide(pool, host_id, silent_after=1)
-    assert HostSide(pool, "x" * 100, silent_after=1).host_id == "x" * 100
+        HostClient(pool, host_id, silent_after=1)
+    assert HostClient(pool, "x" * 100, silent_after=1).host_id == "x" * 100
 
 
 def test_only_those_that_have_ended_are_ended_wherever_they_stand(
@@ -224,7 +224,7 @@ def test_a_waiter_that_has_ended_leaves_the_queue_and_one_that_lives_keeps_its_p
         words = Request(f"waiter {number}", 0, 60, 60, 60, token=f"t{number}").words(0, False)
         pool._run("acquire", *words[:-1], process)
 
-    assert HostSide(pool, "h", silent_after=60).end_the_dead() == 2
+    assert HostClient(pool, "h", silent_after=60).end_the_dead() == 2
 
     assert [(waiter.token, waiter.place) for waiter in pool.status().waiters] == [("t0", 1), ("t2", 2)]
 
@@ -264,13 +264,13 @@ def test_a_vm_that_has_moved_on_by_itself_is_left_alone(
 
     monkeypatch.setattr(pool, "move", move)
     caplog.set_level(logging.INFO)
-    HostSide(pool, "h", silent_after=1).try_move("h-0", {VMState.FREE}, VMState.RESETTING, 7)
+    HostClient(pool, "h", silent_after=1).try_move("h-0", {VMState.FREE}, VMState.RESETTING, 7)
     assert moves == [("h-0", {VMState.FREE}, VMState.RESETTING, {"fence": 7})]
     assert caplog.messages == ["host h: h-0 moved on by itself"]
 
 
 def test_work_is_waited_for_once_however_often_it_was_announced(pool: VMPool) -> None:
-    side = HostSide(pool, "h", silent_after=60)
+    side = HostClient(pool, "h", silent_after=60)
     for _ in range(3):
         side.nudge()
     assert side.wait_for_work(20) is True
@@ -279,8 +279,8 @@ def test_work_is_waited_for_once_however_often_it_was_announced(pool: VMPool) ->
 
 def test_a_wait_for_work_has_an_end_that_is_said_to_redis(pool: VMPool, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    monkeypatch.setattr(pool.wire, "call", lambda *words, **options: calls.append((words, options)))
-    side = HostSide(pool, "h", silent_after=60)
+    monkeypatch.setattr(pool.redis, "call", lambda *words, **options: calls.append((words, options)))
+    side = HostClient(pool, "h", silent_after=60)
     for seconds in (0, 0.25, 12):
         assert side.wait_for_work(seconds) is False
     key = "{pool:test}:work:h"

@@ -14,7 +14,7 @@ from vm_pool.states import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class OwnVM:
+class UnpooledVM:
     """The VM as its user sees it; offers what a `Lease` does."""
 
     vm_id: str
@@ -42,7 +42,7 @@ class OwnVM:
 
 
 @contextmanager
-def own_vm(provider: Provider, vm_id: str) -> Iterator[OwnVM]:
+def unpooled_vm(provider: Provider, vm_id: str) -> Iterator[UnpooledVM]:
     """Boots and checks a VM, and stops it at the end whatever happened. Its ports are reached as those of a lent VM are.
 
     Args:
@@ -63,6 +63,6 @@ def own_vm(provider: Provider, vm_id: str) -> Iterator[OwnVM]:
             ends.callback(gates.close)
             gate = gates.open(purposes(provider, endpoint), lambda purpose: connect(provider, vm_id, purpose, endpoint))
             ends.callback(gate.close)
-            yield OwnVM(vm_id, replace(gate.endpoint, token=token_of(key, gate.endpoint.gate)))
+            yield UnpooledVM(vm_id, replace(gate.endpoint, token=token_of(key, gate.endpoint.gate)))
         else:
-            yield OwnVM(vm_id, endpoint)
+            yield UnpooledVM(vm_id, endpoint)

@@ -13,7 +13,7 @@ from pathlib import Path
 from vm_pool.namespaces import bring_loopback_up, connect_inside, inside
 
 
-class OwnNetwork:
+class PrivateNetwork:
     """One machine's, which leads nowhere."""
 
     def __init__(self) -> None:

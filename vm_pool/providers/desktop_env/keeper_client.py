@@ -56,7 +56,7 @@ def leftovers(provider: str, host_id: str) -> list[str]:
     return []
 
 
-class Keeper:
+class KeeperClient:
     """A keeper's process.
 
     Args:
@@ -237,7 +237,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
 
 
-_keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+_keepers: weakref.WeakSet[KeeperClient] = weakref.WeakSet()
 
 
 def _let_go_of_all() -> None:

@@ -12,7 +12,7 @@ from redis import exceptions
 
 from vm_pool.aio import AsyncVMPool
 from vm_pool.errors import PoolError, PoolRefused, PoolRefusedForNow, PoolUnreachable
-from vm_pool.wire import REPLY_SECONDS, Wire, as_pool_error, connection_options, place_of
+from vm_pool.redis_connection import REPLY_SECONDS, RedisConnection, as_pool_error, connection_options, place_of
 
 
 def test_connections_never_try_again_by_themselves_and_speak_text() -> None:
@@ -71,29 +71,29 @@ def client(redis_url: str) -> redis.Redis:
 
 
 @pytest.fixture
-def wire(client: redis.Redis) -> Wire:
-    return Wire(client)
+def connection(client: redis.Redis) -> RedisConnection:
+    return RedisConnection(client)
 
 
-def number(wire: Wire) -> int:
+def number(connection: RedisConnection) -> int:
     """The server's number of the connection that is used next."""
-    return int(wire.call("CLIENT", "ID"))
+    return int(connection.call("CLIENT", "ID"))
 
 
-def test_one_connection_serves_calls_in_a_row(wire: Wire) -> None:
-    first = number(wire)
+def test_one_connection_serves_calls_in_a_row(connection: RedisConnection) -> None:
+    first = number(connection)
 
-    assert wire.call("PING") == "PONG"
+    assert connection.call("PING") == "PONG"
     with pytest.raises(PoolRefused, match="refuses: unknown command"):
-        wire.call("NONSENSE")
+        connection.call("NONSENSE")
     with pytest.raises(exceptions.NoScriptError):
-        wire.call("EVALSHA", "0" * 40, 0)
-    assert number(wire) == first
-    assert wire.breaks() == 0
-    assert number(wire) == first
-    wire.close()
-    assert number(wire) != first
-    assert wire.breaks() == 0
+        connection.call("EVALSHA", "0" * 40, 0)
+    assert number(connection) == first
+    assert connection.breaks() == 0
+    assert number(connection) == first
+    connection.close()
+    assert number(connection) != first
+    assert connection.breaks() == 0
 
 
 def test_coroutines_keep_a_connection_that_was_refused_something_and_drop_a_broken_one(
@@ -127,43 +127,47 @@ def test_coroutines_bring_scripts_to_a_server_that_has_lost_them(redis_url: str,
     asyncio.run(work())
 
 
-def test_a_connection_that_ended_unnoticed_is_counted_once(wire: Wire, client: redis.Redis) -> None:
-    ended = number(wire)
+def test_a_connection_that_ended_unnoticed_is_counted_once(connection: RedisConnection, client: redis.Redis) -> None:
+    ended = number(connection)
     client.client_kill_filter(_id=str(ended))
 
-    assert [wire.breaks(), wire.breaks()] == [1, 1]
-    assert number(wire) != ended
+    assert [connection.breaks(), connection.breaks()] == [1, 1]
+    assert number(connection) != ended
 
 
-def test_a_call_that_is_not_answered_counts_and_closes_all_connections(wire: Wire, client: redis.Redis) -> None:
-    others = [wire._connect(1.0) for _ in range(3)]
+def test_a_call_that_is_not_answered_counts_and_closes_all_connections(
+    connection: RedisConnection, client: redis.Redis
+) -> None:
+    others = [connection._connect(1.0) for _ in range(3)]
     for connection in others:
         connection.connect()
-        wire._idle.append(connection)
-    ended = number(wire)
+        connection._idle.append(connection)
+    ended = number(connection)
     client.client_kill_filter(_id=str(ended))
 
     with pytest.raises(PoolUnreachable, match=r"^Redis at 127\.0\.0\.1:\d+ does not answer: "):
-        wire.call("PING")
+        connection.call("PING")
 
-    assert wire.breaks() == 1
+    assert connection.breaks() == 1
     assert not any(connection.is_connected for connection in others)
-    assert wire.call("PING") == "PONG"
+    assert connection.call("PING") == "PONG"
 
 
-def test_a_late_reply_is_not_waited_for_longer_than_asked_and_never_taken_for_another(wire: Wire) -> None:
+def test_a_late_reply_is_not_waited_for_longer_than_asked_and_never_taken_for_another(
+    connection: RedisConnection,
+) -> None:
     with pytest.raises(PoolUnreachable, match="does not answer"):
-        wire.call("BLPOP", "nothing", "30", seconds=0.2)
-    assert wire.call("PING") == "PONG"
-    assert wire.breaks() == 1
+        connection.call("BLPOP", "nothing", "30", seconds=0.2)
+    assert connection.call("PING") == "PONG"
+    assert connection.breaks() == 1
 
 
-def test_a_forked_child_makes_its_own_connections(wire: Wire) -> None:
-    first = number(wire)
+def test_a_forked_child_makes_its_own_connections(connection: RedisConnection) -> None:
+    first = number(connection)
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            os.write(writing, f"{number(wire)} {wire.breaks()}".encode())
+            os.write(writing, f"{number(connection)} {connection.breaks()}".encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
@@ -173,4 +177,4 @@ def test_a_forked_child_makes_its_own_connections(wire: Wire) -> None:
     os.close(writing)
     assert int(own) != first
     assert breaks == "0"
-    assert number(wire) == first
+    assert number(connection) == first

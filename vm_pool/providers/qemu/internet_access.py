@@ -13,14 +13,14 @@ from pathlib import Path
 from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.policy import NetworkPolicy
 from vm_pool.egress.relay import Outlet, Relay
-from vm_pool.providers.qemu.own_network import OwnNetwork
+from vm_pool.providers.qemu.private_network import PrivateNetwork
 
 _NAMES = "resolv.conf"
 _START = f'mount --bind "$0/{_NAMES}" /etc/resolv.conf && exec "$@"'
 """QEMU asks the name server that is written there."""
 
 
-class WayOut(OwnNetwork):
+class InternetAccess(PrivateNetwork):
     """One machine's. It is shut at first, and must be shut before the machine goes to somebody else.
 
     Args:
@@ -36,14 +36,14 @@ class WayOut(OwnNetwork):
         self._outlet: Outlet | None = None
 
     def lead_through(self, folder: Path, command: list[str]) -> list[str]:
-        """See `OwnNetwork`; the machine's folder gets a file."""
+        """See `PrivateNetwork`; the machine's folder gets a file."""
         names = folder / _NAMES
         names.write_text(f"nameserver {NAME_SERVER}\n", encoding="utf-8")
         names.chmod(0o644)
         return ["unshare", "--net", "--mount", "--propagation", "slave", "sh", "-c", _START, str(folder), *command]
 
     def enter(self, keeper: int) -> None:
-        """See `OwnNetwork`; gives the namespace its interface.
+        """See `PrivateNetwork`; gives the namespace its interface.
 
         Raises:
             OSError: QEMU has ended.

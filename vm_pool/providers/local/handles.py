@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Insides:
+class DesktopHandles:
     """Open descriptors, and a process id."""
 
     network: int
@@ -21,7 +21,7 @@ class Insides:
     """The guest's process 1, as it is numbered there."""
 
     @classmethod
-    def found(cls, keepers_root: Path, folder: Path) -> Insides:
+    def found(cls, keepers_root: Path, folder: Path) -> DesktopHandles:
         """Those of a desktop that has just started.
 
         Args:
@@ -38,9 +38,9 @@ class Insides:
         written = os.open(keepers_root / (folder / "disk" / "upper").relative_to("/"), folders)
         return cls(network, written, os.open(proc, folders), session)
 
-    def copy(self) -> Insides:
+    def copy(self) -> DesktopHandles:
         """The same, to be closed apart."""
-        return Insides(os.dup(self.network), os.dup(self.written), os.dup(self.processes), self.session)
+        return DesktopHandles(os.dup(self.network), os.dup(self.written), os.dup(self.processes), self.session)
 
     def close(self) -> None:
         """Lets go of them."""

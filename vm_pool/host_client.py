@@ -47,7 +47,7 @@ class Beat:
     """Seconds until something in the pool may end."""
 
 
-class HostSide:
+class HostClient:
     """The pool as one host sees it.
 
     Args:
@@ -120,7 +120,7 @@ class HostSide:
     def wait_for_work(self, seconds: float) -> bool:
         """Blocks until the pool has something for the host to do, at most so long; whether it has."""
         work = self.pool.keys.work(self.host_id)
-        call = self.pool.wire.call
+        call = self.pool.redis.call
         if call("BLPOP", work, f"{max(seconds, 0.001):.3f}", seconds=seconds + POP_GRACE_SECONDS) is None:
             return False
         call("DEL", work)  # the next beat tells everything there is to do
@@ -147,7 +147,7 @@ class HostSide:
 
     def nudge(self) -> None:
         """Ends a `wait_for_work`, from another thread."""
-        self.pool.wire.call("RPUSH", self.pool.keys.work(self.host_id), "")
+        self.pool.redis.call("RPUSH", self.pool.keys.work(self.host_id), "")
 
     def register(self, vm_id: str, state: VMState, *, needs_reset: bool, known_fence: int) -> int:
         """Puts a VM into the pool, or takes over the entry that is there; a lease of it is lost.
@@ -200,7 +200,7 @@ class HostSide:
         self._run("retire", self.host_id, self._instance)
 
     def _run(self, script: str, *args: str | int) -> Any:
-        return scripts.run(self.pool.wire, self.pool.keys, script, *args)
+        return scripts.run(self.pool.redis, self.pool.keys, script, *args)
 
     @staticmethod
     def _row(row: list[Any], now: int) -> HostedVM:

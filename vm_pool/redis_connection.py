@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from vm_pool.errors import PoolError, PoolRefused, PoolRefusedForNow, PoolUnreachable
-from vm_pool.refusals import passing_refusal
+from vm_pool.redis_refusals import passing_refusal
 
 REPLY_SECONDS = 5.0
 """How long a connection, or a reply, may take unless the caller says otherwise."""
@@ -28,7 +28,7 @@ packed = cast("Callable[[tuple[str | int, ...]], bytes]", hiredis.pack_command)
 """A command as it travels. (The stub knows tuples of one word only.)"""
 
 
-class Wire:
+class RedisConnection:
     """Connections to one Redis, shared by threads, made anew in a forked child."""
 
     def __init__(self, client: redis.Redis) -> None:

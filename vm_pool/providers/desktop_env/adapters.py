@@ -34,7 +34,7 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class VMSettings:
     """What is asked for; the same as the options of these names."""
 
     vm_id: str
@@ -46,12 +46,12 @@ class Wishes:
     screen: tuple[int, int]
 
 
-class Kind:
+class Adapter:
     """One of desktop-env's providers.
 
     Args:
         name: Its name.
-        wishes: What is asked for.
+        settings: What is asked for.
 
     Raises:
         Unavailable: It cannot be used here.
@@ -70,13 +70,13 @@ class Kind:
     has_snapshots = True
     """Whether VMs are reverted to a snapshot by its name."""
 
-    def __init__(self, name: str, wishes: Wishes) -> None:
+    def __init__(self, name: str, settings: VMSettings) -> None:
         self.name = name
-        self.wishes = wishes
+        self.settings = settings
         for tool, source in self.tools:
             if shutil.which(tool) is None:
                 raise Unavailable(f"provider {name!r} needs the command {tool}, which comes with {source}")
-        if not wishes.paths and not self.can_find:
+        if not settings.paths and not self.can_find:
             raise Unavailable(f"provider {name!r} finds no VM by itself: name one with path_to_vm")
         module = f"desktop_env.providers.{name}"
         self.module = self._import(f"{module}.provider")
@@ -91,12 +91,12 @@ class Kind:
     @property
     def region(self) -> str | None:
         """Where VMs are."""
-        return self.wishes.region
+        return self.settings.region
 
     @property
     def reverts_at_start(self) -> bool:
         """Whether a VM must be reverted when it was just started: what was found may not be of the snapshot that is wanted."""
-        return self.revert_before_use or (self.has_snapshots and self.wishes.snapshot_name != USUAL_SNAPSHOT)
+        return self.revert_before_use or (self.has_snapshots and self.settings.snapshot_name != USUAL_SNAPSHOT)
 
     def prepare(self) -> None:
         """Changes what must be changed before the provider is made."""
@@ -104,14 +104,14 @@ class Kind:
     def find(self) -> str:
         """Gets a VM: takes one that is there, or makes one."""
         manager = getattr(self.manager_module, self.manager_class)()
-        path = manager.get_vm_path(os_type=self.wishes.os_type, region=self.region, screen_size=self.wishes.screen)
+        path = manager.get_vm_path(os_type=self.settings.os_type, region=self.region, screen_size=self.settings.screen)
         if not path:
             raise RuntimeError(f"provider {self.name!r} found no VM")
         return str(path)
 
     def start(self, path: str) -> None:
         """Powers a VM on; nothing happens to one that runs."""
-        self.provider.start_emulator(path, self.wishes.headless, self.wishes.os_type)
+        self.provider.start_emulator(path, self.settings.headless, self.settings.os_type)
 
     def revert(self, path: str) -> str:
         """Brings a VM back to its clean state, and powers it on; returns its path from then on."""
@@ -121,7 +121,7 @@ class Kind:
 
     def snapshot(self) -> str:
         """What VMs are reverted to."""
-        return self.wishes.snapshot_name
+        return self.settings.snapshot_name
 
     def address(self, path: str) -> str:
         """``ip`` or ``ip:server:chromium:vnc:vlc``."""
@@ -151,7 +151,7 @@ class Kind:
             raise Unavailable(f"provider {self.name!r} cannot be used here: {words_of(error)}") from error
 
 
-class VMware(Kind):
+class VMware(Adapter):
     """VMware Workstation or Fusion, by its command ``vmrun``."""
 
     tools = (("vmrun", "VMware Workstation or Fusion"),)
@@ -173,7 +173,7 @@ class VMware(Kind):
             _run_to_end([*vmrun, "stop", path, "hard"])
 
 
-class VirtualBox(Kind):
+class VirtualBox(Adapter):
     """VirtualBox, by its command ``VBoxManage``."""
 
     tools = (("VBoxManage", "VirtualBox"),)
@@ -193,7 +193,7 @@ class VirtualBox(Kind):
             _run_to_end(["VBoxManage", "controlvm", uuid, "poweroff"])
 
 
-class Docker(Kind):
+class Docker(Adapter):
     """OSWorld's container, which holds QEMU with a qcow2 file of one's own."""
 
     provider_class, manager_class, takes_region = "DockerProvider", "DockerVMManager", True
@@ -207,7 +207,7 @@ class Docker(Kind):
             3600  # each VM holds the lock while its container starts, which may fetch an image first
         )
         collection = import_module("docker.models.containers").ContainerCollection
-        run, label = collection.run, {LABEL: self.wishes.vm_id}
+        run, label = collection.run, {LABEL: self.settings.vm_id}
 
         def run_labelled(containers: Any, image: str, *arguments: Any, **options: Any) -> Any:
             ports = {inside: ("127.0.0.1", port) for inside, port in options.pop("ports", {}).items()}
@@ -223,7 +223,7 @@ class Docker(Kind):
     def stop(self, path: str) -> None:  # noqa: ARG002 (the VM's label says more)
         """Removes every container of this VM: desktop-env keeps one that it fails to stop."""
         for container in self.provider.client.containers.list(
-            all=True, filters={"label": f"{LABEL}={self.wishes.vm_id}"}
+            all=True, filters={"label": f"{LABEL}={self.settings.vm_id}"}
         ):
             container.remove(force=True, v=True)
         self.provider.container = None
@@ -234,7 +234,7 @@ class Docker(Kind):
         return path
 
 
-class AWS(Kind):
+class AWS(Adapter):
     """EC2 instances."""
 
     provider_class, manager_class, takes_region = "AWSProvider", "AWSVMManager", True
@@ -242,44 +242,44 @@ class AWS(Kind):
     @property
     def region(self) -> str | None:
         """The option's, else the environment's."""
-        return self.wishes.region or os.environ.get("AWS_REGION")
+        return self.settings.region or os.environ.get("AWS_REGION")
 
     def snapshot(self) -> str:
         """An AMI; ``init_state`` stands for the one that instances are made of."""
-        if self.wishes.snapshot_name != USUAL_SNAPSHOT:
-            return self.wishes.snapshot_name
+        if self.settings.snapshot_name != USUAL_SNAPSHOT:
+            return self.settings.snapshot_name
         images: Mapping[Any, Mapping[Any, str]] = self.manager_module.IMAGE_ID_MAP
         try:
-            return images[self.region][self.wishes.screen]
+            return images[self.region][self.settings.screen]
         except KeyError as error:
-            size = "{}x{}".format(*self.wishes.screen)
+            size = "{}x{}".format(*self.settings.screen)
             raise RuntimeError(
                 f"OSWorld has no AMI for region {self.region} and screen {size}: name yours with snapshot_name"
             ) from error
 
 
-class Azure(Kind):
+class Azure(Adapter):
     """Azure VMs, named ``RESOURCE_GROUP/VM``."""
 
     provider_class, manager_class, takes_region = "AzureProvider", "AzureVMManager", True
     can_find = False
 
 
-class Aliyun(Kind):
+class Aliyun(Adapter):
     """Alibaba Cloud's ECS instances."""
 
     provider_class, manager_class = "AliyunProvider", "AliyunVMManager"
     has_snapshots = False
 
 
-class Volcengine(Kind):
+class Volcengine(Adapter):
     """Volcengine's ECS instances."""
 
     provider_class, manager_class = "VolcengineProvider", "VolcengineVMManager"
     has_snapshots = False
 
 
-KINDS: Mapping[str, type[Kind]] = {
+ADAPTERS: Mapping[str, type[Adapter]] = {
     "vmware": VMware,
     "virtualbox": VirtualBox,
     "docker": Docker,

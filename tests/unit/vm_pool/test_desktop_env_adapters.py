@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vm_pool.providers.base import option_names
-from vm_pool.providers.desktop_env.kinds import KINDS, Wishes
+from vm_pool.providers.desktop_env.adapters import KINDS, Wishes
 
 
 @pytest.mark.parametrize(
