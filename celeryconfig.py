@@ -10,8 +10,8 @@ _silent_seconds = min(20.0, max(5.0, _settings.visibility_timeout / 4))
 _connect_seconds = 10.0
 
 broker_url = _settings.redis_address
-# The chord's counts are kept there; nobody waits for single results (rollout_tasks/results.py).
-result_backend = f"rollout_tasks.results.UnwatchedRedisBackend+{_settings.redis_address}"
+# The chord's counts are kept there; nobody waits for single results (rollout_tasks/worker/result_backend.py).
+result_backend = f"rollout_tasks.worker.result_backend.UnwatchedRedisBackend+{_settings.redis_address}"
 
 # Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.
 task_serializer = result_serializer = "json"
@@ -28,8 +28,8 @@ worker_prefetch_multiplier = 1
 worker_disable_prefetch = True
 
 broker_transport_options = {
-    # Short, because a heartbeat keeps the running message fresh (rollout_tasks/heartbeat.py): this is how soon the work of
-    # a dead machine is taken up. The shortest value among the apps on one broker wins.
+    # Short, because a heartbeat keeps the running message fresh (rollout_tasks/execution/heartbeat.py): this is how soon the
+    # work of a dead machine is taken up. The shortest value among the apps on one broker wins.
     "visibility_timeout": _settings.visibility_timeout,
     # Look for stale messages at every interval, not at every tenth.
     "unacked_restore_interval": 5,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from desktop_image import additions_layer, files_layer, packages_layer
+from desktop_image import extension_layer, files_layer, packages_layer
 from desktop_image.cache import Progress, part
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import Image, image_named
@@ -56,10 +56,10 @@ def root_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestR
         additions, below = image.additions, layers
         folder = part(
             added[0],
-            lambda target: additions_layer.build(additions, image.release, below, target, progress),
+            lambda target: extension_layer.build(additions, image.release, below, target, progress),
             progress,
         )
-        layers = (folder / additions_layer.LAYER, *layers)
+        layers = (folder / extension_layer.LAYER, *layers)
     return GuestRoot(image.name, layers, root_digest(image))
 
 
@@ -70,7 +70,7 @@ def layer_names(image: Image) -> tuple[str, ...]:
     names = (f"packages-{image.profile}-{packages}", f"files-{files}")
     if image.additions is None:
         return names
-    return (*names, f"additions-{image.name}-{additions_layer.digest(image.additions, packages + files)}")
+    return (*names, f"additions-{image.name}-{extension_layer.digest(image.additions, packages + files)}")
 
 
 def root_digest(image: Image) -> str:

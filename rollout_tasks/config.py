@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.wording import clause, location_of, shown
+from rollout_tasks.validation_messages import clause, location_of, shown
 
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 

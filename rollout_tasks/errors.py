@@ -19,6 +19,9 @@ from typing import Literal
 
 from rollout_tasks.unicode_text import printable
 
+WRONG_INPUT = 2
+"""The exit code of a program that was given something wrong."""
+
 
 class FailureClass(StrEnum):
     """Why a rollout has no score of its own."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 import redis
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_connections import Patience, connection_class
 from rollout_tasks.settings import settings
 
@@ -49,11 +48,6 @@ def connect(
     )
 
 
-@lru_cache(maxsize=4)
-def _worker_client(_pid: int) -> redis.Redis:
-    return connect(tries=PATIENT_TRIES, refused_seconds=REFUSED_SECONDS)
-
-
 def this_process_works() -> None:
     """Says that this process carries out tasks: Celery's connections in it wait for Redis like ours."""
     _WORKS.set()
@@ -69,9 +63,10 @@ def celerys_patience() -> dict[str, Any]:
     return {"retry": Patience(PATIENT_TRIES, REFUSED_SECONDS)} if _WORKS.is_set() else {}
 
 
+@per_process
 def worker_client() -> redis.Redis:
     """This process's patient client; made after the fork, never shared over one."""
-    return _worker_client(os.getpid())
+    return connect(tries=PATIENT_TRIES, refused_seconds=REFUSED_SECONDS)
 
 
 def checked_client() -> redis.Redis:

@@ -1,8 +1,8 @@
 """Connections that tell a Redis which is there but does nothing now, and how long each kind of trouble is waited out.
 
-Which answers say so is in vm_pool/redis_refusals.py. Such a server is like one that cannot be reached, so these connections say it with a
-`RedisRefuses`, which is a connection error. A command is sent again over a new connection: the name may lead to another server
-by then.
+Which answers say so is in vm_pool/redis_refusals.py. Such a server is like one that cannot be reached, so these connections
+raise `RedisRefuses`, which is a connection error. A command is sent again over a new connection: the name may lead to another
+server by then.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
-from rollout_tasks.wording import clause
+from rollout_tasks.validation_messages import clause
 
 LOCAL_REDIS = "redis://127.0.0.1:6379/0"
 _SILENT_SECONDS = 15.0
@@ -87,6 +87,11 @@ class Settings(BaseSettings):
         """How long who works on something may be silent before another takes it over: never longer than a rollout's message
         or its VM's lease may."""
         return min(_SILENT_SECONDS, self.visibility_timeout, self.lease_ttl)
+
+    @property
+    def beat_seconds(self) -> float:
+        """Between two heartbeats: three chances before anybody counts the holder as dead."""
+        return self.silent_seconds / 3
 
     @property
     def broker_configured(self) -> bool:

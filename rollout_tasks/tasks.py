@@ -1,4 +1,4 @@
-"""The Celery tasks: a few lines each. What they do is in rollout.py and runs/."""
+"""The Celery tasks: a few lines each. What they do is in `execution` and `runs`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from celery import Task
 from celery.exceptions import Ignore
 
 from rollout_tasks.app import app
+from rollout_tasks.queues import FINALIZE_QUEUE, FINALIZE_RUN, RECONCILE, ROLLOUT
 
 logger = logging.getLogger(__name__)
 
-FINALIZE_QUEUE = "finalize"
 _NEWER_PAUSE_SECONDS = 2.0
 """How long a worker keeps a message that it is too old for before it puts it back behind the others."""
 
 
-@app.task(bind=True, name="rollout", ignore_result=True)
+@app.task(bind=True, name=ROLLOUT, ignore_result=True)
 def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any) -> None:
     """Brings one rollout to its verdict. Returns nothing: a chord's callback message would carry it.
 
     What a newer version of this software adds to the message is not understood here, but no reason to lose it.
     """
-    from rollout_tasks.rollout import Delivery, run_rollout
+    from rollout_tasks.execution.rollout import Delivery, run_rollout
     from rollout_tasks.runs.store import VERSION, too_new
 
     properties: dict[str, Any] = self.request.properties or {}
@@ -43,7 +43,7 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
         raise Ignore
 
 
-@app.task(name="finalize_run", ignore_result=True, queue=FINALIZE_QUEUE)
+@app.task(name=FINALIZE_RUN, ignore_result=True, queue=FINALIZE_QUEUE)
 def finalize_run(run_id: str) -> str:
     """Scores a complete run and writes its report, once."""
     from rollout_tasks.runs.finalize import finalize
@@ -51,9 +51,10 @@ def finalize_run(run_id: str) -> str:
     return finalize(run_id)
 
 
-@app.task(name="reconcile", ignore_result=True, queue=FINALIZE_QUEUE)
+@app.task(name=RECONCILE, ignore_result=True, queue=FINALIZE_QUEUE)
 def reconcile() -> dict[str, int]:
     """Finds what got lost between broker, chord and workers, and sends it again."""
+    from rollout_tasks.execution.cancellation import cancel_run
     from rollout_tasks.runs.reconcile import reconcile_runs
 
-    return reconcile_runs()
+    return reconcile_runs(cancel_run)

@@ -1,99 +1,11 @@
-"""Submits a benchmark as a run of Celery rollouts, or follows, resumes, cancels one. Start with: submit.py --help"""
-
-from __future__ import annotations
+"""Submits a benchmark as a run, or follows, resumes, cancels one: `rollout_tasks.cli.submit`. Start with: submit.py --help"""
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from rollout_tasks import command_line
-from rollout_tasks.errors import UserError
-from rollout_tasks.runs import commands
-
-application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-
-
-@application.command(
-    context_settings=command_line.ANY_SPELLING,
-    epilog="Environments: see README. Without REDIS_URL a run is embedded: broker, worker, Flower and, where no model is"
-    " configured, the scripted model come up on this machine for as long as the run takes.",
-)
-@command_line.with_config_options
-def submit(
-    options: dict[str, Any],
-    config: Annotated[Path | None, typer.Option("--config", help="A run.yaml; options override it.")] = None,
-    print_config: Annotated[bool, typer.Option("--print-config", help="Print the resolved run.yaml and stop.")] = False,
-    provider_option: Annotated[
-        list[str] | None,
-        typer.Option("--provider-option", metavar="KEY=VALUE", help="For the provider of the VMs; repeatable."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything that can be checked; enqueue nothing.")
-    ] = False,
-    embedded: Annotated[
-        bool | None,
-        typer.Option("--embedded/--no-embedded", help="Run everything here. Default: only where REDIS_URL is not set."),
-    ] = None,
-    trust_tasks: Annotated[
-        bool,
-        typer.Option(
-            "--trust-tasks",
-            help="In embedded runs, run desktop tasks' setup and evaluation in the worker's own process: you wrote them.",
-        ),
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show progress until the run is over; Ctrl-C leaves it going.")
-    ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            "--resume",
-            metavar="RUN",
-            help="Roll out what a run lacks or lost to the infrastructure; with --base-url at another endpoint.",
-        ),
-    ] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", metavar="RUN", help="Say how far a run is (--watch to follow).")
-    ] = None,
-    cancel: Annotated[
-        str | None, typer.Option("--cancel", metavar="RUN", help="Stop a run; what is committed stays.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> int:
-    """Roll out a benchmark and score it.
-
-    For example, on this machine alone:
-
-    [bold]submit.py --data-path examples/items.jsonl --env-mode math --metric final_number[/bold]
-
-    On your workers (REDIS_URL set):
-
-    [bold]submit.py --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
-    """
-    if sum(action is not None for action in (resume, status, cancel)) > 1:
-        raise UserError("--resume, --status and --cancel exclude each other")
-    if trust_tasks:
-        commands.trust_tasks(embedded=embedded)
-    if status is not None:
-        return commands.status(status, options, follow=watch, as_json=as_json)
-    if cancel is not None:
-        return commands.cancel(cancel, options, as_json=as_json)
-    if resume is not None:
-        if config is not None:
-            raise UserError("--resume: the run's own configuration holds; leave --config away")
-        return commands.resume(resume, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
-    if provider_option:
-        options.setdefault("vm", {})["provider_options"] = command_line.key_values("--provider-option", provider_option)
-    resolved = command_line.resolve_config(config, options)
-    if print_config:
-        sys.stdout.write(command_line.as_yaml(resolved))
-        return 0
-    return commands.submit(resolved, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
-
+from rollout_tasks.cli.submit import main
 
 if __name__ == "__main__":
-    command_line.run(application)
+    main()

@@ -42,7 +42,7 @@ LONG_FILES = (
     "hostile/test_guest_network.py",
     "integration/vm_pool/test_qemu.py",
     "integration/vm_pool/test_qemu_own_image.py",
-    "integration/guest/test_full_image.py",
+    "integration/desktop_image/test_full_image.py",
 )
 """Those that take longest, which several processes share out by file: begun first, none is still going when all others are done."""
 

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rollout_tasks.cells.channel import BadMessage, Channel, ChannelEnded, ChannelSilent
+from rollout_tasks.cells.isolation import CellLimits
+from rollout_tasks.cells.resource_watch import ResourceWatch
 from rollout_tasks.cells.template import INTERRUPT
 from rollout_tasks.cells.template_process import TemplateProcess
-from rollout_tasks.cells.usage import UsageWatch
-from rollout_tasks.cells.walls import CellLimits
 from vm_pool.gate import Dial, Gate, Gates
 
 logger = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Cell:
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         if not said or not pid:
             raise CellEnded(f"a cell cannot be made: {self._how_it_ended()}")
-        self._watch = UsageWatch(pid, limits, self._overdone)
+        self._watch = ResourceWatch(pid, limits, self._overdone)
         listeners = {name: socket.socket(fileno=one) for name, one in zip(json.loads(said), descriptors, strict=True)}
         self._gate = self._gates.open_on(listeners, dial)
         mine.settimeout(None)

@@ -1,8 +1,9 @@
 """The process that cells are forked from: it imports what they need once, and then makes one for each that asks.
 
-`python -m rollout_tasks.cells.template LISTENER MODULE`, started in the room (`room.py`). It has the rights to make cells and
-touches nothing that is not ours. Who connects to the listener sends one message with a descriptor, the cell's end of a channel;
-the connection stays open as long as the cell is wanted, and its end is the cell's. A byte on it interrupts the cell's call.
+`python -m rollout_tasks.cells.template LISTENER MODULE`, started with the filesystem of cells (`filesystem.py`). It has the
+rights to make cells and touches nothing that is not ours. Who connects to the listener sends one message with a descriptor, the
+cell's end of a channel; the connection stays open as long as the cell is wanted, and its end is the cell's. A byte on it
+interrupts the cell's call.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from rollout_tasks.cells import walls
-from rollout_tasks.cells.walls import CellLimits
+from rollout_tasks.cells import isolation
+from rollout_tasks.cells.isolation import CellLimits
 
 INTERRUPT = b"i"
 LONGEST_REQUEST = 1 << 16
@@ -76,7 +77,7 @@ class Template:
             asker.close()
             return
         self._next_user += 1
-        walls.begin_process_namespace(self._itself)
+        isolation.begin_process_namespace(self._itself)
         pid = os.fork()
         if pid == 0:
             self._become(request, channel)
@@ -132,10 +133,10 @@ class Template:
 def _enter(request: dict[str, Any], connection: socket.socket, user: int) -> None:
     """Builds the walls, and hands out what leads through them, the listening sockets."""
     limits = CellLimits(**request["limits"])
-    walls.enter_namespaces(limits)
-    walls.name_hosts(request["hosts"])
-    listening = walls.listeners(request["ports"], request["hosts"])
-    walls.give_up_rights(walls.user_of(user), limits)
+    isolation.enter_namespaces(limits)
+    isolation.name_hosts(request["hosts"])
+    listening = isolation.listeners(request["ports"], request["hosts"])
+    isolation.give_up_rights(isolation.user_of(user), limits)
     descriptors = [one.fileno() for one in listening.values()]
     socket.send_fds(connection, [json.dumps(list(listening)).encode()], descriptors)
     for one in listening.values():

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from rollout_tasks.cells.room import CellsUnavailable, Room, room
-from rollout_tasks.temporary import TemporaryFolder
+from rollout_tasks.cells.filesystem import CellFilesystem, CellsUnavailable, cell_filesystem
+from rollout_tasks.temporary_files import TemporaryFolder
 
 logger = logging.getLogger(__name__)
 
@@ -34,20 +34,20 @@ _PACKAGES = ("rollout_tasks", "benchmark", "vm_pool", "desktop_image")
 class TemplateProcess:
     """The template of this process and of those forked from it."""
 
-    def __init__(self, module: str, packages: Sequence[Path] = (), way: Room | None = None) -> None:
+    def __init__(self, module: str, packages: Sequence[Path] = (), way: CellFilesystem | None = None) -> None:
         """Starts it.
 
         Args:
             module: What cells run; see `template`.
             packages: Folders of packages that it imports besides this project's and the installed ones.
-            way: How the room is made; default: as this machine can.
+            way: How the cell_filesystem is made; default: as this machine can.
 
         Raises:
             CellsUnavailable: It does not start, or this machine can make none.
         """
         self._module = module
         self._packages = [*_own_packages(), *packages]
-        self._way = way or room()
+        self._way = way or cell_filesystem()
         self._owner = os.getpid()
         self._folder = TemporaryFolder("cells-")
         self._place = os.open(self._folder.path, os.O_RDONLY | os.O_DIRECTORY)

@@ -10,6 +10,7 @@ from celery.utils import uuid
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
+from rollout_tasks.queues import finalize_task, rollout_task
 from rollout_tasks.registry import environment, environment_name, known_environments
 from rollout_tasks.runs.store import MIN_VERSION
 from rollout_tasks.runs.verdict import split_rollout_id
@@ -33,11 +34,10 @@ def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollou
         items: By id; at least those of the rollouts.
         rollout_ids: What to roll out.
     """
-    from rollout_tasks.tasks import finalize_run
-
-    app, group_id = finalize_run.app, uuid()
-    callback = finalize_run.si(run_id)
-    callback.on_error(finalize_run.si(run_id))
+    group_id = uuid()
+    callback = finalize_task(run_id)
+    app = callback.app
+    callback.on_error(finalize_task(run_id))
     callback.freeze(group_id=group_id)
     app.backend.set_chord_size(group_id, len(rollout_ids))
     with app.producer_or_acquire() as producer:
@@ -59,8 +59,6 @@ def send_rollouts(run_id: str, config: RunConfig, items: Mapping[str, Item], rol
 def _signatures(
     run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Iterable[str]
 ) -> Iterable[Signature]:
-    from rollout_tasks.tasks import rollout
-
     queues: dict[str, str] = {}
     for rollout_id in rollout_ids:
         item_id, _ = split_rollout_id(rollout_id)
@@ -69,7 +67,7 @@ def _signatures(
             queues[name] = environment(name).queue
         # The reconciler finds out from the headers whose message it is; a worker, whether it understands it.
         headers = {"run": run_id, "rollout": rollout_id, "min_version": MIN_VERSION}
-        yield rollout.si(run_id, rollout_id).set(queue=queues[name], ignore_result=True, headers=headers)
+        yield rollout_task(run_id, rollout_id, queues[name]).set(headers=headers)
 
 
 def queues_of(config: RunConfig, items: Iterable[Item]) -> list[str]:

@@ -83,7 +83,7 @@ class EventsFile:
             file.publish()
 
     def _of(self, verdict: Verdict) -> Iterator[_Event]:
-        if verdict.lending is None and verdict.attempt == 1 and verdict.status == "completed":
+        if verdict.lease is None and verdict.attempt == 1 and verdict.status == "completed":
             return  # it used no VM, and there was no other attempt: the folder need not be looked at
         begun = self._folder.begun_attempts(verdict.rollout_id)
         ended = self._ended(verdict)
@@ -95,7 +95,7 @@ class EventsFile:
 
     def _ended(self, verdict: Verdict) -> dict[int, Verdict]:
         """How attempts ended, by number; the verdict knows of its own also where that could not be written."""
-        ended = {verdict.attempt: verdict} if verdict.lending is not None else {}
+        ended = {verdict.attempt: verdict} if verdict.lease is not None else {}
         try:
             ended |= {attempt.attempt: attempt for attempt in self._folder.attempts(verdict.rollout_id)}
         except UserError as error:
@@ -104,9 +104,9 @@ class EventsFile:
 
 
 def _lent(attempt: Verdict) -> Iterator[_Event]:
-    if attempt.lending is not None:
-        yield attempt.lending.allocated, attempt.worker, attempt.lending.vm_id, "allocate"
-        yield attempt.lending.released, attempt.worker, attempt.lending.vm_id, "release"
+    if attempt.lease is not None:
+        yield attempt.lease.allocated, attempt.worker, attempt.lease.vm_id, "allocate"
+        yield attempt.lease.released, attempt.worker, attempt.lease.vm_id, "release"
 
 
 def _died(attempt: Path) -> Iterator[_Event]:

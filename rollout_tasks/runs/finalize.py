@@ -24,12 +24,11 @@ from benchmark.summary import Tally
 from benchmark.whole_file import remove_leftovers
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
-from rollout_tasks.rollout import beat_interval, run_store
 from rollout_tasks.runs.events import EventsFile
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.outcomes import outcomes
-from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store import RunStore, run_store
 from rollout_tasks.settings import settings
 
 Check = Callable[[], None]
@@ -56,7 +55,7 @@ def finalize(run_id: str) -> str:
     if answer != "go":
         logger.info("run %s: not finalised now (%s)", run_id, answer)
         return answer
-    with FinalizerClaim(store, run_id, token, interval=beat_interval()) as claim:
+    with FinalizerClaim(store, run_id, token, interval=settings().beat_seconds) as claim:
         try:
             problem = _write(RunFolder(Path(path)), config, store, run_id, claim.check)
         except Superseded:

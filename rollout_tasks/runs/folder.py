@@ -27,7 +27,7 @@ from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
-from rollout_tasks.wording import shown
+from rollout_tasks.validation_messages import shown
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 _RUN_FILES = frozenset(

@@ -14,18 +14,17 @@ import base64
 import json
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import redis
 
 from benchmark.items import Item
 from rollout_tasks.errors import UserError
+from rollout_tasks.queues import finalize_task
 from rollout_tasks.redis_client import Scripts
-from rollout_tasks.rollout import run_store
-from rollout_tasks.runs.cancelling import cancel_run
 from rollout_tasks.runs.enqueue import rollout_queues, send_rollouts
-from rollout_tasks.runs.store import ACTIVE_RUNS, RunStore
+from rollout_tasks.runs.store import ACTIVE_RUNS, RunStore, run_store
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +52,15 @@ class LockLost(Exception):
     """Another process reconciles by now."""
 
 
-def reconcile_runs() -> dict[str, int]:
+Cancel = Callable[[RunStore, str], object]
+"""Goes on with the cancelling of a run; `execution.cancellation` does it, which is above what is here."""
+
+
+def reconcile_runs(cancel: Cancel) -> dict[str, int]:
     """Looks at every active run once; one process at a time.
+
+    Args:
+        cancel: Called with a run that is being cancelled.
 
     Returns:
         How many rollouts and finalisations were sent again.
@@ -64,7 +70,7 @@ def reconcile_runs() -> dict[str, int]:
     if not store.client.set(_LOCK, token, nx=True, ex=_LOCK_SECONDS) and store.client.get(_LOCK) != token:
         return {}
     try:
-        return Reconciliation(store, token).run()
+        return Reconciliation(store, token, cancel).run()
     except LockLost:
         logger.warning("another process looks for lost work by now; leaving it to that")
         return {}
@@ -75,10 +81,11 @@ def reconcile_runs() -> dict[str, int]:
 class Reconciliation:
     """One look at every active run."""
 
-    def __init__(self, store: RunStore, token: str) -> None:
+    def __init__(self, store: RunStore, token: str, cancel: Cancel) -> None:
         self.store = store
         self.client: redis.Redis = store.client
         self.token = token
+        self._cancel = cancel
         self.done = {"rollouts": 0, "finalized": 0}
         self._scripts = Scripts("rollout_tasks.runs.lua")
 
@@ -108,14 +115,12 @@ class Reconciliation:
 
     def _look_at(self, run_id: str) -> int:
         """Moves a run on that has lost its submitter or its finaliser; returns how many rollouts nobody holds."""
-        from rollout_tasks.tasks import finalize_run
-
         before = self.store.state(run_id)
         state = self.store.adopt(run_id)
         if state is not None and state != before:
             logger.warning("run %s: its submitter is gone; the run is %s now", run_id, state.replace("_", "-"))
         if state == "cancelling":
-            cancel_run(self.store, run_id)
+            self._cancel(self.store, run_id)
         progress = self.store.progress(run_id)
         if progress is None or progress.state in {"done", "cancelled"}:
             self.client.srem(ACTIVE_RUNS, run_id)
@@ -123,7 +128,7 @@ class Reconciliation:
         if progress.state in {"submitting", "half_submitted"}:
             return 0
         if progress.committed == progress.total and self.store.finalizer_silent(run_id) >= self.store.silent_seconds:
-            finalize_run.apply_async((run_id,))
+            finalize_task(run_id).apply_async()
             self.done["finalized"] += 1
         return progress.pending - progress.running if progress.state == "running" else 0
 

@@ -24,7 +24,8 @@ import redis
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.redis_client import Scripts
+from rollout_tasks.per_process import per_process
+from rollout_tasks.redis_client import Scripts, worker_client
 from rollout_tasks.runs.states import Cancellation, Commit, Progress, RunState, Start
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.settings import settings
@@ -409,6 +410,12 @@ def too_new(run_id: str) -> str:
         f"run {run_id} was stored by a newer version of this software, whose runs this one (version {VERSION} of stored runs)"
         " cannot work on: update the software on this machine"
     )
+
+
+@per_process
+def run_store() -> RunStore:
+    """The run store as a worker uses it: it waits for a Redis that is away."""
+    return RunStore(worker_client())
 
 
 def _why_not(state: str) -> str:

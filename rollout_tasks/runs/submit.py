@@ -226,8 +226,8 @@ def _store(work: Work, store: RunStore, token: str) -> None:
 
 
 def _send(work: Work, store: RunStore, token: str) -> None:
+    from rollout_tasks.queues import finalize_task
     from rollout_tasks.runs.enqueue import send_chord
-    from rollout_tasks.tasks import finalize_run
 
     with submitter_beats(work.run_id, token):
         if work.todo:
@@ -237,7 +237,7 @@ def _send(work: Work, store: RunStore, token: str) -> None:
             store.spend_chord(work.run_id)
             store.everything_sent(work.run_id, token)
     if not work.todo:
-        finalize_run.apply_async((work.run_id,))
+        finalize_task(work.run_id).apply_async()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ Status = Literal["completed", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lending:
+class LeaseRecord:
     """One VM held for one attempt, for the record of who used what when (seconds since the epoch)."""
 
     vm_id: str
@@ -51,14 +51,14 @@ class Verdict:
     worker: str = ""
     started: float = 0.0
     finished: float = 0.0
-    lending: Lending | None = None
+    lease: LeaseRecord | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, without what is empty; text that no file and no Redis takes is replaced."""
         values = _values(self) | {"usage": _values(self.usage)}
         values |= {name: storable(values[name]) for name in ("answer", "error")}
-        if self.lending is not None:
-            values["lending"] = _values(self.lending)
+        if self.lease is not None:
+            values["lease"] = _values(self.lease)
         return {key: value for key, value in values.items() if value not in (None, "", {})}
 
     def as_json(self, **more: Any) -> str:
@@ -73,6 +73,7 @@ class Verdict:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, rollout_id: str | None = None) -> Verdict:
         """Reads `as_dict` back; unknown keys are ignored, so that older runs stay readable."""
+        values = {"lease": values.get("lending"), **values}  # as runs of earlier versions call it
         known = {entry.name for entry in fields(cls)}
         values = {key: value for key, value in values.items() if key in known}
         if rollout_id is not None:
@@ -81,8 +82,8 @@ class Verdict:
             values["usage"] = Usage(**values["usage"])
         if values.get("failure_class"):
             values["failure_class"] = FailureClass(values["failure_class"])
-        if values.get("lending"):
-            values["lending"] = Lending(**values["lending"])
+        if values.get("lease"):
+            values["lease"] = LeaseRecord(**values["lease"])
         return cls(**values)
 
     @property
@@ -103,7 +104,7 @@ class Verdict:
             counted_as=self.failure_class.counted_as if self.failure_class else None,
             error=self.error or None,
             seconds=max(0.0, self.finished - self.started),
-            stages=({"vm": round(self.lending.waited, 3)} if self.lending else {}) | dict(self.stages),
+            stages=({"vm": round(self.lease.waited, 3)} if self.lease else {}) | dict(self.stages),
             prompt_tokens=self.usage.prompt_tokens,
             completion_tokens=self.usage.completion_tokens,
             attempts=self.attempt,
@@ -112,7 +113,7 @@ class Verdict:
         )
 
 
-def _values(record: Verdict | Usage | Lending) -> dict[str, Any]:
+def _values(record: Verdict | Usage | LeaseRecord) -> dict[str, Any]:
     """Like `dataclasses.asdict`, without its deep copies."""
     return {entry.name: getattr(record, entry.name) for entry in fields(record)}
 

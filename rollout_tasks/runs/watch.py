@@ -16,10 +16,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rollout_tasks import presence
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.client import endpoint_of
 from rollout_tasks.models.outage import outage_of
+from rollout_tasks.runs import presence
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore, UnreadableRun
 from vm_pool.errors import PoolError

@@ -27,7 +27,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rollout_tasks.config import DesktopConfig
-from rollout_tasks.environments.osworld.desktop import Desktop
+from rollout_tasks.environments.osworld.attached_desktop import Desktop
 from vm_pool.gate_client import relayed
 from vm_pool.providers import load_provider
 from vm_pool.providers.base import Provider

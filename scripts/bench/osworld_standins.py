@@ -24,14 +24,14 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmark.items import Item, load_items
-from rollout_tasks import command_line
+from rollout_tasks.cli import program
 from rollout_tasks.config import parse_config
+from rollout_tasks.embedded.run import run_embedded
 from rollout_tasks.environments.osworld.downloads import cache_folder
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.scripted.scripts import METADATA_KEY
-from rollout_tasks.runs.embedded_run import run_embedded
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.submit import new_work
 from rollout_tasks.runs.verdict import rollout_id_of
@@ -123,7 +123,7 @@ def rows_of(folder: RunFolder, known: Mapping[str, StandIn], times: int) -> list
     for item in folder.items():
         verdicts = [folder.verdict(rollout_id_of(item.id, index)) for index in range(times + 2)]
         scores = [one.score if one else None for one in verdicts]
-        lending = verdicts[0].lending if verdicts[0] else None
+        lease = verdicts[0].lease if verdicts[0] else None
         why = [one.error for one in verdicts if one and one.status != "completed"]
         there = known[item.id]
         rows.append(
@@ -136,7 +136,7 @@ def rows_of(folder: RunFolder, known: Mapping[str, StandIn], times: int) -> list
                 near_miss=scores[times + 1],
                 near_miss_is=there.near_miss_is,
                 shell=there.shell,
-                seconds=lending.released - lending.allocated if lending else 0.0,
+                seconds=lease.released - lease.allocated if lease else 0.0,
                 why="; ".join(dict.fromkeys(why)),
             )
         )
@@ -256,4 +256,4 @@ def _cut(text: str) -> str:
 
 
 if __name__ == "__main__":
-    command_line.run(_application)
+    program.run(_application)

@@ -18,18 +18,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from rollout_tasks.key_values import key_values
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmark.items import Item, load_items
-from rollout_tasks import command_line
+from rollout_tasks.cli import program
 from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.embedded.run import run_embedded
 from rollout_tasks.environments.osworld.needs import needs_of, total
 from rollout_tasks.environments.osworld.task import metrics_of, task_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.scripted.reading import read_json
 from rollout_tasks.models.scripted.scripts import METADATA_KEY
 from rollout_tasks.runs import preflight
-from rollout_tasks.runs.embedded_run import run_embedded
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.submit import new_work
 from rollout_tasks.runs.verdict import Verdict, rollout_id_of
@@ -113,7 +115,7 @@ def rows_of(folder: RunFolder, unsolved: Mapping[str, str]) -> list[Row]:
         if (verdict := folder.verdict(rollout_id_of(item.id, index)))
     }
     held = sorted(
-        (verdict.lending.vm_id, verdict.lending.allocated, key) for key, verdict in verdicts.items() if verdict.lending
+        (verdict.lease.vm_id, verdict.lease.allocated, key) for key, verdict in verdicts.items() if verdict.lease
     )
     followers = {(one[2], other[2]) for one, other in pairwise(held) if one[0] == other[0]}
     return [_row(item, verdicts, ((item.id, TRIED), (item.id, IDLE)) in followers, unsolved) for item in items]
@@ -122,7 +124,7 @@ def rows_of(folder: RunFolder, unsolved: Mapping[str, str]) -> list[Row]:
 def _row(item: Item, verdicts: Mapping[tuple[str, int], Verdict], same_vm: bool, unsolved: Mapping[str, str]) -> Row:
     first, second = verdicts.get((item.id, TRIED)), verdicts.get((item.id, IDLE))
     scripted = item.metadata[METADATA_KEY][str(TRIED)] != NOTHING
-    lending = first.lending if first else None
+    lease = first.lease if first else None
     reasons = [unsolved.get(item.id, ""), first.error if first and first.status != "completed" else ""]
     return Row(
         domain=item.domain or "",
@@ -133,7 +135,7 @@ def _row(item: Item, verdicts: Mapping[tuple[str, int], Verdict], same_vm: bool,
         idle_score=second.score if second else None,
         same_vm=same_vm,
         turns=first.turns if first else 0,
-        seconds=lending.released - lending.allocated if lending else 0.0,
+        seconds=lease.released - lease.allocated if lease else 0.0,
         why=": ".join(reason for reason in reasons if reason),
     )
 
@@ -243,7 +245,7 @@ def run(
             "vm": {
                 "num_vms": 1,
                 "provider_name": provider,
-                "provider_options": command_line.key_values("--provider-option", provider_option or ["profile=full"]),
+                "provider_options": key_values("--provider-option", provider_option or ["profile=full"]),
             },
             "desktop": {"sleep_after_execution": 0.5, "observation_type": "a11y_tree"},
             "num_rollouts": 1,
@@ -286,4 +288,4 @@ def _unsolved(scripts: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    command_line.run(_application)
+    program.run(_application)

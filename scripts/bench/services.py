@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 import redis
 
-from rollout_tasks.embedded import EmbeddedStack
-from rollout_tasks.janitor import Janitor, stop_sessions
+from rollout_tasks.embedded.cleanup import CleanupProcess, stop_sessions
+from rollout_tasks.embedded.services import EmbeddedServices
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAX_SECONDS = 900.0
@@ -44,8 +44,8 @@ def wait_until(reached: Callable[[], Any], what: str, *, pause: float = 0.02, se
 def results() -> Iterator[Path]:
     """A folder for every round's results, removed at the end: deleting files slows down whoever makes some soon after."""
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
-    janitor = Janitor()
-    janitor.look_after_folder(folder)
+    janitor = CleanupProcess()
+    janitor.remove_afterwards(folder)
     try:
         yield folder
     finally:
@@ -54,9 +54,9 @@ def results() -> Iterator[Path]:
 
 
 @contextmanager
-def broker() -> Iterator[EmbeddedStack]:
+def broker() -> Iterator[EmbeddedServices]:
     """A Valkey for one measurement, which REDIS_URL names."""
-    stack = EmbeddedStack(Path(os.devnull))
+    stack = EmbeddedServices(Path(os.devnull))
     stack.logs = stack.folder / "logs"
     try:
         stack.start_valkey()
@@ -87,12 +87,12 @@ def worker(logs: Path, app: str, concurrency: int, queues: Sequence[str] = ()) -
     command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
     if queues:
         command.append(f"--queues={','.join(queues)}")
-    janitor = Janitor()
+    janitor = CleanupProcess()
     began = time.monotonic()
     with path.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True)
     try:
-        janitor.look_after_process(process.pid)
+        janitor.stop_afterwards(process.pid)
         wait_until(lambda: b" ready." in path.read_bytes(), f"the worker of {app}, see {path}", pause=0.01)
         yield Worker(process.pid, time.monotonic() - began)
     finally:

@@ -32,7 +32,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from rollout_tasks.embedded import EmbeddedStack
+from rollout_tasks.embedded.services import EmbeddedServices
 from rollout_tasks.settings import settings
 from scripts.bench.fleet import Load, Plan, run_fleets
 from scripts.bench.schedule import Figures, draw_items, figures
@@ -237,7 +237,7 @@ def _wait(delay: float) -> str:
 
 @contextmanager
 def _own_valkey() -> Iterator[str]:
-    stack = EmbeddedStack(Path())
+    stack = EmbeddedServices(Path())
     stack.logs = stack.folder / "logs"
     try:
         stack.start_valkey()

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmark.items import Item, load_items
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import ToolCall
-from rollout_tasks.environments.osworld.spaces import computer_13
-from rollout_tasks.environments.osworld.spaces.base import View
+from rollout_tasks.environments.osworld.action_spaces import computer_13
+from rollout_tasks.environments.osworld.action_spaces.base import View
 from rollout_tasks.models.scripted.scripts import Scripts, load_scripts
 from scripts.bench.services import REPOSITORY
 from vm_pool.gate_client import relayed
@@ -59,7 +59,7 @@ def pipeline(tree: Path, folder: Path, num_vms: int, num_rollouts: int, profile:
     command += ["--provider-option", f"profile={profile}", "--run-id", "bench"]
     subprocess.run([str(word) for word in command], cwd=REPOSITORY, check=True, stdout=sys.stderr)
     results = [json.loads(path.read_text()) for path in (folder / "bench").glob("*/*/result.json")]
-    lendings = [result["lending"] for result in results if result.get("lending")]
+    lendings = [result["lease"] for result in results if result.get("lease")]
     stages: Counter[str] = Counter()
     for result in results:
         stages.update(result.get("stages", {}))
@@ -75,12 +75,12 @@ def vm_time(lendings: list[dict[str, Any]], num_vms: int, stages: Mapping[str, f
 
     Held by rollouts, and of that in which stage; between two holders (reset, and handed on); idle.
     """
-    began = min(lending["allocated"] for lending in lendings)
-    ended = max(lending["released"] for lending in lendings)
+    began = min(lease["allocated"] for lease in lendings)
+    ended = max(lease["released"] for lease in lendings)
     whole = num_vms * (ended - began)
-    held = sum(lending["released"] - lending["allocated"] for lending in lendings)
+    held = sum(lease["released"] - lease["allocated"] for lease in lendings)
     between = 0.0
-    for vm_id in {lending["vm_id"] for lending in lendings}:
+    for vm_id in {lease["vm_id"] for lease in lendings}:
         of_vm = sorted((each["allocated"], each["released"]) for each in lendings if each["vm_id"] == vm_id)
         between += sum(after[0] - before[1] for before, after in pairwise(of_vm))
     return {
@@ -95,7 +95,7 @@ def vm_time(lendings: list[dict[str, Any]], num_vms: int, stages: Mapping[str, f
 
 def plain_loop(items: tuple[Item, ...], profile: str, folder: Path) -> dict[str, Any]:
     """One VM, one task after the other, sleeping as OSWorld's runner does."""
-    from rollout_tasks.environments.osworld.desktop import Desktop
+    from rollout_tasks.environments.osworld.attached_desktop import Desktop
     from rollout_tasks.environments.osworld.task import task_config
 
     config = RunConfig(env_mode="osworld")

@@ -20,7 +20,7 @@ from typing import Literal
 
 import psutil
 
-from rollout_tasks.janitor import Janitor
+from rollout_tasks.embedded.cleanup import CleanupProcess
 from scripts.mutants.mutant import Mutant
 
 TEST_SECONDS = 60
@@ -56,9 +56,9 @@ def copy_of(root: Path) -> Iterator[Copy]:
         capture_output=True,
     )
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder, ExitStack() as opened:
-        janitor = Janitor()
+        janitor = CleanupProcess()
         opened.callback(janitor.dismiss, 10)
-        janitor.look_after_folder(Path(folder))
+        janitor.remove_afterwards(Path(folder))
         copy = Path(folder) / "tree"
         for name in filter(None, listed.stdout.decode().split("\0")):
             if (root / name).is_file():
@@ -73,7 +73,7 @@ class Copy:
 
     folder: Path
     original: Path
-    janitor: Janitor
+    janitor: CleanupProcess
     """Ends the tests when whoever judges them is killed."""
 
     def measure(self, groups: Sequence[Sequence[str]]) -> list[float]:
@@ -134,7 +134,7 @@ class Copy:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            self.janitor.look_after_process(process.pid)
+            self.janitor.stop_afterwards(process.pid)
             try:
                 status: int | None = process.wait(limit)
             except subprocess.TimeoutExpired:

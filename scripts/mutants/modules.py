@@ -42,7 +42,6 @@ _POOL_TESTS = (
         )
     ),
 )
-_EXECUTION = ("rollout", "attempt", "lending", "heartbeat", "interruption", "errors", "environments/guard", "full_disk")
 
 MODULES = {
     "vm_pool": Module(("vm_pool/*.py",), _POOL_TESTS),
@@ -53,21 +52,18 @@ MODULES = {
             ("tests/unit/runs", "--ignore=tests/unit/runs/test_run_model.py"),
             (
                 "tests/integration/runs",
-                "tests/integration/test_rollout.py",
+                "tests/integration/execution/test_rollout.py",
                 "tests/unit/execution",
-                "tests/unit/test_command_line.py",
+                "tests/unit/cli/test_program.py",
             ),
         ),
-        without=("rollout_tasks/runs/embedded_run.py",),
     ),
-    "embedded": Module(
-        ("rollout_tasks/embedded.py", "rollout_tasks/runs/embedded_run.py"), (("tests/chaos/test_embedded.py",),)
-    ),
+    "embedded": Module(("rollout_tasks/embedded/*.py",), (("tests/unit/embedded", "tests/chaos/test_embedded.py"),)),
     "execution": Module(
-        tuple(f"rollout_tasks/{name}.py" for name in _EXECUTION),
+        ("rollout_tasks/execution/*.py", "rollout_tasks/interruption.py", "rollout_tasks/errors.py"),
         (
-            ("tests/unit/execution", "tests/unit/test_interruption.py"),
-            ("tests/integration/test_heartbeat.py", "tests/integration/test_rollout.py"),
+            ("tests/unit/execution",),
+            ("tests/integration/execution/test_heartbeat.py", "tests/integration/execution/test_rollout.py"),
         ),
     ),
     "sandbox": Module(
@@ -92,7 +88,7 @@ MODULES = {
         (("tests/unit/benchmark",), ("tests/acceptance/test_gsm8k.py",)),
     ),
     "osworld": Module(
-        ("rollout_tasks/environments/osworld/*.py", "rollout_tasks/environments/osworld/spaces/*.py"),
+        ("rollout_tasks/environments/osworld/*.py", "rollout_tasks/environments/osworld/action_spaces/*.py"),
         (("tests/unit/environments/osworld",), ("tests/integration/environments/osworld",)),
         without=tuple(f"rollout_tasks/environments/osworld/cell_{name}.py" for name in ("service", "session")),
     ),

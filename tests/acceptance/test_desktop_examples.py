@@ -75,7 +75,7 @@ def check(tasks: Path, results: Path, provider: str, *, seconds: float) -> None:
         assert frame_of(attempt / "recording.mp4") == (1080, 1920, 3)
         assert verdict.stages.keys() == {"setup", "acting", "model", "evaluation"}
         assert sum(verdict.stages.values()) < verdict.finished - verdict.started
-        assert left_of(verdict.lending.vm_id) == []
+        assert left_of(verdict.lease.vm_id) == []
 
 
 def left_of(vm_id: str) -> list[str]:

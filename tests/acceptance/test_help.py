@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rollout_tasks.command_line import config_options
+from rollout_tasks.cli.run_options import config_options
 from tests.conftest import REPOSITORY
 
 COMMANDS = [

@@ -103,7 +103,7 @@ def test_each_rollout_has_a_desktop_of_its_own_and_a_killed_child_leaves_none(cl
 
     verdicts = list(cluster.store.verdicts(run.run_id))
     assert [verdict.score for verdict in verdicts] == [1.0] * len(items)
-    used = {verdict.lending.vm_id for verdict in verdicts if verdict.lending is not None}
+    used = {verdict.lease.vm_id for verdict in verdicts if verdict.lease is not None}
     assert len(used) == len(items)
     assert most_at_once == 2
     assert [trace for vm_id in seen | used for trace in traces(vm_id)] == []

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rollout_tasks.heartbeat import UNACKED_INDEX
+from rollout_tasks.execution.heartbeat import UNACKED_INDEX
 from tests.checks import check_broker, check_run
 from tests.cluster import VISIBILITY_TIMEOUT, Cluster
 from tests.wrong_clock import HOUR, WrongClock

@@ -18,7 +18,7 @@ from redis.backoff import ConstantBackoff
 from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError
 from redis.retry import Retry
 
-from rollout_tasks.janitor import Janitor
+from rollout_tasks.embedded.cleanup import CleanupProcess
 from rollout_tasks.runs.store import RunStore
 from tests.cluster import LEASE_TTL
 from tests.faults.desk import QUEUE, write_entry_points
@@ -63,7 +63,7 @@ class Playground:
         self.machines = Machines(VMS)
         self.services: dict[str, Service] = {}
         self.proxies: dict[str, Proxy] = {}
-        self.janitor = Janitor()
+        self.janitor = CleanupProcess()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
         for name, items in (("run", ITEMS), ("longer", LONGER_ITEMS)):

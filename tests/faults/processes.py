@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from rollout_tasks.janitor import Janitor, members
+from rollout_tasks.embedded.cleanup import CleanupProcess, members
 from tests.cluster import LEASE_TTL, RECONCILE_EVERY, VISIBILITY_TIMEOUT
 from tests.conftest import REPOSITORY
 
@@ -68,7 +68,13 @@ class Service:
     """A process that serves until it is told to end, started again when it ends by itself."""
 
     def __init__(
-        self, name: str, role: str, command: Sequence[str], environment: Mapping[str, str], log: Path, janitor: Janitor
+        self,
+        name: str,
+        role: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        janitor: CleanupProcess,
     ) -> None:
         self.name = name
         self.role = role
@@ -114,7 +120,7 @@ class Service:
             )
         self.sessions.append(process.pid)
         self.mains.add(process.pid)
-        self._janitor.look_after_process(process.pid)
+        self._janitor.stop_afterwards(process.pid)
         return process
 
     def _supervise(self) -> None:
@@ -142,7 +148,7 @@ class Service:
 class Submitter:
     """Runs submit.py's commands in forks of a process that has imported everything."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path, janitor: Janitor) -> None:
+    def __init__(self, environment: Mapping[str, str], log: Path, janitor: CleanupProcess) -> None:
         self.pid = 0
         """The last fork's."""
         self.log = log
@@ -156,7 +162,7 @@ class Submitter:
                 cwd=REPOSITORY,
                 start_new_session=True,
             )
-        janitor.look_after_process(self._process.pid)
+        janitor.stop_afterwards(self._process.pid)
 
     @property
     def processes(self) -> list[tuple[str, int]]:

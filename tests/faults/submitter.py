@@ -18,8 +18,8 @@ import typer
 import rollout_tasks.redis_client
 import rollout_tasks.runs.launch
 import rollout_tasks.tasks  # noqa: F401
-from rollout_tasks import command_line
-from scripts.submit import application
+from rollout_tasks.cli import program
+from rollout_tasks.cli.submit import application
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def _run(log: str, arguments: list[str]) -> None:
     os.dup2(descriptor, 2)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = ["submit.py", *arguments]
-    command_line.run(application)
+    program.run(application)
 
 
 def _say(**said: int) -> None:

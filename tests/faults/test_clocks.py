@@ -104,11 +104,11 @@ def test_a_wrong_clock_changes_no_result(machines: Machines, process: str, kind:
 def check_durations(run: Run) -> None:
     """Nothing took less than no time, nor as long as a clock was wrong."""
     for verdict in run.cluster.store.verdicts(run.run_id):
-        assert verdict.lending is not None
+        assert verdict.lease is not None
         took = {
             "attempt": verdict.finished - verdict.started,
-            "waiting": verdict.lending.waited,
-            "lending": verdict.lending.released - verdict.lending.allocated,
+            "waiting": verdict.lease.waited,
+            "lease": verdict.lease.released - verdict.lease.allocated,
             **verdict.stages,
         }
         assert all(0 <= seconds < HOUR / 2 for seconds in took.values()), (verdict.rollout_id, took)

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from rollout_tasks.cells.cell import CallFailed, CellEnded, Handlers
+from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
-from rollout_tasks.cells.walls import CellLimits
 from tests.integration.cells.conftest import Inside, Opened
 
 SECRET = "a secret of the host"

@@ -17,12 +17,12 @@ import psutil
 import pytest
 from PIL import Image
 
-from rollout_tasks.cells.room import CellsUnavailable, room
+from rollout_tasks.cells.filesystem import CellsUnavailable, cell_filesystem
 from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld.attempt_files import LARGEST_LOG, WorkerFiles
 from rollout_tasks.environments.osworld.cell_session import CellSession
-from rollout_tasks.environments.osworld.wire import VMUnreachable
+from rollout_tasks.environments.osworld.http_guard import VMUnreachable
 from rollout_tasks.errors import EpisodeInterrupted, RolloutFailure
 from rollout_tasks.settings import settings
 from tests.integration.cells.conftest import TESTS
@@ -66,7 +66,7 @@ class VM:
 @pytest.fixture(scope="module")
 def forging() -> Iterator[TemplateProcess]:
     try:
-        room()
+        cell_filesystem()
     except CellsUnavailable as reason:
         pytest.skip(str(reason))
     template = TemplateProcess("tests.integration.cells.forging", [TESTS])

@@ -15,10 +15,10 @@ import requests
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 
-from rollout_tasks.environments.osworld import wire
+from rollout_tasks.environments.osworld import http_guard
 from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.guest_http import UnusableAnswer
-from rollout_tasks.environments.osworld.wire import REQUESTS, VMUnreachable, Wire
+from rollout_tasks.environments.osworld.http_guard import REQUESTS, VMUnreachable, Wire
 
 MEBIBYTE = 1 << 20
 
@@ -83,9 +83,9 @@ def elsewhere() -> Iterator[Guest]:
 
 @pytest.fixture
 def line(guest: Guest, elsewhere: Guest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
-    monkeypatch.setattr(wire, "DEFAULT_SECONDS", 1.0)
-    monkeypatch.setattr(wire, "ELSEWHERE_SECONDS", (1.0, 1.0))
-    monkeypatch.setattr(wire, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(http_guard, "DEFAULT_SECONDS", 1.0)
+    monkeypatch.setattr(http_guard, "ELSEWHERE_SECONDS", (1.0, 1.0))
+    monkeypatch.setattr(http_guard, "PROBE_SECONDS", 1.0)
     line = Wire("127.0.0.1", guest.port)
     line.open()
     yield line

@@ -21,9 +21,9 @@ import redis
 from benchmark.evaluation import evaluate
 from benchmark.items import Item
 from benchmark.report import BenchmarkInfo, read_report, write_markdown, write_report
-from rollout_tasks.cells.room import CellsUnavailable, room
+from rollout_tasks.cells.filesystem import CellsUnavailable, cell_filesystem
 from rollout_tasks.config import parse_config
-from rollout_tasks.environments.osworld.library import is_installed
+from rollout_tasks.environments.osworld.desktop_env_import import is_installed
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import Verdict
@@ -136,7 +136,7 @@ def stages(
             if not is_installed():
                 pytest.skip("desktop-env is not installed")
             try:
-                room()
+                cell_filesystem()
             except CellsUnavailable as reason:
                 pytest.skip(str(reason))
             client = opened.enter_context(closing(redis.Redis.from_url(redis_url, decode_responses=True)))

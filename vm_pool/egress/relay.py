@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vm_pool.egress.addresses import NotPublic, Resolve, public_addresses
-from vm_pool.egress.dns import LONGEST_QUESTION, StandIns, answer
+from vm_pool.egress.dns_answers import LONGEST_QUESTION, StandIns, answer
 from vm_pool.egress.policy import NetworkPolicy
 from vm_pool.event_loop import CLOSE_SECONDS, LoopThread, Tasks, drop
 

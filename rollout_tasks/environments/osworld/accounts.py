@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rollout_tasks.environments.osworld.task import ACCOUNTS, getters_of, steps_of
-from rollout_tasks.environments.osworld.wishes import PROXY_VARIABLE
+from rollout_tasks.environments.osworld.vm_requests import PROXY_VARIABLE
 
 GOOGLE_HOSTS = ("www.googleapis.com", "oauth2.googleapis.com", "accounts.google.com")
 DRIVE_SETTINGS = f"{ACCOUNTS}googledrive/settings.yml"

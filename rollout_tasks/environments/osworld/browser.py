@@ -6,7 +6,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from rollout_tasks.environments.osworld.wire import wire_of
+from rollout_tasks.environments.osworld.http_guard import guarded_vm_of
 
 _DEVTOOLS = re.compile(r"/devtools/browser/[\w-]{1,100}")
 
@@ -21,7 +21,7 @@ def devtools_of(url: str) -> str:
         ValueError: What answers there is no browser.
         requests.RequestException: Nothing answers.
     """
-    wire = wire_of(url)
+    wire = guarded_vm_of(url)
     if wire is None:
         return url
     said = wire.request("GET", f"{url.rstrip('/')}/json/version").json()

@@ -22,8 +22,8 @@ from rollout_tasks.environments.osworld import public_http
 from rollout_tasks.environments.osworld.accounts import PROXY_SETTINGS
 from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.cell_session import PORTS
-from rollout_tasks.environments.osworld.outcome import Outcome, Sight
 from rollout_tasks.environments.osworld.session import Session
+from rollout_tasks.environments.osworld.session_results import DesktopView, Outcome
 from vm_pool.states import Endpoint
 
 stay_with_the_guest()  # imports playwright, once for all cells
@@ -117,15 +117,15 @@ def serve(connection: socket.socket) -> None:
     session.service.run()
 
 
-def _seen(outcome: Outcome, sight: Sight) -> Answer:
-    marks = sight.marks
+def _seen(outcome: Outcome, desktop_view: DesktopView) -> Answer:
+    marks = desktop_view.marks
     value = {
         "ok": outcome.ok,
         "output": outcome.output,
         "error": outcome.error,
-        "text": sight.observation.text,
-        "screen": list(sight.screen),
+        "text": desktop_view.observation.text,
+        "screen": list(desktop_view.screen),
         "marks": None if marks is None else [[number, *place] for number, place in marks.items()],
-        "pictured": bool(sight.observation.images),
+        "pictured": bool(desktop_view.observation.images),
     }
-    return value, list(sight.observation.images)
+    return value, list(desktop_view.observation.images)

@@ -18,14 +18,14 @@ from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import Observation, VMAccess
 from rollout_tasks.environments.osworld import accounts, public_http
 from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
-from rollout_tasks.environments.osworld.commands import Action
 from rollout_tasks.environments.osworld.downloads import DownloadCache
 from rollout_tasks.environments.osworld.guest_http import LARGEST_ANSWER
+from rollout_tasks.environments.osworld.guest_python import Action
+from rollout_tasks.environments.osworld.http_guard import ELSEWHERE_SECONDS, VMUnreachable
 from rollout_tasks.environments.osworld.named_hosts import named_hosts
-from rollout_tasks.environments.osworld.outcome import Outcome, Sight
 from rollout_tasks.environments.osworld.screenshot import size_of
+from rollout_tasks.environments.osworld.session_results import DesktopView, Outcome
 from rollout_tasks.environments.osworld.task_files import files_of
-from rollout_tasks.environments.osworld.wire import ELSEWHERE_SECONDS, VMUnreachable
 from vm_pool.egress.addresses import public_addresses
 from vm_pool.gate_client import Dialled, dial
 
@@ -82,7 +82,7 @@ class CellSession:
         self._cell: Cell | None = None
         self._handlers = Handlers({"file": self._file, "fetch": self._fetch}, {"log": files.log_bytes})
 
-    def begin(self) -> Sight:
+    def begin(self) -> DesktopView:
         """See `DesktopSession`."""
         downloads = DownloadCache()
         for url in self._urls:  # before a cell waits for it
@@ -99,7 +99,7 @@ class CellSession:
             settings=accounts_of_task.files,
         )[1]
 
-    def act(self, action: Action | None, pause: float) -> tuple[Outcome, Sight]:
+    def act(self, action: Action | None, pause: float) -> tuple[Outcome, DesktopView]:
         """See `DesktopSession`."""
         return self._looked("act", action=action, pause=pause)
 
@@ -127,7 +127,7 @@ class CellSession:
         finally:
             cell.close()
 
-    def _looked(self, method: str, **arguments: Any) -> tuple[Outcome, Sight]:
+    def _looked(self, method: str, **arguments: Any) -> tuple[Outcome, DesktopView]:
         """Calls what ends with a look at the desktop."""
         picture = bytearray()
 
@@ -178,7 +178,7 @@ class CellSession:
         return described, [response.content]
 
 
-def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Outcome, Sight]:
+def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Outcome, DesktopView]:
     """An answer as what it should be.
 
     Raises:
@@ -198,7 +198,7 @@ def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Outc
                 if (width, height) != screen or (pictured and size_of(picture) != screen):
                     raise ValueError("the screen has another size than it had")
                 observation = Observation(text, (picture,) if pictured else ())
-                return Outcome(ok, output, error), Sight(observation, (width, height), _marks(marks))
+                return Outcome(ok, output, error), DesktopView(observation, (width, height), _marks(marks))
     except (TypeError, ValueError) as error:
         raise ValueError(f"the cell's answer cannot be used: {error}") from error
     raise ValueError("the cell's answer cannot be used")

@@ -19,12 +19,12 @@ from rollout_tasks.environments.base import (
     ToolResult,
     VMLost,
 )
-from rollout_tasks.environments.osworld import library, words
+from rollout_tasks.environments.osworld import desktop_env_import, instructions
+from rollout_tasks.environments.osworld.action_spaces import SPACES
+from rollout_tasks.environments.osworld.action_spaces.base import CallRefused, View
 from rollout_tasks.environments.osworld.needs import needs_of, total
-from rollout_tasks.environments.osworld.spaces import SPACES
-from rollout_tasks.environments.osworld.spaces.base import CallRefused, View
 from rollout_tasks.environments.osworld.task import task_config
-from rollout_tasks.environments.osworld.wishes import own_snapshot, unmet
+from rollout_tasks.environments.osworld.vm_requests import own_snapshot, unmet
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import time_limit
 from rollout_tasks.settings import settings
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from desktop_image.conformance.facts import Facts
     from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
     from rollout_tasks.environments.osworld.attestation import Attestation
-    from rollout_tasks.environments.osworld.outcome import DesktopSession, Sight
+    from rollout_tasks.environments.osworld.session_results import DesktopSession, DesktopView
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +67,9 @@ class OSWorldEnvironment(Environment):
     @classmethod
     def check_available(cls) -> None:
         """Whether desktop-env is installed, and its cells can be made where tasks are not trusted."""
-        if not library.is_installed():
-            raise RuntimeError(library.NOT_INSTALLED)
-        from rollout_tasks.environments.osworld.sessions import check_cells
+        if not desktop_env_import.is_installed():
+            raise RuntimeError(desktop_env_import.NOT_INSTALLED)
+        from rollout_tasks.environments.osworld.session_opening import check_cells
 
         check_cells()
 
@@ -118,13 +118,13 @@ class OSWorldEnvironment(Environment):
     @classmethod
     def preload(cls) -> None:
         """desktop-env with all its evaluators, in the process that cells are made from."""
-        from rollout_tasks.environments.osworld.sessions import preload
+        from rollout_tasks.environments.osworld.session_opening import preload
 
         preload()
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
         """See `Environment`."""
-        return words.instructions(self._config)
+        return instructions.instructions(self._config)
 
     def tools(self) -> list[Tool]:
         """Those of the run's action space."""
@@ -134,7 +134,7 @@ class OSWorldEnvironment(Environment):
     def reset(self, item: Item) -> Observation:
         """Attaches to the VM and sets the task up on it."""
         from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
-        from rollout_tasks.environments.osworld.sessions import open_session
+        from rollout_tasks.environments.osworld.session_opening import open_session
 
         if self._context.vm is None:
             raise ValueError("a desktop task needs a VM")
@@ -153,8 +153,8 @@ class OSWorldEnvironment(Environment):
         pause = self._config.sleep_after_execution if plan.pause is None else float(plan.pause)
         limit = STEP_SECONDS + pause
         with self._vm_watched(), time_limit(limit, FailureClass.ENV_STEP, _late(call.name, limit)):
-            outcome, sight = self._open_session.act(plan.action, pause)
-            observation = self._seen(sight)
+            outcome, desktop_view = self._open_session.act(plan.action, pause)
+            observation = self._seen(desktop_view)
         output = outcome.output.strip()[:OUTPUT_CHARACTERS]
         if not outcome.ok:
             problem = outcome.error.strip()[-OUTPUT_CHARACTERS:] or "no reason given"
@@ -208,14 +208,14 @@ class OSWorldEnvironment(Environment):
             raise RuntimeError("reset comes first")
         return self._session
 
-    def _seen(self, sight: Sight) -> Observation:
+    def _seen(self, desktop_view: DesktopView) -> Observation:
         """The observation; remembers what the agent's next call may point at."""
-        self._view = View(sight.screen, sight.marks)
-        return sight.observation
+        self._view = View(desktop_view.screen, desktop_view.marks)
+        return desktop_view.observation
 
     @contextmanager
     def _vm_watched(self) -> Iterator[None]:
-        from rollout_tasks.environments.osworld.wire import VMUnreachable
+        from rollout_tasks.environments.osworld.http_guard import VMUnreachable
 
         try:
             yield

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.environments.osworld.additions import METRICS, OPTIONS
-from rollout_tasks.environments.osworld.known_names import package_folder
+from rollout_tasks.environments.osworld.desktop_env_names import package_folder
+from rollout_tasks.environments.osworld.desktop_env_patches import METRICS, OPTIONS
 from rollout_tasks.environments.osworld.task import metrics_of
 
 _READ_NOWHERE = frozenset(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmark.items import Item
-from rollout_tasks.environments.osworld.library import OCR_METRIC
+from rollout_tasks.environments.osworld.desktop_env_import import OCR_METRIC
 from rollout_tasks.environments.osworld.task import getters_of, metrics_of, steps_of
 from rollout_tasks.environments.osworld.task_files import files_of
 

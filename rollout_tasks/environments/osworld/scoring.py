@@ -18,11 +18,11 @@ import requests
 from lxml import etree
 from PIL import UnidentifiedImageError
 
-from rollout_tasks.environments.osworld.desktop import Desktop
-from rollout_tasks.environments.osworld.library import LOGGER
+from rollout_tasks.environments.osworld.attached_desktop import Desktop
+from rollout_tasks.environments.osworld.desktop_env_import import LOGGER
+from rollout_tasks.environments.osworld.http_guard import REQUESTS
 from rollout_tasks.environments.osworld.program_tests import command_for_tests, score_of
 from rollout_tasks.environments.osworld.task import file_names, metrics_of
-from rollout_tasks.environments.osworld.wire import REQUESTS
 
 logger = logging.getLogger(f"{LOGGER}.scoring")
 

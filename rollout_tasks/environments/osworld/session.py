@@ -14,17 +14,17 @@ import psutil
 import requests
 
 from rollout_tasks.config import DesktopConfig
-from rollout_tasks.environments.osworld import library
-from rollout_tasks.environments.osworld.commands import Action
-from rollout_tasks.environments.osworld.desktop import Desktop
-from rollout_tasks.environments.osworld.outcome import AttemptFiles, Outcome, Sight
+from rollout_tasks.environments.osworld import desktop_env_import
+from rollout_tasks.environments.osworld.attached_desktop import Desktop
+from rollout_tasks.environments.osworld.guest_python import Action
+from rollout_tasks.environments.osworld.observation import desktop_view
 from rollout_tasks.environments.osworld.scoring import score
 from rollout_tasks.environments.osworld.screenshot import size_of
-from rollout_tasks.environments.osworld.settling import settle, shows_something
-from rollout_tasks.environments.osworld.sight import sight
+from rollout_tasks.environments.osworld.session_results import AttemptFiles, DesktopView, Outcome
+from rollout_tasks.environments.osworld.stable_screen import shows_something, wait_until_stable
 from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
-from rollout_tasks.temporary import TemporaryFolder, programs_use
+from rollout_tasks.temporary_files import TemporaryFolder, programs_use
 from vm_pool.gate_client import relayed
 from vm_pool.states import Endpoint
 
@@ -64,7 +64,7 @@ class Session:
         self._desktop: Desktop
         self._opened = contextlib.ExitStack()
 
-    def begin(self) -> Sight:
+    def begin(self) -> DesktopView:
         """Sets the task up, starts the recording, and looks.
 
         Raises:
@@ -72,14 +72,14 @@ class Session:
                 installed.
             VMUnreachable: The VM is gone.
         """
-        if library.OCR_METRIC in metrics_of(self._task["evaluator"]) and not library.has_ocr():
-            raise RuntimeError(library.OCR_MISSING)
+        if desktop_env_import.OCR_METRIC in metrics_of(self._task["evaluator"]) and not desktop_env_import.has_ocr():
+            raise RuntimeError(desktop_env_import.OCR_MISSING)
         self._attach()
         before = self._checked_screen()
         place_files(self._task, self._workspace, self._files)
         seen = self._desktop.set_up(self._task)
         if shows_something(self._task):
-            settle(self._desktop.controller.get_screenshot, before)
+            wait_until_stable(self._desktop.controller.get_screenshot, before)
             seen = self._desktop.look(0)
         if self._config.enable_recording:
             try:
@@ -87,9 +87,9 @@ class Session:
                 self._recording = True
             except (RuntimeError, requests.RequestException) as error:
                 logger.warning("starting the recording failed: %s", error)
-        return sight(seen, self._config)
+        return desktop_view(seen, self._config)
 
-    def act(self, action: Action | None, pause: float) -> tuple[Outcome, Sight]:
+    def act(self, action: Action | None, pause: float) -> tuple[Outcome, DesktopView]:
         """Carries out an action, or only waits, and looks.
 
         Raises:
@@ -99,7 +99,7 @@ class Session:
             outcome, seen = Outcome(ok=True), self._desktop.look(pause)
         else:
             seen, outcome = self._desktop.act(action, pause)
-        return outcome, sight(seen, self._config)
+        return outcome, desktop_view(seen, self._config)
 
     def take_recording(self, take: Callable[[bytes], object]) -> None:
         """Ends the recording, where there is one.
@@ -109,7 +109,7 @@ class Session:
             requests.RequestException: It does not answer.
             VMUnreachable: The VM is gone.
         """
-        if self._recording and not self._desktop.wire.lost:
+        if self._recording and not self._desktop.vm.lost:
             self._recording = False
             take(self._desktop.controller.take_recording())
 
@@ -155,7 +155,7 @@ class Session:
         """Has what desktop-env does in this attempt kept with the attempt."""
         handler = _Kept(self._files)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        package = logging.getLogger(library.LOGGER)
+        package = logging.getLogger(desktop_env_import.LOGGER)
         package.setLevel(logging.INFO)
         package.addHandler(handler)
         try:

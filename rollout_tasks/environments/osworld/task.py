@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from benchmark.items import Item
 from rollout_tasks.environments.base import ItemUnsupported
-from rollout_tasks.environments.osworld.known_names import KnownNames, Step, known_names
+from rollout_tasks.environments.osworld.desktop_env_names import DesktopEnvNames, Step, desktop_env_names
 
 TASK_ID = "task"
 """What every task is called towards desktop-env, which makes a folder of that name: an item's id may be any text."""
@@ -54,7 +54,7 @@ def task_config(item: Item) -> dict[str, Any]:
         "fixed_ip": bool(settings.get("fixed_ip", metadata.get("fixed_ip", False))),
     }
     _check_settings(item.env_config)
-    names = known_names()
+    names = desktop_env_names()
     _check_steps("config", task["config"], names)
     _check_evaluator(task["evaluator"], names)
     return task
@@ -101,7 +101,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise TaskError(f"env_config.{name} must be {words}, got {settings[name]!r}")
 
 
-def _check_steps(place: str, steps: Any, names: KnownNames | None) -> None:
+def _check_steps(place: str, steps: Any, names: DesktopEnvNames | None) -> None:
     if not isinstance(steps, list):
         raise TaskError(f"{place} must be a list of setup steps, got {_shown(steps)}")
     for number, step in enumerate(steps, 1):
@@ -147,7 +147,7 @@ def _check_files(where: str, kind: str, parameters: Mapping[str, Any]) -> None:
     _check_accounts(where, parameters)
 
 
-def _check_evaluator(evaluator: Any, names: KnownNames | None) -> None:
+def _check_evaluator(evaluator: Any, names: DesktopEnvNames | None) -> None:
     if not isinstance(evaluator, dict):
         raise TaskError(f"evaluator must be an object, got {_shown(evaluator)}")
     functions = _listed(evaluator.get("func"))
@@ -164,7 +164,7 @@ def _check_evaluator(evaluator: Any, names: KnownNames | None) -> None:
         raise TaskError(f"evaluator.result is missing: what does {functions[0]} look at?")
 
 
-def _check_side(side: str, evaluator: Mapping[str, Any], names: KnownNames | None) -> None:
+def _check_side(side: str, evaluator: Mapping[str, Any], names: DesktopEnvNames | None) -> None:
     value = evaluator.get(side)
     if not value:
         return
@@ -179,7 +179,7 @@ def _check_side(side: str, evaluator: Mapping[str, Any], names: KnownNames | Non
             _check_getter(f"evaluator.{side}", entry, names)
 
 
-def _check_getter(where: str, getter: Mapping[str, Any], names: KnownNames | None) -> None:
+def _check_getter(where: str, getter: Mapping[str, Any], names: DesktopEnvNames | None) -> None:
     kind = getter.get("type")
     if not isinstance(kind, str):
         raise TaskError(f"{where} must have a type, got {_shown(getter)}")

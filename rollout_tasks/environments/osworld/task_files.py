@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.environments.osworld.outcome import AttemptFiles
+from rollout_tasks.environments.osworld.session_results import AttemptFiles
 from rollout_tasks.environments.osworld.task import TASK_ID, cloud_files, getters_of, steps_of
 
 EMPTY_HISTORY_URL = (

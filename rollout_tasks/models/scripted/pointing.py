@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rollout_tasks.models.scripted.scripts import ScriptedCall, Turn
-from rollout_tasks.models.scripted.waiting import state_of
+from rollout_tasks.models.scripted.wait_turns import state_of
 
 KEY = "at"
 _CELL = re.compile(r"\[table-cell\] ([A-Z]{1,3})([0-9]{1,7})")

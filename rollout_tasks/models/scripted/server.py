@@ -19,14 +19,14 @@ from starlette.routing import Route
 from benchmark.items import Item
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.client import SESSION_HEADER
-from rollout_tasks.models.scripted.failing import error_response, faulty_response
+from rollout_tasks.models.scripted.fault_replies import error_response, faulty_response
 from rollout_tasks.models.scripted.faults import FaultRule, Faults, parse_faults
 from rollout_tasks.models.scripted.pointing import unseen, with_places
 from rollout_tasks.models.scripted.policies import verdict
 from rollout_tasks.models.scripted.replies import MODEL_NAME, as_response, assistant_message, completion
 from rollout_tasks.models.scripted.scripts import Scripts
 from rollout_tasks.models.scripted.sessions import Session, Sessions, turn_of
-from rollout_tasks.models.scripted.waiting import is_seen, waiting_message
+from rollout_tasks.models.scripted.wait_turns import is_seen, waiting_message
 
 MARK = ("X-Scripted-Model", "1")
 """The header that every response carries; the server adds it."""

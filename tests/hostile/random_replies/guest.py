@@ -78,12 +78,12 @@ class GuestStage:
             ("", "", "/screenshot", "/execute", "/setup/execute", "/terminal", "/accessibility")
         )
         name = "documents" if seed is None else draw.random.choice(sorted(TASKS))
-        sight = draw.random.choice(("screenshot", "a11y_tree", "screenshot_a11y_tree", "som"))
+        desktop_view = draw.random.choice(("screenshot", "a11y_tree", "screenshot_a11y_tree", "som"))
         desktop = {
             "screen_width": SCREEN[0],
             "screen_height": SCREEN[1],
             "sleep_after_execution": 0.0,
-            "observation_type": "screenshot" if seed is None else sight,
+            "observation_type": "screenshot" if seed is None else desktop_view,
             "action_space": draw.random.choice(("computer_13", "pyautogui", "claude_computer_use")),
             "a11y": draw.random.choice(("outline", "osworld")),
             "require_terminal": draw.chance(0.3),

@@ -24,14 +24,14 @@ from pathlib import Path
 import psutil
 
 from benchmark.items import Item
-from rollout_tasks.attempt import Attempt
 from rollout_tasks.config import RunConfig
-from rollout_tasks.environments.osworld.sessions import preload
-from rollout_tasks.heartbeat import Pulse
+from rollout_tasks.environments.osworld.session_opening import preload
+from rollout_tasks.execution.attempt import Attempt
+from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import Verdict
-from rollout_tasks.temporary import use_own_folder
+from rollout_tasks.temporary_files import use_own_folder
 from tests.conftest import REPOSITORY
 
 BEYOND_SECONDS = 25.0

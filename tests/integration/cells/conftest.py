@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rollout_tasks.cells.cell import Cell, Handlers
-from rollout_tasks.cells.room import Room, complaint
+from rollout_tasks.cells.filesystem import CellFilesystem, complaint
+from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
-from rollout_tasks.cells.walls import CellLimits
 
 TESTS = Path(__file__).resolve().parent.parent.parent
 NOTHING = Handlers({}, {})
@@ -22,7 +22,7 @@ NOTHING = Handlers({}, {})
 
 @pytest.fixture(scope="session", params=[True, False], ids=["as root", "in a user namespace"])
 def template(request: pytest.FixtureRequest) -> Iterator[TemplateProcess]:
-    way = Room(as_root=request.param)
+    way = CellFilesystem(as_root=request.param)
     if why := complaint(way):
         pytest.skip(why)
     template = TemplateProcess("tests.integration.cells.inside", [TESTS], way)

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from rollout_tasks.cells.cell import CallFailed, Cell, CellEnded, Handlers
+from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
-from rollout_tasks.cells.walls import CellLimits
 from tests.integration.cells.conftest import NOTHING, TESTS, Inside, Opened
 from tests.virtual_machines import wait_until
 

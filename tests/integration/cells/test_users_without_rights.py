@@ -15,7 +15,7 @@ PROGRAM = """
 import json, os
 from rollout_tasks.cells.cell import Cell, CellEnded, Handlers
 from pathlib import Path
-from rollout_tasks.cells.room import room
+from rollout_tasks.cells.filesystem import cell_filesystem
 from rollout_tasks.cells.template_process import TemplateProcess
 
 def refuse(name):
@@ -47,7 +47,8 @@ survived = cells[1].call("run", nothing, code="result = 'well'")
 for cell in cells:
     cell.close()
 template.stop()
-print(json.dumps({"as_root": room().as_root, "said": said, "outside": sorted(outside), "ended": ended, "survived": survived}))
+found = {"said": said, "outside": sorted(outside), "ended": ended, "survived": survived}
+print(json.dumps({"as_root": cell_filesystem().as_root, **found}))
 """
 
 

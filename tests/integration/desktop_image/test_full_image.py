@@ -121,7 +121,7 @@ def test_gimps_open_menus_are_in_the_tree(desktop: Desktop) -> None:
     """GIMP is made with GTK 2, which does not say of the items of an open menu that they are showing."""
 
     def shown() -> dict[str, tuple[int, int]]:
-        """The middle of what of GIMP's menus is in sight, by its name."""
+        """The middle of what of GIMP's menus is in desktop_view, by its name."""
         tree = etree.fromstring(requests.get(desktop.url("/accessibility"), timeout=60).json()["AT"].encode())
         found = {}
         for node in tree.xpath("//application[@name='gimp']//*[self::menu or contains(name(), 'menu-item')]"):
@@ -245,7 +245,7 @@ FRESH = {
 def test_a_fresh_browser_has_chosen_nothing(desktop: Desktop) -> None:
     from desktop_env.controllers.python import PythonController
 
-    from rollout_tasks.environments.osworld.library import desktop_env
+    from rollout_tasks.environments.osworld.desktop_env_import import desktop_env
 
     desktop.shell("rm -rf ~/.config/google-chrome.before; cp -a ~/.config/google-chrome ~/.config/google-chrome.before")
     desktop.launch("google-chrome --remote-debugging-port=1337")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from desktop_image import Release, additions_layer, guest_image_name, guest_root
+from desktop_image import Release, extension_layer, guest_image_name, guest_root
 from desktop_image.cache import cache_folder, remove
 from desktop_image.disk import put_layer_on
 from desktop_image.images import image_named, image_names
 from desktop_image.root import layer_names
-from rollout_tasks.environments.osworld import a11y
+from rollout_tasks.environments.osworld import accessibility_tree
 from tests.conftest import REPOSITORY
 from tests.desktops import in_guest, needs_local_desktops
 from tests.integration.desktop_image.conftest import remove_image
@@ -110,7 +110,7 @@ def test_what_a_user_adds_is_in_the_desktops_of_his_image(own: Path) -> None:
 REDEFINE = """
 import sys
 from pathlib import Path
-from desktop_image import Release, additions_layer, define
+from desktop_image import Release, define
 with define(sys.argv[1], "core", Release(), scripts=[Path(sys.argv[2])]):
     pass
 """
@@ -194,10 +194,10 @@ def test_what_is_run_in_an_image_finds_no_way_out_of_it(monkeypatch: pytest.Monk
             made.mkdir(parents=True)
         (given / "scripts" / "00-escape").write_text(ESCAPE.replace("MARKER", str(folder)))
         shutil.copyfile(REPOSITORY / "desktop_image/extend.sh", given / "extend.sh")
-        additions_layer._let_everybody_read(given)
+        extension_layer._let_everybody_read(given)
         said: list[str] = []
 
-        additions_layer._apply(given, guest_root("core").layers, target, said.append)
+        extension_layer._apply(given, guest_root("core").layers, target, said.append)
 
     assert "marker False True" in said
     assert "variables ['DEBIAN_FRONTEND', 'HOME', 'LANG']" in said
@@ -222,5 +222,9 @@ def test_another_release_of_debian(own: Path) -> None:
         client.close()
     finally:
         provider.stop("own-image-2")
-    places = [one.centre for one in a11y.elements(tree) if one.role == "push-button" and one.name in set("123456789")]
+    places = [
+        one.centre
+        for one in accessibility_tree.elements(tree)
+        if one.role == "push-button" and one.name in set("123456789")
+    ]
     assert len(set(places)) == len(places) == 9

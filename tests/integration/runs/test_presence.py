@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from rollout_tasks import presence
+from rollout_tasks.runs import presence
 from tests.conftest import REPOSITORY
 from tests.wrong_clock import HOUR, WrongClock
 

@@ -23,9 +23,12 @@ SILENT = 15.0
 """Of holders; a test that needs somebody to be silent makes him so."""
 
 
-LOOK = "import json, sys; from rollout_tasks.runs.reconcile import reconcile_runs; " + (
-    "print(json.dumps([reconcile_runs() for _ in range(int(sys.argv[1]))]))"
-)
+LOOK = """
+import json, sys
+from rollout_tasks.execution.cancellation import cancel_run
+from rollout_tasks.runs.reconcile import reconcile_runs
+print(json.dumps([reconcile_runs(cancel_run) for _ in range(int(sys.argv[1]))]))
+"""
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from rollout_tasks.config import parse_config
-from rollout_tasks.heartbeat import Pulse
+from rollout_tasks.execution.heartbeat import Pulse
+from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.lending import borrowed_vm
 from tests import fake_hypervisor
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.errors import ProviderError
@@ -111,7 +111,7 @@ def test_an_items_own_snapshot_is_what_a_vm_of_its_own_starts_from(home: Path, k
     config = parse_config({"vm": own, "desktop": {"headless": True}})
     pulse = Pulse("run", "item#0", "token", interruption=Interruption(), delivery_tag=None)
     for snapshot, disk in (("with-accounts", "accounts"), (None, "clean")):
-        with borrowed_vm(config, "item#0", "worker", pulse, snapshot=snapshot) as lent, relayed(lent.endpoint) as there:
+        with leased_vm(config, "item#0", "worker", pulse, snapshot=snapshot) as lent, relayed(lent.endpoint) as there:
             assert httpx.get(f"http://{there.address}:{there.ports['control']}/disk").text == disk
         assert processes_naming(str(home)) == []
 

@@ -12,7 +12,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.verdict import Lending, Verdict
+from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 from scripts.bench.osworld_tasks import IDLE, TRIED, Row, page, rows_of, with_script
 
 SOLVED = Row("os", "12345678-9", "Do | it", "script", 1.0, 0.0, True, 3, 4.4, "")
@@ -33,8 +33,8 @@ def folder_of(tmp_path: Path, items: list[Item], *verdicts: Verdict) -> RunFolde
 
 
 def held(rollout_id: str, vm_id: str, since: float, **more: Any) -> Verdict:
-    lending = Lending(vm_id, 1, 0.0, since, since + 1)
-    return Verdict(rollout_id, 1, **{"status": "completed", "score": 1.0, "lending": lending, **more})
+    lease = LeaseRecord(vm_id, 1, 0.0, since, since + 1)
+    return Verdict(rollout_id, 1, **{"status": "completed", "score": 1.0, "lease": lease, **more})
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ import pytest
 import redis
 
 from benchmark.items import Item
-from rollout_tasks import heartbeat, lending, registry, rollout
+from rollout_tasks import registry
 from rollout_tasks.app import app
 from rollout_tasks.config import RunConfig
+from rollout_tasks.execution import heartbeat, leased_vm, rollout
+from rollout_tasks.execution.rollout import Delivery, Execution
 from rollout_tasks.redis_client import worker_client
-from rollout_tasks.rollout import Delivery, Execution
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store import RunStore, run_store
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched
@@ -83,10 +84,10 @@ def submit(
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
     caches = (
         settings,
-        rollout._store_of,
+        run_store,
         rollout._run_config,
-        lending._pool_of,
-        heartbeat._of_process,
+        leased_vm._pool_named,
+        heartbeat.heartbeat,
         registry._offered,
         registry._load,
     )
@@ -112,7 +113,7 @@ def submit(
 
     yield begin
     with contextlib.suppress(redis.RedisError):
-        heartbeat.heartbeat(rollout.beat_interval()).pulse = None
+        heartbeat.heartbeat(settings().beat_seconds).pulse = None
     pool.close()
     for cache in caches:
         cache.cache_clear()

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import redis
 
-from rollout_tasks import heartbeat, rollout
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
-from rollout_tasks.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
+from rollout_tasks.execution import heartbeat, rollout
+from rollout_tasks.execution.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
+from rollout_tasks.execution.rollout import Delivery, Execution
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.rollout import Delivery, Execution
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.store import VERSION, UnreadableRun
 from rollout_tasks.runs.verdict import Verdict
@@ -57,7 +57,7 @@ def take_over(bench: Bench) -> None:
 
 def beat_now(_world: watched.WatchedEnvironment) -> None:
     """The heartbeat's next beat, without waiting for it, of news that break into the episode at once."""
-    beats = heartbeat.heartbeat(rollout.beat_interval())
+    beats = heartbeat.heartbeat(settings().beat_seconds)
     assert beats.pulse is not None
     beats.beat(beats.pulse)
     watched.CALLS.append(("the beat passed", 0))
@@ -258,7 +258,7 @@ def test_a_finished_attempt_is_left_to_who_has_taken_over(submit: Any) -> None:
     def superseded(_world: watched.WatchedEnvironment) -> None:
         """As a beat says it, after the last moment at which it could break into the episode."""
         take_over(bench)
-        beats = heartbeat.heartbeat(rollout.beat_interval())
+        beats = heartbeat.heartbeat(settings().beat_seconds)
         assert beats.pulse is not None
         beats.pulse.superseded = True
 
@@ -313,7 +313,7 @@ def test_a_beat_renews_the_lease_the_message_and_the_claim(submit: Any, caplog: 
         bench.client.zadd(f"{KEY}:alive", {ROLLOUT: 1.0})
         bench.client.zadd(UNACKED_INDEX, {"tag": 1.0})
         before = lease.deadline
-        beats = heartbeat.heartbeat(rollout.beat_interval())
+        beats = heartbeat.heartbeat(settings().beat_seconds)
         assert beats.pulse is not None
         beats.pulse.last_beat -= 100
         beats.beat(beats.pulse)
@@ -475,7 +475,7 @@ def test_silence_is_judged_by_the_shortest_of_what_must_be_kept_fresh(monkeypatc
         monkeypatch.setenv(name, value)
         settings.cache_clear()
         assert settings().silent_seconds == silent
-        assert rollout.beat_interval() == silent / 3
+        assert settings().beat_seconds == silent / 3
     monkeypatch.delenv("ROLLOUT_LEASE_TTL")
     monkeypatch.delenv("ROLLOUT_VISIBILITY_TIMEOUT")
     settings.cache_clear()
@@ -487,10 +487,10 @@ def test_a_vm_of_ones_own_is_held_for_the_attempt(submit: Any, calls: Calls) -> 
 
     assert bench.execute() == "completed"
 
-    lending = bench.verdict().lending
-    assert lending is not None
-    assert lending.vm_id.startswith("own-")
-    assert lending.fence == 0
+    lease = bench.verdict().lease
+    assert lease is not None
+    assert lease.vm_id.startswith("own-")
+    assert lease.fence == 0
     assert bench.events() == []
 
 
@@ -641,7 +641,7 @@ def test_a_claim_that_fell_silent_and_was_taken_over_settles_nothing(submit: Any
 
     def fall_silent(_world: watched.WatchedEnvironment) -> None:
         take_over(bench)
-        beats = heartbeat.heartbeat(rollout.beat_interval())
+        beats = heartbeat.heartbeat(settings().beat_seconds)
         assert beats.pulse is not None
         beats.pulse.last_beat -= 1e6
 
@@ -718,7 +718,7 @@ def test_the_heartbeat_is_one_per_process_and_knows_its_rollout_only_while_it_ru
         assert not [thread for thread in begun if thread.name.startswith("leases of")], "one more beats"
 
     watched.HOOKS["execute"] = look
-    beats = heartbeat.heartbeat(rollout.beat_interval())
+    beats = heartbeat.heartbeat(settings().beat_seconds)
 
     bench.execute()
 
@@ -726,8 +726,8 @@ def test_the_heartbeat_is_one_per_process_and_knows_its_rollout_only_while_it_ru
     assert (pulse.run_id, pulse.rollout_id, has_lease) == (RUN, ROLLOUT, True)
     assert beats.pulse is None
     assert pulse.lease is None
-    assert heartbeat.heartbeat(rollout.beat_interval()) is beats
-    assert beats.interval == rollout.beat_interval() == 5.0
+    assert heartbeat.heartbeat(settings().beat_seconds) is beats
+    assert beats.interval == settings().beat_seconds == 5.0
     assert beats._thread.daemon, "it would keep its process from ending"
 
 
@@ -795,7 +795,7 @@ def test_a_lease_in_doubt_is_renewed_before_its_turn(submit: Any) -> None:
 def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls: Calls) -> None:
     bench = submit({}, priority=7)
     bench.pool.acquire("somebody", heartbeat=False)
-    beats = heartbeat.heartbeat(rollout.beat_interval())
+    beats = heartbeat.heartbeat(settings().beat_seconds)
     waiting: list[Any] = []
 
     def cancel() -> None:
@@ -813,7 +813,7 @@ def test_a_run_cancelled_while_waiting_for_a_vm_ends_the_wait(submit: Any, calls
 
     verdict = bench.verdict()
     assert (verdict.status, verdict.failure_class, verdict.error) == ("cancelled", "cancelled", "the run was cancelled")
-    assert verdict.lending is None
+    assert verdict.lease is None
     assert calls == [("prepare", 0)]
     assert [one.priority for one in waiting] == [7]
     assert bench.pool.status().waiters == ()

@@ -13,11 +13,12 @@ from typing import Any, Literal
 import pytest
 
 from benchmark.items import Item
-from rollout_tasks import heartbeat, rollout
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import EnvironmentContext, Tool
-from rollout_tasks.environments.guard import GuardedWorld
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
+from rollout_tasks.execution import heartbeat
+from rollout_tasks.execution.guarded_environment import GuardedEnvironment
+from rollout_tasks.settings import settings
 from tests.unit.execution import watched
 from tests.unit.execution.conftest import ROLLOUT, RUN
 from vm_pool.states import Endpoint as VMEndpoint
@@ -99,7 +100,7 @@ def test_an_environment_that_cannot_be_made_is_a_failed_setup(submit: Any, calls
 
 
 def test_preparing_has_a_limit_of_its_own(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollout_tasks.attempt.PREPARE_SECONDS", 0.2)
+    monkeypatch.setattr("rollout_tasks.execution.attempt.PREPARE_SECONDS", 0.2)
     bench = submit({"at": "prepare", "raises": "time:sleep"}, max_attempts=1)
 
     assert bench.execute() == "failed"
@@ -114,7 +115,7 @@ def test_each_part_of_an_attempt_may_be_stuck_for_half_a_minute_before_its_proce
     allowed: dict[str, float] = {}
 
     def look(name: str) -> None:
-        pulse = heartbeat.heartbeat(rollout.beat_interval()).pulse
+        pulse = heartbeat.heartbeat(settings().beat_seconds).pulse
         assert pulse is not None
         deadline = pulse.interruption.hard_deadline
         assert deadline is not None
@@ -206,11 +207,11 @@ def test_only_what_needs_a_vm_gets_one(submit: Any, needs_vm: bool) -> None:
 
     assert [vm is not None for vm in seen] == [needs_vm]
     assert bench.events() == (["granted", "released"] if needs_vm else [])
-    lending = bench.verdict().lending
-    assert (lending.vm_id if lending else None) == ("vm-0" if needs_vm else None)
-    if lending:
-        assert 0 <= lending.waited < lending.allocated
-        assert 0 <= lending.released - lending.allocated < 60
+    lease = bench.verdict().lease
+    assert (lease.vm_id if lease else None) == ("vm-0" if needs_vm else None)
+    if lease:
+        assert 0 <= lease.waited < lease.allocated
+        assert 0 <= lease.released - lease.allocated < 60
 
 
 def test_an_episode_past_its_time_is_the_agents_failure(submit: Any, calls: list[tuple[str, int]]) -> None:
@@ -388,7 +389,7 @@ def test_every_door_to_the_world_has_its_class(tmp_path: Path, call: str, failur
         def close(self) -> None:
             raise KeyError("broken")
 
-    world = GuardedWorld(Broken(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+    world = GuardedEnvironment(Broken(EnvironmentContext(RunConfig(), tmp_path, None)), None)
 
     with pytest.raises(RolloutFailure, match=r"Broken.*KeyError") as raised:
         getattr(world, call)(*([Item("1", "?")] if call == "instructions" else []))
@@ -449,8 +450,8 @@ def test_a_model_that_cannot_be_set_up_gives_the_vm_back_and_says_which_it_was(
     verdict = bench.verdict()
     assert (verdict.failure_class, verdict.attempt) == ("model", 1)
     assert verdict.error.startswith("the model's configuration: UserError: OPENAI_API_KEY")
-    assert verdict.lending is not None
-    assert (verdict.lending.vm_id, verdict.score) == ("vm-0", None)
+    assert verdict.lease is not None
+    assert (verdict.lease.vm_id, verdict.score) == ("vm-0", None)
     assert bench.events() == ["granted", "released"]
 
 
@@ -473,8 +474,8 @@ def test_a_pool_without_vms_is_waited_for_as_long_as_the_run_says(submit: Any, m
     assert bench.execute() == "completed"
 
     host.join()
-    assert bench.verdict().lending is not None
-    assert bench.verdict().lending.vm_id == "vm-1"
+    assert bench.verdict().lease is not None
+    assert bench.verdict().lease.vm_id == "vm-1"
 
 
 def test_a_pool_that_stays_without_vms_fails_the_attempt_when_the_wait_is_over(
@@ -495,7 +496,7 @@ def test_a_pool_that_stays_without_vms_fails_the_attempt_when_the_wait_is_over(
 def test_an_environment_that_does_not_close_in_time_takes_no_result_away(
     submit: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("rollout_tasks.attempt.CLEANUP_SECONDS", 0.3)
+    monkeypatch.setattr("rollout_tasks.execution.attempt.CLEANUP_SECONDS", 0.3)
     bench = submit({}, max_attempts=1)
     watched.HOOKS["close"] = lambda _world: time.sleep(20)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from rollout_tasks import full_disk
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.full_disk import once_there_is_room
+from rollout_tasks.execution import full_disk
+from rollout_tasks.execution.full_disk import once_there_is_room
+from rollout_tasks.settings import Settings
 from tests.unit.execution.conftest import ROLLOUT, RUN
 
 FOLDER = Path("/results")
@@ -125,7 +126,7 @@ def test_a_rollout_outlasts_a_full_disk(
 def test_a_cancelled_run_does_not_wait_for_room(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = submit({})
     fail_first(monkeypatch, "mkdir", to_attempt, 10**6)
-    monkeypatch.setattr("rollout_tasks.rollout.beat_interval", lambda: 0.1)
+    monkeypatch.setattr(Settings, "beat_seconds", 0.1)
     tries: list[float] = []
 
     def cancel_then_wait(seconds: float) -> None:

@@ -17,10 +17,9 @@ from desktop_image.cache import cache_folder
 from desktop_image.conformance.facts import Facts, packed
 from desktop_image.image_facts import facts_folder_name
 from desktop_image.root import guest_image_name
-from rollout_tasks.cli import conformance_table
+from rollout_tasks.cli import conformance_table, run_actions
 from rollout_tasks.environments.base import Conformance
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs import commands
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
 from tests.conftest import REPOSITORY
@@ -70,7 +69,7 @@ def options(**more: Any) -> dict[str, Any]:
 def test_they_are_left_out_and_named(shell: Shell) -> None:  # noqa: F811
     host(shell.client, "a", "core-1", packed(FACTS))
 
-    assert shell.call(commands.submit, shell.config(*TASKS, **options())) == 0
+    assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
 
     assert [item.id for item in shell.run.items()] == ["right"]
     assert shell.err.splitlines() == [f"left out: {sentence}" for sentence in SAID]
@@ -82,7 +81,7 @@ def test_they_are_rolled_out_when_asked_for_and_named_all_the_same(shell: Shell)
     host(shell.client, "a", "core-1", packed(FACTS))
 
     config = shell.config(*TASKS, **options(desktop={"include_unfaithful": True}))
-    assert shell.call(commands.submit, config) == 0
+    assert shell.call(run_actions.submit, config) == 0
 
     assert [item.id for item in shell.run.items()] == ["right", "coded", "filed"]
     assert shell.err.splitlines() == [f"not to be relied on: {sentence}" for sentence in SAID]
@@ -94,13 +93,13 @@ def test_a_dry_run_has_a_table_of_all(shell: Shell) -> None:  # noqa: F811
     host(shell.client, "a", "core-1", packed(FACTS))
     config = shell.config(*TASKS, **options())
 
-    assert shell.call(commands.submit, config, dry_run=True) == 0
+    assert shell.call(run_actions.submit, config, dry_run=True) == 0
     assert "3 tasks: 1 faithful, 1 unfaithful, 1 needs" in shell.out
     assert "the program code" in " ".join(shell.out.replace("│", " ").split())
     assert "items: 1, rollouts: 1" in shell.out
     assert "The items in osworld need: " in shell.out
 
-    assert shell.call(commands.submit, config, dry_run=True, as_json=True) == 0
+    assert shell.call(run_actions.submit, config, dry_run=True, as_json=True) == 0
     said = json.loads(shell.out)["conformance"]
     assert said["counts"] == {"faithful": 1, "unfaithful": 1, "needs": 1}
     assert [(one["task"], one["verdict"]) for one in said["tasks"]] == [
@@ -114,18 +113,18 @@ def test_a_run_of_nothing_else_is_refused(shell: Shell) -> None:  # noqa: F811
     host(shell.client, "a", "core-1", packed(FACTS))
 
     with pytest.raises(UserError, match=r"^no item's score can be relied on in these VMs: --include-unfaithful"):
-        shell.call(commands.submit, shell.config(*TASKS[1:], **options()))
+        shell.call(run_actions.submit, shell.config(*TASKS[1:], **options()))
     assert not shell.run.path.exists()
 
 
 def test_what_one_of_several_images_lacks_is_lacking(shell: Shell) -> None:  # noqa: F811
     more = Facts({"program": frozenset({"ls", "code"}), "file": frozenset({"/etc/nothing"})})
     host(shell.client, "a", "full-1", packed(more))
-    assert shell.call(commands.submit, shell.config(*TASKS, **options())) == 0
+    assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
     assert shell.err == ""
 
     host(shell.client, "b", "core-1", packed(FACTS))
-    assert shell.call(commands.submit, shell.config(*TASKS, **options(run_id="night-2"))) == 0
+    assert shell.call(run_actions.submit, shell.config(*TASKS, **options(run_id="night-2"))) == 0
     assert shell.err.splitlines() == [f"left out: {sentence}" for sentence in SAID]
 
 
@@ -133,7 +132,7 @@ def test_what_one_of_several_images_lacks_is_lacking(shell: Shell) -> None:  # n
 def test_vms_of_which_nothing_is_known_leave_nothing_out(shell: Shell, image: str, facts: str) -> None:  # noqa: F811
     host(shell.client, "a", image, facts)
 
-    assert shell.call(commands.submit, shell.config(*TASKS, **options())) == 0
+    assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
 
     assert len(shell.run.items()) == 3
     assert shell.err == (
@@ -153,11 +152,11 @@ def test_what_is_known_on_this_machine_serves_too(
     (folder / "facts").write_text(packed(FACTS))
 
     host(shell.client, "a", guest_image_name("core"), "")
-    assert shell.call(commands.submit, shell.config(*TASKS, **options())) == 0
+    assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
     assert [item.id for item in shell.run.items()] == ["right"]
 
     own = options(run_id="night-2", vm={"provider_name": "local", "use_pool": False})
-    assert shell.call(commands.submit, shell.config(*TASKS, **own)) == 0
+    assert shell.call(run_actions.submit, shell.config(*TASKS, **own)) == 0
     assert shell.err.splitlines() == [f"left out: {sentence}" for sentence in SAID]
 
 
@@ -165,7 +164,7 @@ def test_the_run_and_its_report_say_what_the_desktops_are_made_from(shell: Shell
     host(shell.client, "a", "core-1", packed(FACTS))
     host(shell.client, "b", "core-1", packed(FACTS))
     host(shell.client, "c", "", "")
-    shell.call(commands.submit, shell.config(TASKS[0], **options()))
+    shell.call(run_actions.submit, shell.config(TASKS[0], **options()))
 
     reports = score_run(shell.run, "exact_match")
 
@@ -175,7 +174,7 @@ def test_the_run_and_its_report_say_what_the_desktops_are_made_from(shell: Shell
     assert "| Desktops | " in reports.markdown.read_text()
     assert "core-1 (hosts a, b)" in reports.markdown.read_text()
     own = options(run_id="night-2", vm={"provider_name": "local", "use_pool": False})
-    shell.call(commands.submit, shell.config(TASKS[0], **own))
+    shell.call(run_actions.submit, shell.config(TASKS[0], **own))
     (image,) = RunFolder(shell.folder / "results" / "night-2").document()["images"]
     assert image == f"{guest_image_name('core')} (provider local)"
 
@@ -184,7 +183,7 @@ def test_items_without_a_desktop_are_not_compared(shell: Shell) -> None:  # noqa
     host(shell.client, "a", "core-1", packed(FACTS))
     light = {**TASKS[1], "env_config": {"env_mode": "simulated"}}
 
-    assert shell.call(commands.submit, shell.config(light, **options())) == 0
+    assert shell.call(run_actions.submit, shell.config(light, **options())) == 0
 
     assert [item.id for item in shell.run.items()] == ["coded"]
 

@@ -13,7 +13,7 @@ import pytest
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.events import EventsFile
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.verdict import Lending, Verdict
+from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
 ROLLOUT = "item-ü#0"
@@ -25,8 +25,8 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def attempt(number: int, allocated: float, released: float, rollout_id: str = ROLLOUT) -> Verdict:
-    lending = Lending(f"vm-{number}", 7, 0.5, allocated, released)
-    return Verdict(rollout_id, number, "completed", worker=f"worker-{number}", lending=lending)
+    lease = LeaseRecord(f"vm-{number}", 7, 0.5, allocated, released)
+    return Verdict(rollout_id, number, "completed", worker=f"worker-{number}", lease=lease)
 
 
 def write_ended(folder: RunFolder, ended: Verdict) -> None:

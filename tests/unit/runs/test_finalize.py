@@ -18,7 +18,6 @@ import pytest
 import redis
 
 from benchmark.items import Item
-from rollout_tasks import rollout
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import connect
@@ -28,8 +27,8 @@ from rollout_tasks.runs.finalize import _judge, _write, finalize, score_run, wri
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.outcomes import outcomes
-from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.verdict import Lending, Verdict
+from rollout_tasks.runs.store import RunStore, run_store
+from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 from rollout_tasks.settings import settings
 from tests.conftest import free_port
 
@@ -56,9 +55,9 @@ class Finished:
 
     def finish(self, rollout_id: str) -> None:
         self.store.start(RUN, rollout_id, {"token": rollout_id})
-        lending = Lending("vm-1", 1, 0.0, 5.0, 6.0)
+        lease = LeaseRecord("vm-1", 1, 0.0, 5.0, 6.0)
         verdict = Verdict(
-            rollout_id, self.folder.begin_attempt(rollout_id, 1), "completed", answer="1", worker="w", lending=lending
+            rollout_id, self.folder.begin_attempt(rollout_id, 1), "completed", answer="1", worker="w", lease=lease
         )
         self.folder.write_attempt(verdict)
         self.folder.settle(verdict, written=True)
@@ -75,10 +74,10 @@ class Finished:
 @pytest.fixture
 def finished(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Finished]:
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
-    for cache in (settings, rollout._store_of):
+    for cache in (settings, run_store):
         cache.cache_clear()
     yield Finished(redis_url, tmp_path / RUN)
-    for cache in (settings, rollout._store_of):
+    for cache in (settings, run_store):
         cache.cache_clear()
 
 
@@ -128,7 +127,7 @@ def test_a_finaliser_that_was_replaced_writes_nothing_more(
     finished: Finished, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("ROLLOUT_LEASE_TTL", "0.3")
-    for cache in (settings, rollout._store_of):
+    for cache in (settings, run_store):
         cache.cache_clear()
     note = EventsFile.note
 

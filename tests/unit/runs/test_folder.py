@@ -27,7 +27,7 @@ from rollout_tasks.runs.folder import (
     write_once,
 )
 from rollout_tasks.runs.provenance import provenance
-from rollout_tasks.runs.verdict import Lending, Verdict
+from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 
 IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=200)
 
@@ -73,7 +73,7 @@ def test_what_is_written_comes_back(folder: RunFolder) -> None:
         failure_class=FailureClass.TIMEOUT,
         usage=Usage(10, 5, 2, 0.5),
         stages={"setup": 1.5, "model": 0.25},
-        lending=Lending("vm-1", 7, 0.1, 1.0, 2.0),
+        lease=LeaseRecord("vm-1", 7, 0.1, 1.0, 2.0),
     )
 
     settle(folder, written)
@@ -495,7 +495,7 @@ def test_items_that_cannot_be_counted_are_told(folder: RunFolder) -> None:
         ("[]", "must be a JSON object"),
         ("{}", "missing 3 required positional arguments"),
         ('{"rollout_id": "a#0", "attempt": 1, "status": "failed", "failure_class": "no-such"}', "no-such"),
-        ('{"rollout_id": "a#0", "attempt": 1, "status": "failed", "lending": {"vm_id": "x"}}', "missing 4 required"),
+        ('{"rollout_id": "a#0", "attempt": 1, "status": "failed", "lease": {"vm_id": "x"}}', "missing 4 required"),
         (None, "Is a directory"),
     ],
 )

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import redis
 
-from rollout_tasks import rollout
+from rollout_tasks.cli import run_actions
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs import commands
+from rollout_tasks.execution import rollout
+from rollout_tasks.execution.cancellation import cancel_run
 from rollout_tasks.runs import reconcile as module
 from rollout_tasks.runs.reconcile import reconcile_runs
-from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store import RunStore, run_store
 from rollout_tasks.runs.verdict import Verdict
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 
@@ -26,44 +27,44 @@ QUEUE = "rollout.simulated"
 
 @pytest.fixture(autouse=True)
 def fresh_store(shell: Shell) -> Iterator[None]:
-    rollout._store_of.cache_clear()
+    run_store.cache_clear()
     rollout._run_config.cache_clear()
     yield
-    rollout._store_of.cache_clear()
+    run_store.cache_clear()
     rollout._run_config.cache_clear()
 
 
 def submit(shell: Shell, run_id: str, *names: str) -> None:
-    shell.call(commands.submit, shell.config(*({"id": name} for name in names), run_id=run_id))
+    shell.call(run_actions.submit, shell.config(*({"id": name} for name in names), run_id=run_id))
     shell.client.delete(QUEUE)
 
 
 def test_what_is_lost_is_sent_again_at_the_second_look(shell: Shell) -> None:
     submit(shell, "r-1", "a", "b")
 
-    assert reconcile_runs() == {"rollouts": 0, "finalized": 0}
+    assert reconcile_runs(cancel_run) == {"rollouts": 0, "finalized": 0}
     assert shell.client.smembers("{run:r-1}:suspects") == {"a#0", "b#0"}
-    assert reconcile_runs() == {"rollouts": 2, "finalized": 0}
+    assert reconcile_runs(cancel_run) == {"rollouts": 2, "finalized": 0}
 
     sent = [json.loads(message)["headers"]["rollout"] for message in shell.client.lrange(QUEUE, 0, -1)]  # type: ignore[union-attr]
     assert sorted(sent) == ["a#0", "b#0"]
     assert shell.client.hget("{run:r-1}", "chord_spent") == "1"
     assert shell.client.keys("reconcile:*") == []
-    assert reconcile_runs() == {"rollouts": 0, "finalized": 0}
+    assert reconcile_runs(cancel_run) == {"rollouts": 0, "finalized": 0}
 
 
 def test_only_so_many_are_sent_again_at_a_time(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", 2)
     submit(shell, "r-1", "a", "b", "c")
 
-    assert [reconcile_runs()["rollouts"] for _ in range(4)] == [0, 2, 1, 0]
+    assert [reconcile_runs(cancel_run)["rollouts"] for _ in range(4)] == [0, 2, 1, 0]
 
 
 def test_a_look_of_somebody_else_is_left_to_them(shell: Shell) -> None:
     submit(shell, "r-1", "a")
     shell.client.set(LOCK, "theirs", ex=30)
 
-    assert reconcile_runs() == {}
+    assert reconcile_runs(cancel_run) == {}
 
     assert shell.client.get(LOCK) == "theirs"
     assert not shell.client.exists("{run:r-1}:suspects")
@@ -79,7 +80,7 @@ def test_a_lock_whose_answer_was_lost_is_held_all_the_same(shell: Shell, monkeyp
 
     monkeypatch.setattr(redis.Redis, "set", again)
 
-    assert reconcile_runs() == {"rollouts": 0, "finalized": 0}
+    assert reconcile_runs(cancel_run) == {"rollouts": 0, "finalized": 0}
     assert shell.client.get(LOCK) is None
 
 
@@ -95,7 +96,7 @@ def test_a_look_that_took_too_long_is_left_to_who_has_begun_another(
 
     monkeypatch.setattr(RunStore, "active", slowly)
 
-    assert reconcile_runs() == {}
+    assert reconcile_runs(cancel_run) == {}
 
     assert caplog.messages == ["another process looks for lost work by now; leaving it to that"]
     assert shell.client.get(LOCK) == "theirs"
@@ -121,7 +122,7 @@ def test_each_step_of_a_look_holds_the_lock_for_another_while(shell: Shell, monk
 
     monkeypatch.setattr(module.Reconciliation, "_send_lost", look)
 
-    reconcile_runs()
+    reconcile_runs(cancel_run)
 
     assert len(left) == 2
     assert all(20 < seconds <= 30 for seconds in left)
@@ -148,7 +149,7 @@ def test_whatever_is_wrong_with_one_run_keeps_nobody_from_the_next(
 ) -> None:
     for run_id in ("r-1", "r-2"):
         submit(shell, run_id, "a")
-    reconcile_runs()
+    reconcile_runs(cancel_run)
     caplog.clear()
     call = getattr(RunStore, step)
 
@@ -159,7 +160,7 @@ def test_whatever_is_wrong_with_one_run_keeps_nobody_from_the_next(
 
     monkeypatch.setattr(RunStore, step, broken)
 
-    assert reconcile_runs() == {"rollouts": 1, "finalized": 0}
+    assert reconcile_runs(cancel_run) == {"rollouts": 1, "finalized": 0}
 
     said = "cannot be looked after" if step == "adopt" else "its lost rollouts cannot be sent again"
     assert [message for message in caplog.messages if "r-1: " in message][-1] == f"run r-1: {said}: {problem}"
@@ -175,7 +176,7 @@ def test_a_run_that_loses_its_submitter_goes_on_and_that_is_said(
     submit(shell, "r-2", "a")
     shell.client.hset("{run:r-2}", mapping={"state": "submitting", "submitter_beat": 1, "total": 2})
 
-    reconcile_runs()
+    reconcile_runs(cancel_run)
 
     assert caplog.messages == [
         "run r-1: its submitter is gone; the run is running now",
@@ -199,7 +200,7 @@ def test_a_complete_run_that_nobody_finalises_is_asked_to_be(
         seconds, _ = shell.client.time()  # type: ignore[misc]
         shell.client.hset("{run:night-1}", "finalizer_beat", int(seconds) + 5 if beat == "now" else 1)
 
-    assert reconcile_runs() == {"rollouts": 0, "finalized": asked}
+    assert reconcile_runs(cancel_run) == {"rollouts": 0, "finalized": asked}
 
     assert shell.client.llen("finalize") == asked
 
@@ -210,7 +211,7 @@ def test_a_run_that_is_over_is_looked_at_no_more(shell: Shell, state: str) -> No
     shell.client.hset("{run:r-1}", "state", state)
     shell.client.sadd("runs:active", "forgotten")
 
-    assert reconcile_runs() == {"rollouts": 0, "finalized": 0}
+    assert reconcile_runs(cancel_run) == {"rollouts": 0, "finalized": 0}
 
     assert shell.store.active() == []
     assert not shell.client.exists("{run:r-1}:suspects")
@@ -241,7 +242,7 @@ def check_cancelled(shell: Shell) -> None:
 def test_cancelling_takes_what_a_dead_worker_left_from_the_folder(shell: Shell) -> None:
     cancel_with_a_dead_worker(shell)
 
-    assert shell.call(commands.cancel, "night-1", {}, as_json=True) == 0
+    assert shell.call(run_actions.cancel, "night-1", {}, as_json=True) == 0
 
     assert json.loads(shell.out) == {"run_id": "night-1", "cancelled": 2, "being_stopped": 0}
     check_cancelled(shell)
@@ -252,10 +253,10 @@ def test_what_cannot_be_cancelled_from_here_is_left_to_the_workers(shell: Shell)
     away = shell.run.path.with_name("away")
     shell.run.path.rename(away)
 
-    assert shell.call(commands.cancel, "night-1", {}, as_json=True) == 0
+    assert shell.call(run_actions.cancel, "night-1", {}, as_json=True) == 0
     assert json.loads(shell.out) == {"run_id": "night-1", "cancelled": 1, "being_stopped": 2}
     assert shell.client.llen("finalize") == 0
 
     away.rename(shell.run.path)
-    assert reconcile_runs() == {"rollouts": 0, "finalized": 1}
+    assert reconcile_runs(cancel_run) == {"rollouts": 0, "finalized": 1}
     check_cancelled(shell)

@@ -13,9 +13,10 @@ import pytest
 import redis
 
 from rollout_tasks.app import app
+from rollout_tasks.cli import run_actions
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs import commands, store
+from rollout_tasks.runs import store
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
@@ -48,8 +49,8 @@ class Shell:
 
     def call(self, command: Callable[..., int], *given: Any, **options: Any) -> int:
         flags = {"embedded": None, "follow": False, "dry_run": False}
-        flags = flags if command in (commands.submit, commands.resume) else {}
-        if command is commands.status:
+        flags = flags if command in (run_actions.submit, run_actions.resume) else {}
+        if command is run_actions.status:
             flags = {"follow": False}
         code = command(*given, **{**flags, "as_json": False, **options})
         self.out, self.err = self._capsys.readouterr()
@@ -91,12 +92,12 @@ def shell(
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(shell: Shell) -> None:
     config = shell.config({"id": "a"}, {"id": "b"}, rollouts_per_item=2)
 
-    assert shell.call(commands.submit, config, dry_run=True) == 0
+    assert shell.call(run_actions.submit, config, dry_run=True) == 0
     assert shell.out == (
         "Nothing was enqueued. items: 2, rollouts: 4, environments: ['simulated'], metric: exact_match,"
         " model: None, embedded: False\n"
     )
-    assert shell.call(commands.submit, config, dry_run=True, embedded=True, as_json=True) == 0
+    assert shell.call(run_actions.submit, config, dry_run=True, embedded=True, as_json=True) == 0
     assert json.loads(shell.out) == {
         "items": 2,
         "rollouts": 4,
@@ -111,18 +112,18 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(shell: Shell) -> Non
 
 def test_a_dry_run_checks_what_a_run_would_need(shell: Shell) -> None:
     with pytest.raises(UserError, match=r"^--pool: the pool 'default' has no VMs"):
-        shell.call(commands.submit, shell.config({"id": "a"}, simulated={}), dry_run=True)
+        shell.call(run_actions.submit, shell.config({"id": "a"}, simulated={}), dry_run=True)
     with pytest.raises(UserError, match=r"^no model is configured: set OPENAI_API_KEY"):
-        shell.call(commands.submit, shell.config({"id": "a", "answer": "5"}, env_mode="math"), dry_run=True)
+        shell.call(run_actions.submit, shell.config({"id": "a", "answer": "5"}, env_mode="math"), dry_run=True)
     with pytest.raises(UserError, match=r"^no model is configured, and the scripted model has no script"):
         shell.call(
-            commands.submit, shell.config({"id": "a", "answer": "5"}, env_mode="math"), dry_run=True, embedded=True
+            run_actions.submit, shell.config({"id": "a", "answer": "5"}, env_mode="math"), dry_run=True, embedded=True
         )
     shell.run.path.mkdir(parents=True)
     with pytest.raises(UserError, match=r"^--run-id: .*night-1 exists already"):
-        shell.call(commands.submit, shell.config({"id": "a"}), dry_run=True)
+        shell.call(run_actions.submit, shell.config({"id": "a"}), dry_run=True)
     VMPool(shell.client, "default").register("vm-0", Endpoint("127.0.0.1", {"control": 1}))
-    assert shell.call(commands.submit, shell.config({"id": "a"}, simulated={}, run_id="other"), dry_run=True) == 0
+    assert shell.call(run_actions.submit, shell.config({"id": "a"}, simulated={}, run_id="other"), dry_run=True) == 0
 
 
 @pytest.mark.parametrize(
@@ -134,16 +135,16 @@ def test_a_dry_run_checks_what_a_run_would_need(shell: Shell) -> None:
     ],
 )
 def test_what_tasks_need_is_said_in_a_line(needed: dict[str, Any], said: str) -> None:
-    assert commands._listed(needed) == said
+    assert run_actions._listed(needed) == said
 
 
 def test_wrong_items_are_left_out_only_when_that_was_asked_for(shell: Shell) -> None:
     items = [{"id": "good"}, {"id": "bad", "env_config": {"env_mode": "osworld"}}]
 
     with pytest.raises(UserError, match=r"^item 'bad': "):
-        shell.call(commands.submit, shell.config(*items))
+        shell.call(run_actions.submit, shell.config(*items))
     assert shell.client.keys() == []
-    assert shell.call(commands.submit, shell.config(*items, data={"skip_invalid": True})) == 0
+    assert shell.call(run_actions.submit, shell.config(*items, data={"skip_invalid": True})) == 0
 
     assert "left out: item 'bad': " in shell.err
     assert [item.id for item in shell.run.items()] == ["good"]
@@ -151,7 +152,7 @@ def test_wrong_items_are_left_out_only_when_that_was_asked_for(shell: Shell) -> 
 
 
 def test_a_finaliser_says_that_it_lives_under_its_own_claim(shell: Shell) -> None:
-    shell.call(commands.submit, shell.config({"id": "a"}))
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
     shell.finish("a#0")
     assert shell.store.begin_finalize("night-1", "mine", silent_seconds=60) == "go"
 
@@ -165,7 +166,7 @@ def test_a_finaliser_says_that_it_lives_under_its_own_claim(shell: Shell) -> Non
 
 
 def test_a_finaliser_that_was_silent_asks_before_it_goes_on(shell: Shell) -> None:
-    shell.call(commands.submit, shell.config({"id": "a"}))
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
     shell.finish("a#0")
     assert shell.store.begin_finalize("night-1", "mine", silent_seconds=60) == "go"
     claim = FinalizerClaim(shell.store, "night-1", "mine", interval=60)
@@ -204,7 +205,7 @@ def test_a_followed_run_is_reported_as_json_once_it_is_over(shell: Shell) -> Non
 
     worker = threading.Thread(target=work)
     worker.start()
-    code = shell.call(commands.submit, shell.config({"id": "a"}), follow=True, as_json=True)
+    code = shell.call(run_actions.submit, shell.config({"id": "a"}), follow=True, as_json=True)
     worker.join()
 
     said = json.loads(shell.out)
@@ -212,7 +213,7 @@ def test_a_followed_run_is_reported_as_json_once_it_is_over(shell: Shell) -> Non
 
 
 def test_a_run_is_enqueued_and_says_how_to_come_back(shell: Shell) -> None:
-    assert shell.call(commands.submit, shell.config({"id": "a"}, {"id": "b"})) == 0
+    assert shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"})) == 0
 
     assert shell.out.splitlines() == [
         f"Run night-1: 2 rollouts, folder {shell.run.path}",
@@ -224,38 +225,38 @@ def test_a_run_is_enqueued_and_says_how_to_come_back(shell: Shell) -> None:
     assert progress is not None
     assert (progress.state, progress.total, progress.pending) == ("running", 2, 2)
     with pytest.raises(UserError, match=r"^--run-id: a run 'night-1' exists already; take another name, or --resume"):
-        shell.call(commands.submit, shell.config({"id": "a"}))
+        shell.call(run_actions.submit, shell.config({"id": "a"}))
 
 
 def test_a_program_is_told_run_folder_and_number_of_rollouts(shell: Shell) -> None:
-    assert shell.call(commands.submit, shell.config({"id": "a"}), as_json=True) == 0
+    assert shell.call(run_actions.submit, shell.config({"id": "a"}), as_json=True) == 0
 
     assert json.loads(shell.out) == {"run_id": "night-1", "folder": str(shell.run.path), "rollouts": 1}
     assert shell.err == f"Run night-1: 1 rollouts, folder {shell.run.path}\n"
 
 
 def test_a_complete_run_is_not_sent_again(shell: Shell) -> None:
-    shell.call(commands.submit, shell.config({"id": "a"}))
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
     shell.finish("a#0")
     finalize("night-1")
     shell.store.forget("night-1", "done")
 
-    assert shell.call(commands.resume, "night-1", {"output_dir": shell.folder / "results"}) == 0
+    assert shell.call(run_actions.resume, "night-1", {"output_dir": shell.folder / "results"}) == 0
 
     assert (
         shell.out == f"Run night-1 is complete: each of its 1 rollouts has a verdict. Its report: {shell.run.report}\n"
     )
     assert shell.store.progress("night-1") is None
-    shell.call(commands.resume, "night-1", {"output_dir": shell.folder / "results"}, as_json=True)
+    shell.call(run_actions.resume, "night-1", {"output_dir": shell.folder / "results"}, as_json=True)
     assert json.loads(shell.out) == {"run_id": "night-1", "folder": str(shell.run.path), "rollouts": 0}
 
 
 def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
-    shell.call(commands.submit, shell.config({"id": "a"}, model={"base_url": "http://127.0.0.1:1/v1"}))
+    shell.call(run_actions.submit, shell.config({"id": "a"}, model={"base_url": "http://127.0.0.1:1/v1"}))
     shell.store.forget("night-1", "running")
     options = {"output_dir": shell.folder / "results", "model": {"base_url": "http://127.0.0.1:2/v1/"}}
 
-    assert shell.call(commands.resume, "night-1", options) == 0
+    assert shell.call(run_actions.resume, "night-1", options) == 0
 
     assert shell.run.config().model.base_url == "http://127.0.0.1:2/v1"
     assert shell.store.config("night-1")[0].model.base_url == "http://127.0.0.1:2/v1"
@@ -264,26 +265,26 @@ def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
 
 
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed(shell: Shell) -> None:
-    shell.call(commands.submit, shell.config({"id": "a"}))
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
 
     with pytest.raises(UserError, match=r"^--resume: run night-1 is still running; follow it with --status night-1"):
-        shell.call(commands.resume, str(shell.run.path), {})
+        shell.call(run_actions.resume, str(shell.run.path), {})
 
 
 def test_what_is_committed_is_kept_when_a_run_is_cancelled_and_resumed(shell: Shell) -> None:
-    shell.call(commands.submit, shell.config({"id": "a"}, {"id": "b"}, {"id": "c"}))
+    shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"}, {"id": "c"}))
     shell.finish("a#0")
     shell.run.begin_attempt("b#0", 1)
 
-    assert shell.call(commands.cancel, "night-1", {}) == 0
+    assert shell.call(run_actions.cancel, "night-1", {}) == 0
     assert shell.out == "Run night-1: 2 rollouts cancelled, 0 running ones are being stopped\n"
     assert shell.client.llen("finalize") == 1  # where nothing runs any more, nobody else would ask for it
     shell.client.delete("rollout.simulated", "finalize")
     shell.client.hset("{run:night-1}", "state", "cancelled")
 
-    assert shell.call(commands.status, "night-1", {"output_dir": shell.folder / "results"}) == 1
+    assert shell.call(run_actions.status, "night-1", {"output_dir": shell.folder / "results"}) == 1
     assert "2 of 3 rollouts were cancelled; roll them out with: " in shell.err
-    assert shell.call(commands.resume, "night-1", {"output_dir": str(shell.folder / "results")}) == 0
+    assert shell.call(run_actions.resume, "night-1", {"output_dir": str(shell.folder / "results")}) == 0
     assert shell.out.startswith(f"Run night-1: 2 rollouts, 1 are kept, folder {shell.run.path}\n")
     assert shell.client.llen("rollout.simulated") == 2
     assert (shell.run.path / "b/0/earlier-1/attempt-1").is_dir()
@@ -292,29 +293,29 @@ def test_what_is_committed_is_kept_when_a_run_is_cancelled_and_resumed(shell: Sh
 
 def test_cancelling_says_what_it_found(shell: Shell) -> None:
     with pytest.raises(UserError, match=r"^--cancel: Redis does not know run 'night-1'$"):
-        shell.call(commands.cancel, "night-1", {})
-    shell.call(commands.submit, shell.config({"id": "a"}, {"id": "b"}))
+        shell.call(run_actions.cancel, "night-1", {})
+    shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"}))
     shell.store.start("night-1", "a#0", {"token": "t", "message": "m"})
-    assert shell.call(commands.cancel, str(shell.run.path), {}, as_json=True) == 0
+    assert shell.call(run_actions.cancel, str(shell.run.path), {}, as_json=True) == 0
     assert json.loads(shell.out) == {"run_id": "night-1", "cancelled": 1, "being_stopped": 1}
     for over in ("done", "cancelled", "finalizing"):
         shell.client.hset("{run:night-1}", "state", over)
         with pytest.raises(UserError, match=f"^--cancel: run night-1 is {over} already$"):
-            shell.call(commands.cancel, "night-1", {})
+            shell.call(run_actions.cancel, "night-1", {})
 
 
 def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
     with pytest.raises(UserError, match=r"^Redis does not know run 'night-1'; if its data was lost, --resume night-1"):
-        shell.call(commands.status, "night-1", {})
-    shell.call(commands.submit, shell.config({"id": "a"}))
+        shell.call(run_actions.status, "night-1", {})
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
     VMPool(shell.client, "default").register("vm-0", Endpoint("127.0.0.1", {"control": 1}))
 
-    assert shell.call(commands.status, "night-1", {}) == 0
+    assert shell.call(run_actions.status, "night-1", {}) == 0
     assert shell.out == (
         "Run night-1: running: 0/1 rollouts · 0 running · VMs 1 free"
         " · no worker serves rollout.simulated: start one with `celery -A rollout_tasks worker`\n"
     )
-    assert shell.call(commands.status, "night-1", {}, as_json=True) == 0
+    assert shell.call(run_actions.status, "night-1", {}, as_json=True) == 0
     found = json.loads(shell.out)
     assert (found["state"], found["vms"]["free"], found["committed"]) == ("running", 1, 0)
 
@@ -323,11 +324,11 @@ def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
     ("command", "says"),
     [
         (
-            commands.resume,
+            run_actions.resume,
             r"^--resume: the run's own configuration holds; leave away --evaluation-metric, --num-rollouts$",
         ),
-        (commands.status, r"^--status takes no options of a run; leave away --evaluation-metric, --num-rollouts$"),
-        (commands.cancel, r"^--cancel takes no options of a run; leave away --evaluation-metric, --num-rollouts$"),
+        (run_actions.status, r"^--status takes no options of a run; leave away --evaluation-metric, --num-rollouts$"),
+        (run_actions.cancel, r"^--cancel takes no options of a run; leave away --evaluation-metric, --num-rollouts$"),
     ],
 )
 def test_options_of_a_run_belong_to_a_new_run(shell: Shell, command: Callable[..., int], says: str) -> None:
@@ -344,7 +345,7 @@ def test_a_run_that_redis_does_not_take_leaves_nothing(shell: Shell, monkeypatch
     monkeypatch.setattr(RunStore, "add_items", refuse)
 
     with pytest.raises(UserError, match=r"^Redis did not take the run, so nothing was enqueued: gone for a moment$"):
-        shell.call(commands.submit, shell.config({"id": "a"}))
+        shell.call(run_actions.submit, shell.config({"id": "a"}))
 
     assert shell.store.state("night-1") is None
     assert not shell.run.path.exists()

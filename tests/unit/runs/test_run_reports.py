@@ -16,12 +16,12 @@ from rich.console import Console
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from benchmark.report import read_report
+from rollout_tasks.cli.result_tables import Line, show_run, tables
+from rollout_tasks.cli.run_progress import DONE, LOST, report
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.finalize import _judge, score_run
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.following import DONE, LOST, report
-from rollout_tasks.runs.show import Line, show_run, tables
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings

@@ -17,9 +17,10 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
-from rollout_tasks.command_line import INTERRUPTED
+from rollout_tasks.cli import run_actions
+from rollout_tasks.cli.program import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.runs import commands, enqueue
+from rollout_tasks.runs import enqueue
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submit import resumed_work
 from rollout_tasks.runs.verdict import Verdict
@@ -32,11 +33,11 @@ QUEUE = "rollout.simulated"
 
 
 def submit(shell: Shell, *names: str, **options: Any) -> int:
-    return shell.call(commands.submit, shell.config(*({"id": name} for name in names), **options))
+    return shell.call(run_actions.submit, shell.config(*({"id": name} for name in names), **options))
 
 
 def resume(shell: Shell) -> int:
-    return shell.call(commands.resume, str(shell.run.path), {})
+    return shell.call(run_actions.resume, str(shell.run.path), {})
 
 
 def lose(shell: Shell, rollout_id: str = "a#0", state: str = "done") -> None:
@@ -174,7 +175,7 @@ def test_a_run_that_somebody_else_submitted_just_now_is_theirs(
     )
 
     with pytest.raises(UserError, match=f"^--run-id: run '{RUN}' was submitted by somebody else just now$"):
-        shell.call(commands.submit, config)
+        shell.call(run_actions.submit, config)
 
     assert shell.client.hget(KEY, "folder") == "/theirs"
     assert not shell.run.path.exists()
@@ -288,7 +289,7 @@ def test_data_that_nobody_named_is_asked_for(shell: Shell) -> None:
     config = config.model_copy(update={"data": config.data.model_copy(update={"path": None})})
 
     with pytest.raises(UserError, match=r"^--data-path is missing: which benchmark file or tree\?$"):
-        shell.call(commands.submit, config)
+        shell.call(run_actions.submit, config)
 
 
 def test_a_run_that_nobody_named_gets_a_name_that_sorts_by_time(shell: Shell) -> None:
@@ -360,7 +361,7 @@ def test_who_stops_looking_is_told_how_to_come_back(shell: Shell, monkeypatch: p
     assert submit(shell, "a") == 0
     after(monkeypatch, RunStore, "config", lambda: after(monkeypatch, RunStore, "progress", stopped))
 
-    assert shell.call(commands.status, RUN, {}, follow=True) == INTERRUPTED
+    assert shell.call(run_actions.status, RUN, {}, follow=True) == INTERRUPTED
 
     assert shell.out == f"The run goes on. Come back with: python scripts/submit.py --status {RUN} --watch\n"
     assert shell.store.client.hget(KEY, "state") == "running"
@@ -373,14 +374,14 @@ def test_a_run_whose_folder_was_moved_is_looked_for_in_the_output_folder(shell: 
     moved.parent.mkdir()
     shell.run.path.rename(moved)
 
-    assert shell.call(commands.status, RUN, {"output_dir": str(moved.parent)}) == 1
+    assert shell.call(run_actions.status, RUN, {"output_dir": str(moved.parent)}) == 1
 
     assert shell.err.endswith(f"try them again with: python scripts/submit.py --resume {moved}\n")
 
 
 REFUSAL = """
 import sys
-import rollout_tasks.runs.commands
+import rollout_tasks.cli.run_actions
 print(sorted(name for name in ("celery", "kombu", "redis", "rich") if name in sys.modules))
 """
 

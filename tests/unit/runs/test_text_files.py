@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from benchmark.items import Item
+from rollout_tasks.cli.result_tables import tables
 from rollout_tasks.config import RunConfig
 from rollout_tasks.runs.events import EventsFile
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder, write_atomically, write_once
-from rollout_tasks.runs.show import tables
-from rollout_tasks.runs.verdict import Lending, Verdict
+from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 from tests.conftest import REPOSITORY
 
 WORD = "数学-ü"
-NO_FILES = {"self.wire.open", "conversation.open", "os.open", "Image.open"}
+NO_FILES = {"self.vm.open", "conversation.open", "os.open", "Image.open"}
 """Calls named like those that open a file, and that open none, or a picture."""
 
 
@@ -72,7 +72,7 @@ def test_a_run_is_written_and_read_as_utf_8_where_the_locale_is_another(ascii_on
     header = {"started": 1.0, "worker": WORD, "vm_id": WORD}
     TrajectoryWriter(folder.attempt(rollout_id, 1)).start(header)
     ended = Verdict(
-        rollout_id, 2, "completed", answer=WORD, score=1.0, worker=WORD, lending=Lending(WORD, 1, 0.0, 5.0, 6.0)
+        rollout_id, 2, "completed", answer=WORD, score=1.0, worker=WORD, lease=LeaseRecord(WORD, 1, 0.0, 5.0, 6.0)
     )
     folder.write_attempt(ended)
     assert folder.settle(ended, written=True) == ended

@@ -15,11 +15,11 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.models.base import Usage
 from rollout_tasks.runs.states import Cancellation, Progress
 from rollout_tasks.runs.store import MIN_VERSION, VERSION, RunStore, UnreadableRun
-from rollout_tasks.runs.verdict import Lending, Verdict, rollout_id_of, split_rollout_id
+from rollout_tasks.runs.verdict import LeaseRecord, Verdict, rollout_id_of, split_rollout_id
 
 RUN = "r"
 KEY = "{run:r}"
-LENDING = Lending("vm-1", 7, 1.25, 100.0, 130.0)
+LEASE = LeaseRecord("vm-1", 7, 1.25, 100.0, 130.0)
 FULL = Verdict(
     "a#b#3",
     2,
@@ -35,7 +35,7 @@ FULL = Verdict(
     worker="w",
     started=10.0,
     finished=15.5,
-    lending=LENDING,
+    lease=LEASE,
 )
 
 
@@ -64,7 +64,7 @@ def test_a_verdict_is_written_without_what_is_empty() -> None:
         "worker": "w",
         "started": 10.0,
         "finished": 15.5,
-        "lending": {"vm_id": "vm-1", "fence": 7, "waited": 1.25, "allocated": 100.0, "released": 130.0},
+        "lease": {"vm_id": "vm-1", "fence": 7, "waited": 1.25, "allocated": 100.0, "released": 130.0},
     }
     assert Verdict("a#0", 1, "completed").as_dict() == {
         "rollout_id": "a#0",
@@ -281,7 +281,7 @@ def test_a_committed_verdict_is_kept_whole(store: RunStore) -> None:
     assert (busy.status, busy.item, busy.holder) == ("busy", None, {"token": "t", "worker": "w"})
     assert 0 <= busy.silent < 60
     assert store.running(RUN) == 1
-    verdict = Verdict("a#0", 1, "completed", answer="é", score=0.1, lending=LENDING, usage=Usage(1, 2))
+    verdict = Verdict("a#0", 1, "completed", answer="é", score=0.1, lease=LEASE, usage=Usage(1, 2))
 
     commit = store.commit(RUN, verdict, "t")
 

@@ -10,8 +10,7 @@ import pytest
 import redis
 from rich.console import Console
 
-from rollout_tasks import presence
-from rollout_tasks.runs import watch
+from rollout_tasks.runs import presence, watch
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.watch import Rate, describe, line

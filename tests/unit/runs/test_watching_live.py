@@ -14,9 +14,9 @@ from redis.retry import Retry
 from rich.console import Console
 
 from benchmark.items import Item
-from rollout_tasks import presence
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.runs import presence
 from rollout_tasks.runs import watch as module
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict

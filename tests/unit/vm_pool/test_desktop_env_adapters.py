@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vm_pool.providers.base import option_names
-from vm_pool.providers.desktop_env.adapters import KINDS, Wishes
+from vm_pool.providers.desktop_env.adapters import ADAPTERS, VMSettings
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ from vm_pool.providers.desktop_env.adapters import KINDS, Wishes
     ],
 )
 def test_a_vm_begins_with_the_snapshot_that_is_wanted(name: str, snapshot: str, reverts: bool) -> None:
-    kind = object.__new__(KINDS[name])  # what its constructor needs is not on every machine
-    kind.wishes = Wishes("host-0", (), None, snapshot, True, "Ubuntu", (1920, 1080))
-    assert kind.reverts_at_start == reverts
+    adapter = object.__new__(ADAPTERS[name])  # what its constructor needs is not on every machine
+    adapter.settings = VMSettings("host-0", (), None, snapshot, True, "Ubuntu", (1920, 1080))
+    assert adapter.reverts_at_start == reverts
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ADAPTERS)
 def test_only_providers_with_snapshots_by_name_have_that_option(name: str) -> None:
-    assert ("snapshot_name" in option_names(name)) == KINDS[name].has_snapshots
+    assert ("snapshot_name" in option_names(name)) == ADAPTERS[name].has_snapshots

@@ -338,7 +338,9 @@ def test_what_a_killed_worker_left_goes_with_the_next_attempt(
 ) -> None:
     (temporary := tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    script = "import os; from rollout_tasks.temporary import TemporaryFolder; TemporaryFolder('osworld-'); os._exit(1)"
+    script = (
+        "import os; from rollout_tasks.temporary_files import TemporaryFolder; TemporaryFolder('osworld-'); os._exit(1)"
+    )
     subprocess.run([sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(temporary)}, check=False)
     (left,) = temporary.iterdir()
 

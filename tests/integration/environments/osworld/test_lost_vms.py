@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from rollout_tasks.environments.base import VMLost
-from rollout_tasks.environments.osworld import environment, wire
+from rollout_tasks.environments.osworld import environment, http_guard
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
 from tests.desktops import needs_local_desktops
 from tests.integration.environments.osworld.conftest import Desk, Play
@@ -37,17 +37,17 @@ def thawed(desk: Desk, clean: None) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy desktop is asked often whether it is there, but may take its time to say so."""
-    monkeypatch.setattr(wire, "SILENT_SECONDS", 1.0)
-    monkeypatch.setattr(wire, "PROBE_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(wire, "CONNECT_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(wire, "ANSWER_SECONDS", dict(wire.ANSWER_SECONDS))
+    monkeypatch.setattr(http_guard, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(http_guard, "PROBE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(http_guard, "CONNECT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(http_guard, "ANSWER_SECONDS", dict(http_guard.ANSWER_SECONDS))
 
 
 def lose_patience() -> None:
     """Nobody needs to wait for a desktop that is known to be gone. The fixture `impatience` undoes it."""
-    wire.PROBE_SECONDS = wire.CONNECT_SECONDS = 1.0
+    http_guard.PROBE_SECONDS = http_guard.CONNECT_SECONDS = 1.0
     for path in ("/screenshot", "/terminal"):
-        wire.ANSWER_SECONDS[path] = 2.0
+        http_guard.ANSWER_SECONDS[path] = 2.0
 
 
 def freeze(desk: Desk) -> None:
@@ -173,7 +173,7 @@ def test_a_script_that_hangs_is_a_failed_result_on_a_living_desktop(
 ) -> None:
     playing = play(action_space="pyautogui")
     with monkeypatch.context() as meanwhile:
-        meanwhile.setitem(wire.ANSWER_SECONDS, "/execute", 3.0)
+        meanwhile.setitem(http_guard.ANSWER_SECONDS, "/execute", 3.0)
         hanging = playing.do("desktop_execute_python_script", script="time.sleep(1000)")
     assert hanging.status == "failed"
     assert "Execution failed for desktop_execute_python_script: no answer" in hanging.response

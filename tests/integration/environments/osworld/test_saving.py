@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollout_tasks.environments.osworld.saving import awaiting_saves
+from rollout_tasks.environments.osworld.pending_saves import awaiting_saves
 from tests.desktops import needs_local_desktops
 from tests.integration.desktop_image.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
 

@@ -7,24 +7,25 @@ from collections.abc import Callable
 
 import requests
 
-from rollout_tasks.environments.osworld import a11y, marks
+from rollout_tasks.environments.osworld import set_of_marks
+from rollout_tasks.environments.osworld.accessibility_tree import Element, elements, lines
 from tests.desktops import needs_local_desktops
 from tests.integration.desktop_image.conftest import Desktop, desktop, library  # noqa: F401 (fixtures)
 
 pytestmark = needs_local_desktops
 
 
-def look(desktop: Desktop, until: Callable[[list[a11y.Element]], bool]) -> list[a11y.Element]:  # noqa: F811
+def look(desktop: Desktop, until: Callable[[list[Element]], bool]) -> list[Element]:  # noqa: F811
     """What is seen, once it is so."""
     deadline = time.monotonic() + 60
     while True:
-        found = a11y.elements(requests.get(desktop.url("/accessibility"), timeout=60).json()["AT"])
+        found = elements(requests.get(desktop.url("/accessibility"), timeout=60).json()["AT"])
         if until(found) or time.monotonic() > deadline:
             return found
         time.sleep(0.3)
 
 
-def labels(found: list[a11y.Element]) -> set[str]:
+def labels(found: list[Element]) -> set[str]:
     return {one.label for one in found}
 
 
@@ -34,7 +35,7 @@ def test_dock_states_and_covered_windows(desktop: Desktop) -> None:  # noqa: F81
         "for i in $(seq 100); do wmctrl -a gedit && break; sleep 0.2; done; wmctrl -r gedit -e 0,0,0,1000,600"
     )
     below = look(desktop, lambda found: any(one.label == "[push-button] Open" for one in found))
-    text = a11y.lines(below)
+    text = lines(below)
     assert "[push-button] Terminal\n" in text
     assert "[toggle-button] Untitled Document 1 - gedit (on)" in text
     assert any(one.role == "text" and "focused" in one.states for one in below)
@@ -48,7 +49,7 @@ def test_dock_states_and_covered_windows(desktop: Desktop) -> None:  # noqa: F81
     assert "[push-button] Open" not in labels(above)
     assert any(one.role == "terminal" for one in above)
     assert "[push-button] Terminal" in labels(above)
-    marked = {one.label for one in marks.choose(above, (1280, 720)).values()}
+    marked = {one.label for one in set_of_marks.choose(above, (1280, 720)).values()}
     assert not any("Untitled" in label and "toggle" not in label for label in marked)
 
     desktop.shell("wmctrl -a gedit")

@@ -4,8 +4,8 @@ import pytest
 
 from benchmark.items import load_items
 from rollout_tasks.agents.calls import CallReader
-from rollout_tasks.environments.osworld.spaces import computer_13
-from rollout_tasks.environments.osworld.spaces.base import View
+from rollout_tasks.environments.osworld.action_spaces import computer_13
+from rollout_tasks.environments.osworld.action_spaces.base import View
 from rollout_tasks.environments.osworld.task import steps_of, task_config
 from rollout_tasks.models.base import RawToolCall
 from rollout_tasks.models.scripted.replies import assistant_message

@@ -11,8 +11,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from rollout_tasks.environments.base import ToolCall
-from rollout_tasks.environments.osworld.spaces import SPACES
-from rollout_tasks.environments.osworld.spaces.base import View
+from rollout_tasks.environments.osworld.action_spaces import SPACES
+from rollout_tasks.environments.osworld.action_spaces.base import View
 from rollout_tasks.models.scripted.scripts import Turns
 from tests.conftest import REPOSITORY
 

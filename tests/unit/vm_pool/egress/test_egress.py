@@ -15,9 +15,9 @@ import dns.rrset
 import psutil
 import pytest
 
-from vm_pool.egress import addresses, dns, policy
+from vm_pool.egress import addresses, dns_answers, policy
 from vm_pool.egress.addresses import NotPublic, is_public, public_addresses
-from vm_pool.egress.dns import StandIns, answer
+from vm_pool.egress.dns_answers import StandIns, answer
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_each_name_has_an_address_of_its_own() -> None:
 
 def test_addresses_are_used_again_when_all_were() -> None:
     stand_ins = StandIns(kept=1)
-    given = {stand_ins.address_of(str(number)) for number in range(dns.NETWORK.num_addresses + 5)}
+    given = {stand_ins.address_of(str(number)) for number in range(dns_answers.NETWORK.num_addresses + 5)}
 
-    assert len(given) == dns.NETWORK.num_addresses - 2
+    assert len(given) == dns_answers.NETWORK.num_addresses - 2
 
 
 ANSWER = dns.message.make_response(dns.message.make_query("a", "A")).to_wire()

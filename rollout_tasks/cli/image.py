@@ -1,0 +1,267 @@
+"""Builds the guest image that local desktops and QEMU machines are made of. Start with: build_guest.py --help"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from benchmark.items import load_items
+from desktop_image import (
+    PROFILES,
+    CachedImage,
+    GuestBuildError,
+    Image,
+    Progress,
+    Release,
+    define,
+    disk_of,
+    image_named,
+    list_images,
+    prune,
+    remove_image,
+    root_of,
+    size_of,
+)
+from rollout_tasks.cli import conformance_table, program
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.osworld.conformance import conformance, image_facts
+from rollout_tasks.errors import UserError
+from rollout_tasks.key_values import key_values
+from rollout_tasks.runs import preflight
+
+LINE_SECONDS = 5.0
+"""Where there is no terminal to draw on, progress is a line every so often."""
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@application.command(
+    epilog="core: terminal, editor, calculator, file manager, Python. office: LibreOffice. media: GIMP, VLC. browser:"
+    " Chromium. full: all of these and more. gnome: full with GNOME Shell. Needs mmdebstrap and, but for a disk, root; an image"
+    " that is there is not built again. Scripts of --run see the network as this machine does, its own services included, and"
+    " none of its files."
+)
+def build(
+    profile: Annotated[
+        str, typer.Option("--profile", help=f"One of {', '.join(PROFILES)}, or an image of your own.")
+    ] = "core",
+    name: Annotated[
+        str, typer.Option("--name", help="What your own image is called: the profile, and what the next options say.")
+    ] = "",
+    package: Annotated[
+        list[str] | None,
+        typer.Option("--package", metavar="NAME|FILE.deb", help="With --name: a package to add; repeatable."),
+    ] = None,
+    font: Annotated[
+        list[Path] | None,
+        typer.Option("--font", metavar="DIR", help="With --name: a folder of fonts to add; repeatable."),
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--run",
+            metavar="SCRIPT",
+            help="With --name: a script that is run in the image, as its root, after all else; repeatable.",
+        ),
+    ] = None,
+    suite: Annotated[
+        str, typer.Option("--suite", help=f"With --name: another release than {Release().suite}, such as trixie.")
+    ] = Release().suite,
+    mirror: Annotated[
+        str,
+        typer.Option(
+            "--mirror",
+            metavar="URL [COMPONENT...]",
+            help="With --name: the archive that has the release; default: where this machine gets Debian from.",
+        ),
+    ] = "",
+    keyring: Annotated[
+        Path | None, typer.Option("--keyring", help="With --name: the keys that the archive is signed with.")
+    ] = None,
+    disk: Annotated[
+        bool,
+        typer.Option("--disk", help="Build the disk that the provider qemu boots; users who are not root can, too."),
+    ] = False,
+    show_built: Annotated[
+        bool, typer.Option("--list", help="List what is there of images, and build nothing.")
+    ] = False,
+    prune_outdated: Annotated[
+        bool, typer.Option("--prune", help="Remove what is outdated and not in use, and build nothing.")
+    ] = False,
+    remove: Annotated[
+        str,
+        typer.Option("--remove", metavar="NAME", help="Remove an image of your own, with all that only it is made of."),
+    ] = "",
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check",
+            metavar="TASKS",
+            help="Say of each task of an OSWorld tree whether its score can be relied on in the image, and why not.",
+        ),
+    ] = None,
+    provider: Annotated[str, typer.Option(help="With --check: where the VM comes from that is looked at.")] = "local",
+    provider_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--provider-option", "-o", metavar="KEY=VALUE", help="With --check: one of its options; repeatable."
+        ),
+    ] = None,
+    as_page: Annotated[bool, typer.Option("--page", help="With --check: print a page in Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences and tables.")] = False,
+) -> None:
+    """Build a guest image into the cache, find out what it has, and say where it is and how large.
+
+    For example:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full[/bold]
+    or, then:     [bold]sudo .venv/bin/python scripts/build_guest.py --profile full --check osworld/test_all.json[/bold]
+    or your own:  [bold]sudo .venv/bin/python scripts/build_guest.py --profile full --name mine --package inkscape[/bold]
+    """
+    release = Release(suite, mirror.strip(), keyring)
+    added = {"--package": package, "--font": font, "--run": run, "--suite, --mirror or --keyring": release != Release()}
+    asked = [option for option, value in added.items() if value]
+    if asked and not name:
+        raise UserError(f"{asked[0]}: --name is missing: what is your own image called?")
+    if check is not None:
+        options = {"profile": profile, **key_values("--provider-option", provider_option or [])}
+        items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), load_items(str(check)).items)
+        for sentence in wrong:
+            typer.echo(f"left out: {sentence}", err=True)
+        with _progress() as progress:
+            facts = image_facts(provider, options, progress)
+        found = conformance(items, [facts])
+        if as_json:
+            program.print_json(conformance_table.as_json(found))
+        elif as_page:
+            sys.stdout.write(
+                conformance_table.as_page(found, check.name, f"the image `{profile}` of the provider `{provider}`")
+            )
+        else:
+            conformance_table.show(found)
+        return
+    if show_built:
+        _show(list_images(), as_json)
+        return
+    began = time.monotonic()
+    try:
+        with _progress() as progress:
+            if prune_outdated:
+                _show_removed("outdated parts of guest images", *prune(progress), as_json)
+                return
+            if remove:
+                _show_removed(f"parts of the guest image {remove}", *remove_image(remove, progress), as_json)
+                return
+            if name:
+                with define(
+                    name, profile, release, packages=package or [], fonts=font or [], scripts=run or []
+                ) as image:
+                    built = _built(image, disk, progress)
+                profile = name
+            else:
+                built = _built(image_named(profile), disk, progress)
+            if not disk:
+                _look_at(profile, progress)
+    except GuestBuildError as error:
+        raise UserError(str(error)) from error
+    built["seconds"] = round(time.monotonic() - began, 1)
+    if as_json:
+        program.print_json(built)
+        return
+    what, where = ("Disk of guest image", built["disk"]) if disk else ("Guest image", built["layers"][-1])
+    typer.echo(f"{what} {profile}: {_gigabytes(built['bytes'])}, ready after {built['seconds']:.0f} s, in {where}")
+    if name:
+        typer.echo(f"Its desktops: --provider-option profile={name}")
+
+
+def _built(image: Image, disk: bool, progress: Progress) -> dict[str, Any]:
+    """What there is now, as --json prints it."""
+    about = {"image": image.name, "profile": image.profile, "suite": image.release.suite}
+    if disk:
+        made = disk_of(image, progress)
+        size = made.image.stat().st_blocks * 512
+        return {**about, "digest": made.digest, "disk": str(made.image), "bytes": size}
+    root = root_of(image, progress)
+    layers = [str(layer) for layer in root.layers]
+    return {**about, "digest": root.digest, "layers": layers, "bytes": sum(map(size_of, root.layers))}
+
+
+def _look_at(profile: str, progress: Progress) -> None:
+    """Finds out what the image has, so that whoever submits tasks hears which of them it cannot serve."""
+    try:
+        image_facts("local", {"profile": profile}, progress)
+    except UserError as error:
+        typer.echo(f"note: what the image has could not be found out here: {error}", err=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Says what is being done: beside a spinner, or a line every so often."""
+    console = Console(stderr=True)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield _every_few_seconds()
+        return
+    with console.status("Looking for the image") as status:
+        yield lambda sentence: status.update(escape(sentence))
+
+
+def _every_few_seconds() -> Progress:
+    last = 0.0
+
+    def report(sentence: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            typer.echo(sentence, err=True)
+
+    return report
+
+
+def _as_json(part: CachedImage) -> dict[str, Any]:
+    return {**asdict(part), "folder": str(part.folder)}
+
+
+def _show(parts: list[CachedImage], as_json: bool) -> None:
+    if as_json:
+        program.print_json([_as_json(part) for part in parts])
+        return
+    if not parts:
+        typer.echo("No guest image has been built yet: build_guest.py --profile core")
+        return
+    table = Table()
+    for heading in ("kind", "image", "size", "", "folder"):
+        table.add_column(heading, overflow="fold")
+    for part in parts:
+        remark = "" if part.current else "outdated"
+        table.add_row(part.kind, part.image, _gigabytes(part.bytes), remark, str(part.folder))
+    Console().print(table)
+    outdated = sum(part.bytes for part in parts if not part.current)
+    if outdated:
+        typer.echo(f"Outdated: {_gigabytes(outdated)}; build_guest.py --prune removes what of it is not in use.")
+
+
+def _show_removed(what: str, removed: list[CachedImage], kept: list[CachedImage], as_json: bool) -> None:
+    if as_json:
+        program.print_json({"removed": list(map(_as_json, removed)), "in_use": list(map(_as_json, kept))})
+        return
+    size = _gigabytes(sum(part.bytes for part in removed))
+    typer.echo(f"Removed {len(removed)} {what}: {size}")
+    for part in kept:
+        typer.echo(f"In use, so still there: {part.folder}")
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2f} GB"
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)

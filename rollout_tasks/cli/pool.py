@@ -1,0 +1,328 @@
+"""Looks at a pool of VMs and operates it: who holds what, who waits, what is broken. Start with: pool.py --help"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import redis
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rollout_tasks.cli import program
+from rollout_tasks.errors import UserError
+from rollout_tasks.redis_address import checked_redis_url
+from rollout_tasks.settings import settings
+from vm_pool import VM, Endpoint, Event, PoolError, PoolStatus, VMPool, VMState
+from vm_pool.gate_client import relayed
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+
+PoolName = Annotated[str, typer.Option("--pool", help="The pool's name.")]
+RedisUrl = Annotated[str | None, typer.Option("--redis-url", help="Default: REDIS_URL, else this machine's Redis.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
+PRINT_SECONDS = 5.0
+"""Where there is no terminal to draw on, the table is printed every so often."""
+
+OneVM = Annotated[str, typer.Argument(metavar="VM", help="The VM's id.")]
+VMOrAll = Annotated[str, typer.Argument(metavar="VM", help="The VM's id, or 'all'.")]
+
+COLOURS = {
+    VMState.INITIALIZING: "cyan",
+    VMState.FREE: "green",
+    VMState.LEASED: "blue",
+    VMState.RESETTING: "yellow",
+    VMState.ERROR: "red",
+    VMState.STOPPED: "dim",
+}
+UNREACHABLE = {
+    VMState.INITIALIZING: "is booting",
+    VMState.RESETTING: "is being reset",
+    VMState.ERROR: "is out of use",
+    VMState.STOPPED: "has stopped",
+}
+WAITERS_SHOWN = 20
+SHOWN_PORTS = ("control", "vnc")
+"""The others are in --json."""
+
+
+@application.command()
+def status(
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep the table up to date until Ctrl-C.")] = False,
+) -> None:
+    """Show every VM, who holds it since when, and who waits."""
+    opened = _open(pool, redis_url)
+    if as_json:
+        program.print_json(_status_as_dict(opened.status()))
+    elif watch:
+        _watch(opened)
+    else:
+        Console().print(_status_tables(opened.status()))
+
+
+@application.command()
+def drain(vm: VMOrAll, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """No more grants: a VM stops as soon as nobody uses it."""
+    opened = _open(pool, redis_url)
+    _each(opened, vm, as_json, lambda vm_id: f"is {opened.drain(vm_id).value} and drained")
+
+
+@application.command()
+def undrain(vm: VMOrAll, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Put a drained VM back into service."""
+    opened = _open(pool, redis_url)
+    _each(opened, vm, as_json, lambda vm_id: f"is {opened.undrain(vm_id).value}")
+
+
+@application.command()
+def release(vm: OneVM, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Take a VM from whoever holds it; it is reset before the next one gets it."""
+    opened = _open(pool, redis_url)
+
+    def take(vm_id: str) -> str:
+        opened.force_release(vm_id)
+        return "was taken from its holder"
+
+    _each(opened, vm, as_json, take)
+
+
+@application.command()
+def reset(vm: OneVM, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Have a free VM reset, or a quarantined one booted anew."""
+    opened = _open(pool, redis_url)
+    _each(opened, vm, as_json, lambda vm_id: f"is {opened.reset(vm_id).value}")
+
+
+@application.command()
+def quarantine(
+    vm: OneVM,
+    why: Annotated[str, typer.Option(help="Kept for whoever looks at the pool later.")] = "no reason given",
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a VM out of use, from its holder too, until it is reset."""
+    opened = _open(pool, redis_url)
+
+    def take(vm_id: str) -> str:
+        opened.quarantine(vm_id, why)
+        return "is quarantined until it is reset"
+
+    _each(opened, vm, as_json, take)
+
+
+@application.command()
+def remove(vm: OneVM, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Forget a VM whose host is gone for good. A live host registers it anew."""
+    opened = _open(pool, redis_url)
+
+    def take(vm_id: str) -> str:
+        if not opened.remove([vm_id]):
+            raise UserError(f"pool {pool!r} has no VM {vm_id}")
+        return "is forgotten"
+
+    _each(opened, vm, as_json, take)
+
+
+@application.command()
+def connect(
+    vm: OneVM,
+    purpose: Annotated[str, typer.Option(help="What to reach: vnc, control, chromium or vlc.")] = "vnc",
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+) -> None:
+    """Reach a VM from this machine, whoever holds it, until its lease is over or Ctrl-C.
+
+    The port for vnc shows a desktop in a browser. Whoever is on this machine can use it meanwhile.
+    """
+    opened = _open(pool, redis_url)
+    endpoint = _reached(opened, vm)
+    if purpose not in endpoint.ports:
+        raise UserError(f"--purpose: {vm} has no port for {purpose!r}: {', '.join(sorted(endpoint.ports)) or 'none'}")
+    with relayed(dataclasses.replace(endpoint, token=opened.token_of(endpoint.gate))) as there:
+        page = "/vnc.html?autoconnect=true&resize=scale" if purpose == "vnc" else ""
+        typer.echo(f"{vm} is at http://{there.address}:{there.ports[purpose]}{page} (Ctrl-C ends that)")
+        while _still_at(opened, vm, endpoint):
+            time.sleep(1)
+    typer.echo(f"{vm}: that lease is over")
+
+
+def _reached(opened: VMPool, vm_id: str) -> Endpoint:
+    """Where somebody who holds a VM, or could, reaches it now.
+
+    Raises:
+        UserError: There is no such VM, or nobody can hold it now.
+    """
+    vms = {vm.vm_id: vm for vm in opened.status().vms}
+    if vm_id not in vms:
+        raise UserError(f"pool {opened.name!r} has no VM {vm_id}: it has {', '.join(sorted(vms)) or 'none'}")
+    vm = vms[vm_id]
+    if vm.state in UNREACHABLE:
+        why = f" ({vm.error})" if vm.error else ""
+        raise UserError(f"{vm_id} of pool {opened.name!r} cannot be reached: it {UNREACHABLE[vm.state]}{why}")
+    return vm.endpoint
+
+
+def _still_at(opened: VMPool, vm_id: str, endpoint: Endpoint) -> bool:
+    """Whether the VM is where it was: after a lease its addresses are others."""
+    try:
+        return _reached(opened, vm_id) == endpoint
+    except UserError:
+        return False
+
+
+@application.command()
+def events(
+    pool: PoolName = "default",
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, help="The latest so many.")] = 50,
+) -> None:
+    """Show what happened last, oldest first."""
+    found = _open(pool, redis_url).latest_events(limit)
+    if as_json:
+        program.print_json([{**dataclasses.asdict(event), "at": event.at} for event in found])
+    else:
+        Console().print(_events_table(found))
+
+
+def _open(name: str, url: str | None) -> VMPool:
+    try:
+        return VMPool(redis.Redis.from_url(checked_redis_url(url or settings().redis_address)), name)
+    except ValueError as error:
+        raise UserError(f"--pool or --redis-url: {error}") from error
+
+
+def _each(opened: VMPool, vm: str, as_json: bool, act: Callable[[str], str]) -> None:
+    """Acts on one VM or all, and says what came of it."""
+    vm_ids = [found.vm_id for found in opened.status().vms] if vm == "all" else [vm]
+    outcomes = []
+    for vm_id in vm_ids:
+        try:
+            outcomes.append({"vm_id": vm_id, "outcome": act(vm_id)})
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    if as_json:
+        program.print_json(outcomes)
+        return
+    for outcome in outcomes:
+        typer.echo(f"{outcome['vm_id']} {outcome['outcome']}")
+    if not outcomes:
+        typer.echo(f"pool {opened.name!r} has no VMs")
+
+
+def _watch(opened: VMPool) -> None:
+    console = Console()
+    if not console.is_terminal or console.is_dumb_terminal:  # which Live shows nothing
+        while True:
+            console.print(_seen(opened))
+            time.sleep(PRINT_SECONDS)
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(_seen(opened), refresh=True)
+            time.sleep(1)
+
+
+def _seen(opened: VMPool) -> Group | Text:
+    try:
+        return _status_tables(opened.status())
+    except PoolError as error:
+        return Text(str(error), style="red")
+
+
+def _status_as_dict(status: PoolStatus) -> dict[str, Any]:
+    values = dataclasses.asdict(status)
+    for vm in values["vms"]:
+        del vm["endpoint"]["token"]
+    return {**values, "counts": {state.value: count for state, count in status.counts().items()}}
+
+
+def _status_tables(status: PoolStatus) -> Group:
+    vms = Table(title=f"pool {status.name}: {status.sentence()}", title_justify="left")
+    purposes = [purpose for purpose in SHOWN_PORTS if any(purpose in vm.endpoint.ports for vm in status.vms)]
+    for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", *purposes, ""):
+        right = heading in ("for", "lease left", "grants", "resets")
+        vms.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for vm in status.vms:
+        vms.add_row(
+            Text(vm.vm_id),
+            Text(vm.state.value, style=COLOURS[vm.state]),
+            _duration(status.at - vm.since),
+            Text(vm.holder),
+            _duration(vm.deadline - status.at) if vm.deadline is not None else "",
+            str(vm.grants),
+            str(vm.resets),
+            *(_address(vm, purpose) for purpose in purposes),
+            Text("; ".join(_remarks(vm, status.at))),
+        )
+    parts: list[Table | Text] = [vms]
+    if status.waiters:
+        parts.append(_waiters_table(status))
+    totals = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(status.counters.items()))
+    parts.append(Text(totals, style="dim"))
+    if any("vnc" in vm.endpoint.ports and vm.endpoint.gate for vm in status.vms):
+        parts.append(Text("To see a desktop in a browser: python scripts/pool.py connect VM", style="dim"))
+    return Group(*parts)
+
+
+def _address(vm: VM, purpose: str) -> str:
+    """Where the VM is reached now; nowhere unless somebody can hold it."""
+    port = vm.endpoint.ports.get(purpose)
+    return f"{vm.endpoint.address}:{port}" if port and vm.state not in UNREACHABLE else ""
+
+
+def _remarks(vm: VM, now: float) -> list[str]:
+    remarks = []
+    if not vm.host_heard:
+        remarks.append(f"no sign of life from {vm.host}")
+    if vm.drained:
+        remarks.append("drained")
+    if vm.state is VMState.ERROR:
+        retry = f"next try in {_duration(vm.retry_at - now)}" if vm.retry_at is not None else "until it is reset"
+        remarks.append(f"{vm.error} ({retry})")
+    return remarks
+
+
+def _waiters_table(status: PoolStatus) -> Table:
+    shown = status.waiters[:WAITERS_SHOWN]
+    more = len(status.waiters) - len(shown)
+    table = Table(
+        title=f"waiting: {len(status.waiters)}", title_justify="left", caption=f"and {more} more" if more else None
+    )
+    for heading in ("place", "who", "priority", "for"):
+        table.add_column(heading, justify="left" if heading == "who" else "right")
+    for waiter in shown:
+        cells = (str(waiter.place), Text(waiter.holder), str(waiter.priority), _duration(status.at - waiter.since))
+        table.add_row(*cells)
+    return table
+
+
+def _events_table(found: list[Event]) -> Table:
+    table = Table()
+    for heading in ("at (UTC)", "event", "VM", "fence", "who"):
+        table.add_column(heading)
+    for event in found:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.at))
+        millis = f".{int(event.at * 1000) % 1000:03d}"
+        table.add_row(at + millis, event.event, Text(event.vm_id), str(event.fence), Text(event.holder))
+    return table
+
+
+def _duration(seconds: float) -> str:
+    whole = max(round(seconds), 0)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)

@@ -1,0 +1,70 @@
+"""How every command runs: errors become one sentence and an exit code, never a traceback; JSON goes to stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import typer
+
+from benchmark.errors import BenchmarkError
+from rollout_tasks.errors import WRONG_INPUT, UserError
+from rollout_tasks.unicode_text import printable
+
+INTERRUPTED = 130
+ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
+"""Context settings that accept ``--num_rollouts`` for ``--num-rollouts``, and so on for every option."""
+
+
+def _help_by_letter(command: Any) -> None:
+    """Has a command, and all below it, take ``-h`` for ``--help``."""
+    command.context_settings = {**command.context_settings, "help_option_names": ["--help", "-h"]}
+    for below in getattr(command, "commands", {}).values():
+        _help_by_letter(below)
+
+
+def run(application: typer.Typer) -> None:
+    """Runs a command; what a user got wrong becomes one sentence on stderr and exit code 2."""
+    command = typer.main.get_command(application)
+    _help_by_letter(command)
+    try:
+        code: Any = command(standalone_mode=False)
+    except typer.TyperException as error:
+        code = _complain(_usage(error)) if error.format_message() else WRONG_INPUT
+    except (typer.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except (UserError, BenchmarkError) as error:
+        code = _complain(str(error))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except _redis_errors() as error:
+        of_pool = isinstance(error, _redis_errors()[0])
+        code = _complain(str(error) if of_pool else f"Redis: {error}")
+    sys.exit(code)
+
+
+def _redis_errors() -> tuple[type[Exception], ...]:
+    """What Redis and the pool raise; looked up when something is raised, since importing them takes half a refusal's time."""
+    from redis import RedisError
+
+    from vm_pool.errors import PoolError
+
+    return PoolError, RedisError
+
+
+def _usage(error: typer.TyperException) -> str:
+    sentence = error.format_message().rstrip(".")
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _complain(sentence: str) -> int:
+    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
+    return WRONG_INPUT
+
+
+def print_json(values: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False, default=str) + "\n")

@@ -1,0 +1,57 @@
+"""Scores a finished run again with another metric, from its folder alone: nothing is rolled out again."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollout_tasks.cli import program
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.folder import find_run
+from rollout_tasks.runs.preflight import check_metric
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@application.command()
+def rescore(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")],
+    metric: Annotated[str, typer.Option("--metric", "--evaluation-metric", help="The metric to score with.")],
+    output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Score a finished run with another metric, as in:  [bold]rescore.py RUN --metric f1_score[/bold]"""
+    folder = find_run(run, output_dir)
+    check_metric(metric)
+    from rollout_tasks.cli.run_progress import DONE, LOST, lost_scores
+    from rollout_tasks.runs.finalize import score_run
+
+    try:
+        written = score_run(folder, metric, suffix=f"-{metric}")
+    except OSError as error:
+        raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
+    summary = written.overview.summary
+    if as_json:
+        program.print_json(
+            {
+                "metric": metric,
+                "average_score": summary.average_score,
+                "files": [str(written.json), str(written.markdown)],
+            }
+        )
+    else:
+        sys.stdout.write(f"{metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}\n")
+        sys.stdout.write(f"Report: {written.markdown}\n")
+    losses = lost_scores(asdict(summary), folder)
+    for sentence in losses:
+        sys.stderr.write(sentence + "\n")
+    raise typer.Exit(LOST if losses else DONE)
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)

@@ -1,0 +1,279 @@
+"""What `scripts/submit.py` does, action by action: submit, resume, status, cancel. Each returns the exit code.
+
+0: over, nothing lost. 1: over or stopped, but rollouts were lost to the infrastructure or never ran; --resume tries them again.
+What talks to services is imported where it is used: a refusal need not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmark.items import Item
+from rollout_tasks.cli.program import INTERRUPTED, print_json
+from rollout_tasks.cli.run_options import spellings_of
+from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs import model_check, preflight
+from rollout_tasks.runs.conformance import Checked, check
+from rollout_tasks.runs.folder import find_run
+from rollout_tasks.runs.submit import Work, check_free, load_benchmark, new_work, resumed_work
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DONE, LOST = 0, 1
+
+
+def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
+    """A new run."""
+    benchmark = load_benchmark(config)
+    environments = preflight.check_names(config, benchmark.items)
+    items, wrong = preflight.check_items(config, benchmark.items)
+    here = _is_here(embedded)
+    if here:
+        preflight.check_here(config, items, environments)
+    checked = _conformance(config, items, here=here)
+    if dry_run and checked.found and not as_json:
+        from rollout_tasks.cli import conformance_table
+
+        conformance_table.show(checked.found)
+    doubts = [one.sentence for one in checked.doubts]
+    left_out = [*benchmark.skipped, *wrong]
+    if doubts and not config.desktop.include_unfaithful:
+        doubted = {one.item.id for one in checked.doubts}
+        items = [item for item in items if item.id not in doubted]
+        left_out, doubts = [*left_out, *doubts], []
+    _say_of_items(left_out, doubts, checked.unknown)
+    if not items:
+        raise UserError(
+            "no item's score can be relied on in these VMs: --include-unfaithful rolls them out all the same"
+        )
+    benchmark = replace(benchmark, items=tuple(items), skipped=tuple(left_out))
+    environments = preflight.check_names(config, items)
+    work = new_work(config, benchmark, doubts, checked.images)
+    return _go(work, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def trust_tasks(*, embedded: bool | None) -> None:
+    """In an embedded run, desktop tasks' setup and evaluation run in the worker's own process.
+
+    Raises:
+        UserError: The run goes to workers, who decide that.
+    """
+    if not _is_here(embedded):
+        raise UserError("--trust-tasks: is said to the workers: celery -A rollout_tasks worker --trust-tasks")
+    from rollout_tasks import settings
+
+    settings.trust_tasks()
+
+
+def _is_here(embedded: bool | None) -> bool:
+    from rollout_tasks.settings import settings
+
+    return not settings().broker_configured if embedded is None else embedded
+
+
+def _conformance(config: RunConfig, items: Sequence[Item], *, here: bool) -> Checked:
+    """Compares the items with the VMs that the run would use, where any of them needs a desktop."""
+    if not any(preflight.needs_desktop(config, item) for item in items):
+        return Checked()
+    if here:
+        return check(config, items, None)
+    from rollout_tasks.redis_client import checked_client
+
+    with checked_client() as client:
+        return check(config, items, client)
+
+
+def _say_of_items(left_out: Sequence[str], doubts: Sequence[str], unknown: str) -> None:
+    for sentence in left_out:
+        sys.stderr.write(f"left out: {sentence}\n")
+    for sentence in doubts:
+        sys.stderr.write(f"not to be relied on: {sentence}\n")
+    if unknown:
+        sys.stderr.write(
+            f"note: what {unknown} have is not known, so nothing says which scores can be relied on;"
+            " scripts/build_guest.py --check finds it out\n"
+        )
+
+
+def resume(
+    run: str,
+    options: Mapping[str, Any],
+    *,
+    embedded: bool | None,
+    follow: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """What an earlier run lacks; with --base-url, at another endpoint than before."""
+    output_dir = _only_output_dir(options, "--resume: the run's own configuration holds", but="--base-url")
+    elsewhere = parse_config({"model": options.get("model", {})}).model.base_url
+    work = resumed_work(find_run(run, output_dir))
+    if not work.todo and work.folder.evaluation.exists():
+        return _complete(work, as_json=as_json)
+    if elsewhere is not None:
+        model = work.config.model.model_copy(update={"base_url": elsewhere})
+        work = replace(work, config=work.config.model_copy(update={"model": model}))
+    environments = preflight.check_names(work.config, work.items)
+    here = _is_here(embedded)
+    if here:
+        preflight.check_here(work.config, work.items, environments)
+    return _go(work, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def _complete(work: Work, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": 0})
+    else:
+        each = f"each of its {work.total} rollouts has a verdict"
+        sys.stdout.write(f"Run {work.run_id} is complete: {each}. Its report: {work.folder.report}\n")
+    return DONE
+
+
+def _go(
+    work: Work,
+    environments: set[str],
+    checked: Checked,
+    *,
+    here: bool,
+    follow: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    for sentence in preflight.unmet(work.config, work.items):
+        sys.stderr.write(f"note: {sentence}\n")
+    if dry_run:
+        return _dry_run(work, environments, checked, here=here, as_json=as_json)
+    from rich.console import Console
+
+    console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
+    if here:
+        console.print(_beginning(work))
+        return _embedded(work, console, as_json=as_json)
+    return _on_workers(work, console, follow=follow, as_json=as_json)
+
+
+def _beginning(work: Work) -> str:
+    kept = f", {len(work.kept)} are kept" if work.resumed else ""
+    return f"Run {work.run_id}: {len(work.todo)} rollouts{kept}, folder {work.folder.path}"
+
+
+def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool, as_json: bool) -> int:
+    config = work.config
+    if not work.resumed:
+        preflight.check_output_dir(work.folder.path)
+    needed = preflight.needs(config, work.items)
+    if not as_json:
+        for name, kinds in needed.items():
+            sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
+    model = preflight.needs_model(config, environments)
+    if model and here and model_check.model_address(config) is None:
+        model_check.check_scripts(work.items)
+        config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
+    elif model:
+        config = model_check.check_model(config)
+    if not here:
+        _check_broker(work)
+    found = {
+        "items": len(work.items),
+        "rollouts": len(work.todo),
+        "environments": sorted(environments),
+        "metric": config.metric,
+        "model": config.model.answerer if model else None,
+        "embedded": here,
+    }
+    if as_json:
+        from rollout_tasks.cli import conformance_table
+
+        found |= {"needs": needed} if needed else {}
+        found |= {"conformance": conformance_table.as_json(checked.found)} if checked.found else {}
+        print_json(found)
+    else:
+        shown = ", ".join(f"{key}: {value}" for key, value in found.items())
+        sys.stdout.write(f"Nothing was enqueued. {shown}\n")
+    return DONE
+
+
+def _listed(kinds: Mapping[str, Any]) -> str:
+    """Needs as one line: ``programs: chrome 65, gimp 27; downloads: 447``."""
+    parts = []
+    for kind, value in kinds.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{name} {count}" for name, count in value.items())
+        if value:
+            parts.append(f"{kind}: {value}")
+    return "; ".join(parts) or "nothing"
+
+
+def _check_broker(work: Work) -> None:
+    from rollout_tasks.redis_client import checked_client
+    from rollout_tasks.runs.store import RunStore
+
+    client = checked_client()
+    check_free(work, RunStore(client))
+    if preflight.needs_vm(work.config, work.items):
+        preflight.check_pool(work.config, client)
+
+
+def _on_workers(work: Work, console: Console, *, follow: bool, as_json: bool) -> int:
+    from rollout_tasks.cli import run_progress
+    from rollout_tasks.runs.launch import submit_to_workers
+    from rollout_tasks.runs.watch import nobody_serves, progress_of
+
+    work, store = submit_to_workers(work)
+    console.print(_beginning(work))
+    if follow:
+        pool = work.config.vm.pool
+        return run_progress.follow(work.run_id, store, console, work.folder, pool=pool, as_json=as_json)
+    if as_json:
+        print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": len(work.todo)})
+    else:
+        console.print(f"Enqueued. Follow it: {run_progress.come_back(work.run_id)}")
+        idle = nobody_serves(store, progress_of(store, work.run_id))
+        if idle:
+            console.print(f"It waits: {idle}")
+    return DONE
+
+
+def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
+    from rollout_tasks.cli import run_progress
+    from rollout_tasks.embedded.run import run_embedded
+    from rollout_tasks.runs.watch import OVER
+
+    end = run_embedded(work, console)
+    progress = end.progress
+    if progress is not None and progress.state in OVER:
+        return run_progress.report(progress, work.folder, console, as_json=as_json)
+    console.print(
+        f"Stopped: {work.count_committed()} of {work.total} rollouts are committed. Go on with:"
+        f" python scripts/submit.py --resume {work.folder.path}"
+    )
+    return INTERRUPTED if end.interrupted else LOST
+
+
+def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool) -> int:
+    """How far a run is."""
+    from rollout_tasks.cli import run_progress
+
+    output_dir = _only_output_dir(options, "--status takes no options of a run")
+    return run_progress.status(run, output_dir, keep_on=follow, as_json=as_json)
+
+
+def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
+    """Stops a run."""
+    from rollout_tasks.cli import run_progress
+
+    _only_output_dir(options, "--cancel takes no options of a run")
+    return run_progress.cancel(run, as_json=as_json)
+
+
+def _only_output_dir(options: Mapping[str, Any], sentence: str, *, but: str = "") -> Path:
+    others = sorted(spellings_of(options) - {"--output-dir", but})
+    if others:
+        raise UserError(f"{sentence}; leave away {', '.join(others)}")
+    return Path(options.get("output_dir") or RunConfig().output_dir)

@@ -1,0 +1,81 @@
+"""A run's configuration as a YAML file: read, overridden by options, written again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.errors import UserError
+
+if TYPE_CHECKING:
+    import yaml
+
+
+def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
+    """The configuration of a file, overridden by options.
+
+    Raises:
+        UserError: The file cannot be read, or a value is wrong.
+    """
+    values = {} if file is None else _read_yaml(file)
+    if file is not None:
+        below = parse_config(values, where=f"--config: {file}")
+        if not options:
+            return below
+    return parse_config(_merged(values, options))
+
+
+class RepeatedKey(ValueError):
+    """A mapping has a key twice; YAML itself would take the last one without a word."""
+
+
+def _loader_of_single_keys() -> type[yaml.SafeLoader]:
+    """A safe loader that raises `RepeatedKey`; made here because only runs with a --config need YAML."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+            node = super().compose_mapping_node(anchor)
+            lines: dict[str, int] = {}
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    line = key.start_mark.line + 1
+                    if key.value in lines:
+                        raise RepeatedKey(f"{key.value} stands there twice, in lines {lines[key.value]} and {line}")
+                    lines[key.value] = line
+            return node
+
+    return Loader
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        loaded = yaml.load(file.read_text(encoding="utf-8"), _loader_of_single_keys())  # noqa: S506 - a SafeLoader
+    except RepeatedKey as error:
+        raise UserError(f"--config: {file}: {error}") from error
+    except OSError as error:
+        raise UserError(f"--config: {file} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"--config: {file} is not YAML: {error}") from error
+    if loaded is not None and not isinstance(loaded, dict):
+        raise UserError(f"--config: {file} holds no mapping of options")
+    return loaded or {}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = _merged(under, value) if isinstance(value, dict) and isinstance(under, dict) else value
+    return merged
+
+
+def as_yaml(config: RunConfig) -> str:
+    """The configuration as a run.yaml that gives the same run again."""
+    import yaml
+
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,110 @@
+"""A run's options on the command line, made from the fields of its configuration (`config`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from rollout_tasks.config import RunConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption:
+    """One field of the configuration as a command-line option."""
+
+    path: tuple[str, ...]
+    spellings: tuple[str, ...]
+    field: FieldInfo
+
+    @property
+    def parameter_name(self) -> str:
+        """The option's Python name."""
+        return "__".join(self.path)
+
+    def parameter(self) -> inspect.Parameter:
+        """The option as Typer reads it. Values stay text: the configuration itself checks them, and says what is wrong."""
+        is_flag = self.field.annotation is bool
+        is_list = get_origin(self.field.annotation) is tuple
+        panel = self.path[0].replace("_", " ").capitalize() if len(self.path) > 1 else "Run"
+        option = typer.Option(
+            *self.spellings,
+            help=f"{self.field.description} [dim]{self._choices()}{self._default()}[/dim]",
+            rich_help_panel="VMs" if panel == "Vm" else panel,
+            show_default=False,
+            metavar=None if is_flag else "VALUE",
+        )
+        kind: Any = bool if is_flag else list[str] if is_list else str
+        annotation = Annotated[kind | None, option]
+        return inspect.Parameter(
+            self.parameter_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        )
+
+    def _choices(self) -> str:
+        for kind in (self.field.annotation, *get_args(self.field.annotation)):
+            if get_origin(kind) is Literal:
+                return f"One of {', '.join(map(str, get_args(kind)))}. "
+        return ""
+
+    def _default(self) -> str:
+        value = self.field.default
+        if value is None or value in ((), {}):
+            return ""
+        return f"(default: {('on' if value else 'off') if isinstance(value, bool) else value})"
+
+
+def config_options(model: type[BaseModel] = RunConfig, path: tuple[str, ...] = ()) -> Iterator[ConfigOption]:
+    """Every field that has a command-line spelling."""
+    for name, field in model.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and isinstance(spellings := extra.get("spellings"), list):
+            yield ConfigOption((*path, name), tuple(map(str, spellings)), field)
+        elif isinstance(part := field.annotation, type) and issubclass(part, BaseModel):
+            yield from config_options(part, (*path, name))
+
+
+def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds a run's options to a command, which gets them as one dictionary ``options`` of those that were given."""
+    every = list(config_options())
+
+    def wrapper(**values: Any) -> Any:
+        options: dict[str, Any] = {}
+        for option in every:
+            value = values.pop(option.parameter_name)
+            if value is not None and value != []:  # of a repeatable one that was not given
+                _put(options, option.path, value)
+        raise typer.Exit(command(options=options, **values))
+
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.name != "options"
+    ]
+    wrapper.__signature__ = inspect.Signature([*own, *(option.parameter() for option in every)])  # type: ignore[attr-defined]
+    wrapper.__doc__ = command.__doc__
+    return wrapper
+
+
+def spellings_of(options: Mapping[str, Any]) -> set[str]:
+    """How the options in a nested dictionary are spelled on the command line."""
+
+    def given(path: tuple[str, ...]) -> bool:
+        values: Any = options
+        for part in path:
+            if part not in values:
+                return False
+            values = values[part]
+        return True
+
+    return {option.spellings[0].split("/")[0] for option in config_options() if given(option.path)}
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for part in path[:-1]:
+        values = values.setdefault(part, {})
+    values[path[-1]] = value

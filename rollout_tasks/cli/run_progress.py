@@ -1,0 +1,216 @@
+"""What `scripts/submit.py` does with a run that is there already: follow it, say how far it is, report its end, cancel it.
+
+Each returns the exit code. 0: over, nothing lost. 1: over, but rollouts or scores were lost to the infrastructure.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmark.stored_report import scan_report
+from rollout_tasks.cli.program import INTERRUPTED, print_json
+from rollout_tasks.cli.result_tables import show_run
+from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.queues import finalize_task
+from rollout_tasks.redis_client import checked_client
+from rollout_tasks.runs.folder import RunFolder, find_run
+from rollout_tasks.runs.states import Progress
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.verdict import rollout_ids
+from rollout_tasks.runs.watch import (
+    ENDS,
+    OVER,
+    Rate,
+    describe,
+    line,
+    nobody_serves,
+    out_of_reach,
+    pool_state,
+    progress_of,
+    watch,
+)
+
+DONE, LOST = 0, 1
+
+
+def follow(
+    run_id: str, store: RunStore, console: Console, folder: RunFolder, *, pool: str | None, as_json: bool
+) -> int:
+    """Shows a run until it is over, then reports it; Ctrl-C leaves it going."""
+    try:
+        progress = watch(store, run_id, console, pool=pool)
+    except KeyboardInterrupt:
+        console.print(f"The run goes on. Come back with: {come_back(run_id)}")
+        return INTERRUPTED
+    return report(progress, folder, console, as_json=as_json)
+
+
+def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: bool) -> int:
+    """Shows a run that is over, or half-submitted, and on stderr what it lost and how to get it back."""
+    summary = scan_report(folder.evaluation)["summary"] if folder.evaluation.exists() else None
+    if as_json:
+        values = describe(progress) | {"folder": str(folder.path)}
+        if summary is not None:
+            values["summary"] = summary
+        print_json(values)
+    elif summary is not None:
+        show_run(folder, console)
+    losses = _lost_rollouts(progress, folder)
+    if not folder.path.is_dir():
+        losses.append(f"the run's folder {folder.path} is gone, and its results and its report with it")
+    elif progress.state == "half_submitted":
+        losses.append(
+            f"run {progress.run_id} is half-submitted: its submission ended when {progress.stored} of {progress.total}"
+            f" rollouts were stored, and none was sent; complete it with: python scripts/submit.py --resume {folder.path}"
+        )
+    elif progress.problem:
+        losses.append(f"the run has no report: {progress.problem}; score it with: {score_again(folder, 'exact_match')}")
+    if summary is not None:
+        losses += lost_scores(summary, folder)
+    for sentence in losses:
+        sys.stderr.write(sentence + "\n")
+    return LOST if losses else DONE
+
+
+def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
+    lost = {name: n for name, n in progress.failures.items() if FailureClass(name).counted_as == "infrastructure"}
+    cancelled = lost.pop(FailureClass.CANCELLED.value, 0)
+    again = f"python scripts/submit.py --resume {folder.path}"
+    sentences = []
+    if lost:
+        what = ", ".join(f"{name} {count}" for name, count in lost.items())
+        sentences.append(
+            f"{sum(lost.values())} of {progress.total} rollouts were lost to the infrastructure ({what});"
+            f" try them again with: {again}"
+        )
+    if cancelled:
+        sentences.append(f"{cancelled} of {progress.total} rollouts were cancelled; roll them out with: {again}")
+    return sentences
+
+
+def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
+    """A sentence about answers that the metric or the judge gave no score, if there are any.
+
+    Args:
+        summary: A report's ``summary``.
+        folder: The run's folder.
+    """
+    unscored: Mapping[str, Mapping[str, Any]] = summary["unscored"]
+    if not unscored:
+        return []
+    count = sum(int(losses["count"]) for losses in unscored.values())
+    example = next(iter(unscored.values()))["example"]
+    return [
+        f"{count} of {summary['total_rollouts']} answers got no score from {summary['metric']}, such as {example};"
+        f" score them again with: {score_again(folder, summary['metric'])}"
+    ]
+
+
+def score_again(folder: RunFolder, metric: str) -> str:
+    """The command that scores a finished run."""
+    return f"python scripts/rescore.py {folder.path} --metric {metric}"
+
+
+def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
+    """How far a run is; with `keep_on`, until it is over."""
+    console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
+    run_id = Path(run).name
+    try:
+        store = RunStore(checked_client())
+        store.adopt(run_id)
+        progress = progress_of(store, run_id)
+    except UserError as unknown:
+        return _status_in_folder(run, output_dir, unknown, console, as_json=as_json)
+    config, path = store.config(run_id)
+    folder = RunFolder(Path(path) if Path(path).is_dir() else output_dir / run_id)
+    if progress.state in ENDS:
+        return report(progress, folder, console, as_json=as_json)
+    if keep_on:
+        return follow(run_id, store, console, folder, pool=config.vm.pool, as_json=as_json)
+    vms = pool_state(store.client, config.vm.pool)
+    idle = out_of_reach(store, progress) or nobody_serves(store, progress)
+    if as_json:
+        print_json(describe(progress, vms=vms) | {"waits_for": idle})
+    else:
+        console.print(f"Run {run_id}: {line(progress, Rate(), vms, idle)}")
+    return DONE
+
+
+def _status_in_folder(run: str, output_dir: Path, unknown: UserError, console: Console, *, as_json: bool) -> int:
+    """How far a run is of which Redis says nothing: an embedded one took its Redis along.
+
+    Raises:
+        UserError: It has no folder, or no report: `unknown`, and what the folder has.
+    """
+    try:
+        folder = find_run(run, output_dir)
+    except UserError:
+        raise unknown from None
+    progress = _progress_in(folder)
+    if progress.pending or not folder.evaluation.exists():
+        found = f"in its folder {folder.path} {progress.committed} of {progress.total} rollouts have a verdict"
+        raise UserError(f"{unknown}; {found}") from unknown
+    return report(progress, folder, console, as_json=as_json)
+
+
+def _progress_in(folder: RunFolder) -> Progress:
+    config = folder.config()
+    every = rollout_ids(folder.each_item(), config.rollouts_per_item)
+    statuses: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    score_sum = 0.0
+    for verdict in folder.verdicts(every):
+        statuses[verdict.status] += 1
+        score_sum += verdict.score or 0.0
+        if verdict.failure_class is not None:
+            failures[verdict.failure_class.value] += 1
+    return Progress(
+        run_id=folder.path.name,
+        state="done",
+        total=len(every),
+        pending=len(every) - statuses.total(),
+        committed=statuses.total(),
+        running=0,
+        completed=statuses["completed"],
+        failed=statuses["failed"],
+        cancelled=statuses["cancelled"],
+        failures=dict(sorted(failures.items())),
+        score_sum=score_sum,
+        created=(folder.path / "run.json").stat().st_mtime,
+    )
+
+
+def cancel(run: str, *, as_json: bool) -> int:
+    """Stops a run; what is committed stays.
+
+    Raises:
+        UserError: Redis does not know the run, or it is over already.
+    """
+    from rollout_tasks.execution.cancellation import cancel_run
+
+    store = RunStore(checked_client())
+    run_id = Path(run).name
+    done = cancel_run(store, run_id)
+    found, left = done.found, done.left
+    if found == "unknown":
+        raise UserError(f"--cancel: Redis does not know run {run_id!r}")
+    if found in OVER or found == "finalizing":
+        raise UserError(f"--cancel: run {run_id} is {found} already")
+    if left == 0:
+        finalize_task(run_id).apply_async()
+    if as_json:
+        print_json({"run_id": run_id, "cancelled": done.cancelled, "being_stopped": left})
+    else:
+        sys.stdout.write(f"Run {run_id}: {done.cancelled} rollouts cancelled, {left} running ones are being stopped\n")
+    return DONE
+
+
+def come_back(run_id: str) -> str:
+    """The command that follows a run."""
+    return f"python scripts/submit.py --status {run_id} --watch"

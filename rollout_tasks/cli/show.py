@@ -1,0 +1,34 @@
+"""Shows a finished run's results: per domain, groups, infeasible tasks, failures, overall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rollout_tasks.cli import program
+from rollout_tasks.cli.result_tables import show_run, tables
+from rollout_tasks.runs.folder import find_run
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@application.command()
+def show(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")],
+    output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Show a finished run, as in:  [bold]show_result.py results/20260101-120000-math-1a2b[/bold]"""
+    folder = find_run(run, output_dir)
+    if as_json:
+        program.print_json(tables(folder).as_dict())
+    else:
+        show_run(folder, Console())
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)

@@ -1,0 +1,100 @@
+"""Cleans up after a process that was killed: `python -m rollout_tasks.embedded.cleanup`, fed by the process it looks after.
+
+Standard input names what to clean up, a line each (``process PID`` leads a session of its own, ``folder PATH``), and ends when
+the other side ends, however that happens. Then everything in those sessions is stopped and the folders are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+POLITE_SECONDS = 5.0
+"""How long services get to end by themselves."""
+
+
+class CleanupProcess:
+    """The side of the process that is looked after."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rollout_tasks.embedded.cleanup"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            cwd="/",
+        )
+
+    def stop_afterwards(self, pid: int) -> None:
+        """Names the leader of a session that must not outlive us."""
+        self._say(f"process {pid}")
+
+    def remove_afterwards(self, path: Path) -> None:
+        """Names a folder that must not outlive us."""
+        self._say(f"folder {path}")
+
+    def dismiss(self, seconds: float) -> None:
+        """Lets it clean up what is left, and waits for it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def _say(self, line: str) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+
+
+def members(leader: int) -> list[psutil.Process]:
+    """Every process of a session."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == leader:
+                found.append(process)
+    return found
+
+
+def stop_sessions(leaders: list[int], polite_seconds: float) -> None:
+    """Asks every process of the sessions to end, and kills those that do not within `polite_seconds`."""
+    processes = [process for leader in leaders for process in members(leader)]
+    for process in processes:
+        if process.pid in leaders:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=polite_seconds)
+    for process in alive + [process for leader in leaders for process in members(leader)]:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=polite_seconds)
+
+
+def main() -> None:
+    """Waits for the other side's end, then cleans up."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    leaders: list[int] = []
+    folders: list[Path] = []
+    for line in sys.stdin:
+        kind, _, value = line.rstrip("\n").partition(" ")
+        if kind == "process":
+            leaders.append(int(value))
+        elif kind == "folder":
+            folders.append(Path(value))
+    stop_sessions([leader for leader in leaders if members(leader)], POLITE_SECONDS)
+    deadline = time.monotonic() + POLITE_SECONDS
+    for folder in folders:
+        while folder.exists() and time.monotonic() < deadline:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

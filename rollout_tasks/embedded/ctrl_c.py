@@ -1,0 +1,58 @@
+"""Ctrl-C for a program that has work under way: once, finish what runs; twice, stop now. SIGTERM stops now."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopRequested(Exception):
+    """Somebody wants the program to end now."""
+
+
+class CtrlC:
+    """Counts the signals and says what they ask for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.finish_first = False
+        """Whether the first Ctrl-C asks for finishing what runs; before there is anything to finish, it stops."""
+        self.drain_wanted = False
+        self.stop_now = False
+        self._told: set[str] = set()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if number == signal.SIGINT and self.finish_first and not self.drain_wanted:
+            self.drain_wanted = True
+            return
+        self.stop_now = True
+        raise StopRequested
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Routes the signals here. Once one came, the program is about to end, and further ones have nothing to ask for."""
+        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            if self.count == 0:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+    def ignore(self) -> None:
+        """From here on nothing ctrl_c: cleaning up has deadlines of its own."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def tell(self, console: Console, sentence: str) -> None:
+        """Says something once."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            console.print(sentence, highlight=False, soft_wrap=True)

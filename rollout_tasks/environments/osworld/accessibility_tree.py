@@ -1,0 +1,265 @@
+"""The accessibility tree: read from what desktop-env brings, written as indented lines.
+
+One line for each element that is shown and says something: ``[role] name - description (states)``, two spaces for each level. Left
+out are containers without a name, and what cannot be seen: entries of closed menus, and whatever the active window covers.
+Cells of a spreadsheet are written row by row, in the room that everything else leaves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from lxml import etree
+
+from rollout_tasks.environments.osworld import spreadsheet_text
+from rollout_tasks.environments.osworld.visibility import Box, Window, centre_of, on_screen, visible_part
+
+MAX_CHARACTERS = 40_000
+"""More than this is cut, whatever it is."""
+SHEET_CHARACTERS = 7_900
+"""The cells of a spreadsheet end where the whole has so many characters; `sheet.LEAST_CONTENTS` they always get."""
+MAX_DESCRIPTION = 2_000
+"""Characters of one element's text; a long document would drown everything else."""
+LONGEST_TREE = 16 << 20
+"""Characters of XML; a browser's largest pages take two million."""
+DEEPEST = 250
+"""Elements in each other; what is deeper is left out."""
+_NAMESPACES = "https://accessibility.{system}.example.org/ns/{part}"
+_NUMBERS = re.compile(r"-?\d+")
+_INTERACTIVE = """
+    push-button toggle-button check-box radio-button menu menu-item check-menu-item radio-menu-item entry text
+    password-text combo-box list-item link page-tab slider spin-button tree-item table-cell icon terminal
+    table-column-header table-row-header toggle-switch push-button-menu button checkbox hyperlink tabitem edit
+"""
+INTERACTIVE = frozenset(_INTERACTIVE.split())
+"""Roles of what can be clicked or typed into, as Linux and Windows call them."""
+_WINDOWS = frozenset({"frame", "window", "dialog", "alert", "file-chooser", "color-chooser", "font-chooser", "message"})
+_SAID = (
+    ("on", ("checked", "pressed")),
+    ("selected", ("selected",)),
+    ("focused", ("focused",)),
+    ("open", ("expanded",)),
+)
+"""What is said of an element, and the states that it is said for."""
+_ALIVE = ("enabled", "sensitive", "editable")
+"""What can be acted on has one of these states; no toolkit has them all."""
+_SHEET = "document-spreadsheet"
+_ENTRIES = frozenset({"menu-item", "check-menu-item", "radio-menu-item"})
+"""Some toolkits say of these that they are shown though their menu is not open; they have no place then."""
+_ABOVE_ALL = frozenset({"combo", "dropdown-menu", "notification", "popup-menu", "tooltip"})
+"""Kinds of windows that are above the active one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One line of the tree."""
+
+    depth: int
+    role: str
+    name: str
+    description: str
+    box: Box | None
+    """Left, top, width, height in screen pixels of what can be seen of it; None where it has no place."""
+    states: tuple[str, ...] = ()
+    """``on``, ``selected``, ``focused``, ``open``, ``disabled``."""
+    in_sheet: bool = False
+    """Whether it is inside a spreadsheet; tables of texts have cells of the same names."""
+
+    @property
+    def label(self) -> str:
+        """``[role] name - description (states)``."""
+        said = " - ".join(part for part in (self.name, self.description) if part)
+        label = f"[{self.role}] {said}" if said else f"[{self.role}]"
+        return f"{label} ({', '.join(self.states)})" if self.states else label
+
+    @property
+    def centre(self) -> tuple[int, int] | None:
+        """Where to click it."""
+        return None if self.box is None else centre_of(self.box)
+
+    @property
+    def is_sheet_cell(self) -> bool:
+        """Whether it is one of a spreadsheet's, of which a window has hundreds."""
+        return (
+            self.in_sheet
+            and self.role == "table-cell"
+            and self.box is not None
+            and spreadsheet_text.is_cell_name(self.name)
+        )
+
+
+def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
+    """What can be seen on the screen, in the tree's order.
+
+    Args:
+        xml: As the guest's server gives it.
+        system: The word in its namespaces: ``ubuntu`` or ``windows``.
+
+    Raises:
+        ValueError: It is no XML.
+    """
+    root = parsed(xml)
+    state, component, attributes = (
+        "{" + _NAMESPACES.format(system=system, part=part) + "}" for part in ("state", "component", "attributes")
+    )
+    shown = "visible" if system == "windows" else "showing"
+    words = _Words(state, f"{state}{shown}", f"{state}visible", component, attributes)
+    active = _active_window(root, words)
+    return list(_walk(root, 0, words, None, active, DEEPEST))
+
+
+def parsed(xml: str) -> Any:
+    """The tree's root; nothing outside the text is read for it.
+
+    Raises:
+        ValueError: It is no XML, or too long.
+    """
+    if len(xml) > LONGEST_TREE:
+        raise ValueError(f"the accessibility tree has {len(xml)} characters, more than {LONGEST_TREE}")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True, recover=True)
+    try:
+        root = etree.fromstring(xml.encode("utf-8", "surrogatepass"), parser)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"the accessibility tree is no XML: {error}") from error
+    if root is None:
+        raise ValueError("the accessibility tree is empty")
+    return root
+
+
+def lines(found: Sequence[Element], *, with_places: bool = False) -> str:
+    """The tree as text, cut at `MAX_CHARACTERS` with a note.
+
+    Args:
+        found: What `elements` returned.
+        with_places: Adds where to click each element: for agents that see no picture.
+    """
+    others = sum(len(_line(one, with_places)) + 1 for one in found if not one.is_sheet_cell)
+    room = SHEET_CHARACTERS - others
+    text: list[str] = []
+    for cells, group in groupby(found, key=lambda element: element.is_sheet_cell):
+        if cells:
+            some = list(group)
+            indent = "  " * some[0].depth
+            rows = spreadsheet_text.lines([_cell(one) for one in some], room, len(indent), with_places=with_places)
+            text += [indent + row for row in rows]
+            room -= sum(len(indent) + len(row) + 1 for row in rows)
+        else:
+            text += [_line(one, with_places) for one in group]
+    return "\n".join(_cut(text))
+
+
+def _line(element: Element, with_places: bool) -> str:
+    place = f" @ {element.centre}" if with_places and element.centre else ""
+    return "  " * element.depth + element.label + place
+
+
+def _cell(element: Element) -> spreadsheet_text.Cell:
+    assert element.centre is not None  # which is what makes it a sheet's cell  # noqa: S101
+    return spreadsheet_text.Cell(element.name, element.description, element.centre, "focused" in element.states)
+
+
+def _cut(text: Sequence[str]) -> list[str]:
+    room = MAX_CHARACTERS
+    for number, line in enumerate(text):
+        room -= len(line) + 1
+        if room < 0:
+            return [*text[:number], f"[... cut after {MAX_CHARACTERS} characters: {len(text) - number} more elements]"]
+    return list(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Attributes' names, namespaces included."""
+
+    states: str
+    shown: str
+    visible: str
+    component: str
+    attributes: str
+
+
+def _active_window(root: Any, words: _Words) -> Window | None:
+    """The window that is above the others; None where the desktop itself is active, or nothing."""
+    for node in root.iter():
+        if isinstance(node.tag, str) and etree.QName(node).localname in _WINDOWS:
+            box = _box(node, words.component)
+            if box and node.get(f"{words.states}active") == "true" and node.get(words.shown) == "true":
+                if node.get(f"{words.attributes}window-type") == "desktop":
+                    continue
+                return Window(node, box)
+    return None
+
+
+def _walk(
+    node: Any, depth: int, words: _Words, inside: Any, active: Window | None, levels: int, in_sheet: bool = False
+) -> Iterator[Element]:
+    """A node and what is below it; nothing below what is neither shown nor could be.
+
+    Args:
+        node: The node.
+        depth: How many of those above it have a line.
+        words: Attributes' names.
+        inside: The outermost window that it is in.
+        active: The window above the others.
+        levels: How many there may be below it.
+        in_sheet: Whether it is inside a spreadsheet.
+    """
+    if not isinstance(node.tag, str):
+        return
+    has_states = any(name.startswith(words.states) for name in node.attrib)
+    shown = not has_states or node.get(words.shown) == "true"
+    if not shown and node.get(words.visible) != "true":
+        return
+    role = etree.QName(node).localname
+    if role in _WINDOWS:
+        inside = node if inside is None else inside
+        above = node.get(f"{words.attributes}window-type") in _ABOVE_ALL
+        active = None if active is not None and (above or node is active.node) else active
+    name = _one_line(node.get("name"))
+    description = _one_line(node.get("description") or node.get("note") or node.text)
+    below = depth
+    if shown and (name or description or role in INTERACTIVE):
+        box = _box(node, words.component)
+        nowhere = box is None and (role in _ENTRIES or not (name or description))
+        seen = box
+        if box is not None:
+            seen = on_screen(box)
+        if seen is not None and active is not None and inside is not None and role not in _WINDOWS:
+            seen = visible_part(seen, active)
+        if not nowhere and (seen is not None or box is None):
+            said = "" if description == name else description
+            states = _states(node, role, words) if has_states else ()
+            yield Element(depth, role, name, said, seen, states, in_sheet)
+            below = depth + 1
+    for child in node if levels else ():
+        yield from _walk(child, below, words, inside, active, levels - 1, in_sheet or role == _SHEET)
+
+
+def _states(node: Any, role: str, words: _Words) -> tuple[str, ...]:
+    def has(state: str) -> bool:
+        return bool(node.get(f"{words.states}{state}") == "true")
+
+    if role not in INTERACTIVE:
+        return ()
+    said = [word for word, states in _SAID if any(map(has, states))]
+    return tuple(said) if any(map(has, _ALIVE)) else (*said, "disabled")
+
+
+def _box(node: Any, component: str) -> Box | None:
+    place = _NUMBERS.findall(node.get(f"{component}screencoord") or "")
+    size = _NUMBERS.findall(node.get(f"{component}size") or "")
+    if len(place) != 2 or len(size) != 2:
+        return None
+    left, top, width, height = int(place[0]), int(place[1]), int(size[0]), int(size[1])
+    return (left, top, width, height) if width > 0 and height > 0 else None
+
+
+def _one_line(text: str | None) -> str:
+    if not text:
+        return ""
+    joined = " ".join(text.replace("\ufffc", " ").split())
+    return joined if len(joined) <= MAX_DESCRIPTION else joined[:MAX_DESCRIPTION] + "..."

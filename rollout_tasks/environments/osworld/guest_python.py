@@ -1,0 +1,67 @@
+"""OSWorld's actions as Python for the guest, where `pyautogui` and `time` are imported already.
+
+An action is what OSWorld calls one: ``{"action_type": "CLICK", "x": 1, "y": 2}``, several of those, or the text of a script;
+``WAIT``, ``DONE`` and ``FAIL`` have no command. Values are written with `repr`, so that no text of a model can be more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rollout_tasks.environments.osworld import text_input
+
+Action = str | dict[str, Any] | list[dict[str, Any]]
+SPECIAL = frozenset({"WAIT", "DONE", "FAIL"})
+
+DRAG_SECONDS = 0.5
+"""Some programs take a drag without movement on the way for a click."""
+
+
+def _point(action: Mapping[str, Any]) -> str:
+    return f"{action['x']!r}, {action['y']!r}" if "x" in action else ""
+
+
+def _click(action: Mapping[str, Any]) -> str:
+    place = f"x={action['x']!r}, y={action['y']!r}, " if "x" in action else ""
+    return f"pyautogui.click({place}clicks={action.get('num_clicks', 1)!r}, button={action.get('button', 'left')!r})"
+
+
+def _scroll(action: Mapping[str, Any]) -> str:
+    parts = [f"pyautogui.moveTo({_point(action)})"] if "x" in action else []
+    parts += [f"pyautogui.hscroll({action['dx']!r})"] if action.get("dx") else []
+    parts += [f"pyautogui.vscroll({action['dy']!r})"] if action.get("dy") else []
+    return "; ".join(parts) or "pass"
+
+
+def _press(key: str) -> str:
+    # pyautogui finds '<' on a key that gives '>' together with shift.
+    return "pyautogui.hotkey('shift', ',')" if key == "<" else f"pyautogui.press({key!r})"
+
+
+_COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "MOVE_TO": lambda action: f"pyautogui.moveTo({_point(action)})",
+    "CLICK": _click,
+    "RIGHT_CLICK": lambda action: f"pyautogui.rightClick({_point(action)})",
+    "DOUBLE_CLICK": lambda action: f"pyautogui.doubleClick({_point(action)})",
+    "MOUSE_DOWN": lambda action: f"pyautogui.mouseDown(button={action.get('button', 'left')!r})",
+    "MOUSE_UP": lambda action: f"pyautogui.mouseUp(button={action.get('button', 'left')!r})",
+    "DRAG_TO": lambda action: f"pyautogui.dragTo({_point(action)}, duration={DRAG_SECONDS}, button='left')",
+    "SCROLL": _scroll,
+    "TYPING": lambda action: f"pyautogui.typewrite({action['text']!r})",
+    "PRESS": lambda action: _press(action["key"]),
+    "KEY_DOWN": lambda action: f"pyautogui.keyDown({action['key']!r})",
+    "KEY_UP": lambda action: f"pyautogui.keyUp({action['key']!r})",
+    "SLEEP": lambda action: f"time.sleep({action['seconds']!r})",
+    "POSITION": lambda _action: "print(*pyautogui.position())",
+    "HOTKEY": lambda action: f"pyautogui.hotkey({', '.join(map(repr, action['keys']))})",
+}
+
+
+def command_for(action: Action) -> str:
+    """The Python that carries out an action, to stand behind desktop-env's own imports on their line."""
+    if isinstance(action, str):
+        return f"\n{text_input.SOURCE}{action}"
+    parts = [action] if isinstance(action, dict) else action
+    source = text_input.SOURCE if any(part["action_type"] == "TYPING" for part in parts) else ""
+    return "\n" + source + "\n".join(_COMMANDS[part["action_type"]](part) for part in parts)

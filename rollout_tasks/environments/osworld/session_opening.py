@@ -1,0 +1,69 @@
+"""Opens an attempt's session on its desktop: in a cell, or in this process where its user says that tasks are trusted."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rollout_tasks.cells.filesystem import CellsUnavailable, cell_filesystem
+from rollout_tasks.cells.template_process import shared_template
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import VMAccess
+from rollout_tasks.environments.osworld.cell_session import CellSession
+from rollout_tasks.environments.osworld.vm_requests import wants_proxy
+from rollout_tasks.settings import settings
+
+if TYPE_CHECKING:
+    from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
+    from rollout_tasks.environments.osworld.session_results import DesktopSession
+
+CELL_MODULE = "rollout_tasks.environments.osworld.cell_service"
+_SESSION_MODULE = "rollout_tasks.environments.osworld.session"
+TRUST = "or trust the tasks: --trust-tasks runs their setup and evaluation in the worker's own process"
+
+
+def check_cells() -> None:
+    """Whether tasks' code can be kept apart from the worker, or need not be.
+
+    Raises:
+        RuntimeError: It must be and cannot be; says what to do.
+    """
+    if settings().trust_tasks:
+        return
+    try:
+        cell_filesystem()
+    except CellsUnavailable as error:
+        raise RuntimeError(f"tasks' code cannot be kept apart from the worker: {error}; {TRUST}") from error
+
+
+def preload() -> None:
+    """Imports desktop-env where sessions will run."""
+    if settings().trust_tasks:
+        importlib.import_module(_SESSION_MODULE)
+    else:
+        shared_template(CELL_MODULE)
+
+
+def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files: WorkerFiles) -> DesktopSession:
+    """A session that has touched nothing yet.
+
+    Args:
+        vm: The attempt's.
+        config: The run's.
+        task: As `task_config` makes it.
+        files: The attempt's.
+
+    Raises:
+        RuntimeError: The VM has nothing to connect to, or there can be no cell.
+    """
+    if not vm.endpoint.ports.get("control"):
+        raise RuntimeError(f"{vm.vm_id} is no desktop: VMs of its provider have nothing to connect to")
+    proxy = wants_proxy(task)
+    if settings().trust_tasks:
+        from rollout_tasks.environments.osworld.session import Session
+
+        return Session(config.desktop, vm.endpoint, task, files, proxy=proxy, keep_log=config.save_results)
+    return CellSession(
+        shared_template(CELL_MODULE), config.desktop, vm, task, files, proxy=proxy, keep_log=config.save_results
+    )

@@ -1,0 +1,216 @@
+"""One attempt at a rollout: a VM where one is needed, the environment, the episode, its evaluation, and cleaning up.
+
+Whatever happens in it becomes a verdict; nothing but a defect of the worker itself gets out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmark.items import Item
+from rollout_tasks import registry
+from rollout_tasks.agents.base import Episode
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import Environment, EnvironmentContext, VMAccess
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
+from rollout_tasks.execution.guarded_environment import GuardedEnvironment
+from rollout_tasks.execution.heartbeat import Pulse
+from rollout_tasks.execution.leased_vm import leased_vm
+from rollout_tasks.models.base import Model
+from rollout_tasks.models.client import open_model, session_id
+from rollout_tasks.models.usage_meter import UsageMeter
+from rollout_tasks.runs.verdict import LeaseRecord, Verdict, split_rollout_id
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+logger = logging.getLogger(__name__)
+
+PREPARE_SECONDS = 1800.0
+"""How long an environment may take before it asks for a VM; files of a task may be large."""
+CLEANUP_SECONDS = 30.0
+"""How long closing an environment may take."""
+GRACE_SECONDS = 30.0
+"""How long after its deadline a stuck attempt's process is killed."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What one attempt is made from."""
+
+    run_id: str
+    rollout_id: str
+    number: int
+    item: Item
+    config: RunConfig
+    directory: Path
+    worker: str
+
+    def run(self, pulse: Pulse) -> Verdict:
+        """Runs the attempt to a verdict, classified and cleaned up."""
+        began = time.monotonic()
+        verdict = Verdict(
+            rollout_id=self.rollout_id, attempt=self.number, status="failed", worker=self.worker, started=time.time()
+        )
+        try:
+            verdict = self._lend_and_run(verdict, pulse)
+        except RolloutFailure as failure:
+            verdict = replace(verdict, failure_class=failure.failure_class, error=str(failure))
+        except EpisodeInterrupted as interruption:
+            verdict = replace(verdict, failure_class=interruption.failure_class, error=str(interruption))
+        if verdict.failure_class is FailureClass.CANCELLED:
+            verdict = replace(verdict, status="cancelled")
+        return replace(verdict, finished=verdict.started + time.monotonic() - began)  # clocks may be set meanwhile
+
+    def _lend_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:
+        with boundary(FailureClass.INTERNAL, "preparing the attempt"):
+            name = registry.environment_name(self.item, self.config)
+            environment_class = registry.environment(name)
+            needs_vm = environment_class.needs_vm_for(self.config, self.item)
+        self._prepare(environment_class, pulse)
+        if not needs_vm:
+            return self._episode(verdict, environment_class, None, pulse)
+        asked = time.monotonic()
+        lease: LeaseRecord | None = None
+        try:
+            snapshot = environment_class.snapshot(self.item)
+            with leased_vm(self.config, self.rollout_id, self.worker, pulse, snapshot=snapshot) as vm:
+                granted = time.monotonic()
+                lease = LeaseRecord(vm.vm_id, vm.fence, granted - asked, time.time(), 0.0)
+                verdict = self._episode(replace(verdict, lease=lease), environment_class, vm, pulse)
+        except RolloutFailure as failure:
+            if lease is None:
+                raise
+            verdict = replace(
+                verdict, status="failed", score=None, failure_class=failure.failure_class, error=str(failure)
+            )
+        held = time.monotonic() - granted
+        if vm.ended_early and (verdict.failure_class is None or verdict.failure_class.counted_as == "agent"):
+            error = (
+                f"the lease of {vm.vm_id} had ended before the VM was given back: somebody else may have used it, too"
+            )
+            verdict = replace(verdict, status="failed", score=None, failure_class=FailureClass.LEASE_LOST, error=error)
+        return replace(verdict, lease=replace(lease, released=lease.allocated + held))
+
+    def _prepare(self, environment_class: type[Environment], pulse: Pulse) -> None:
+        """What needs no VM is done before one is asked for."""
+        message = f"preparing took longer than {PREPARE_SECONDS:g} s"
+        with (
+            pulse.interruption.guard(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
+            boundary(FailureClass.ENV_SETUP, "preparing"),
+        ):
+            environment_class.prepare(self.config, self.item)
+
+    def _episode(
+        self, verdict: Verdict, environment_class: type[Environment], vm: VMAccess | None, pulse: Pulse
+    ) -> Verdict:
+        """Reset, act and evaluate under the attempt's deadline; failures keep what is known of the attempt."""
+        limits = self.config.limits
+        message = f"not finished within {limits.max_seconds:g} s"
+        item_id, index = split_rollout_id(self.rollout_id)
+        with boundary(FailureClass.MODEL, "the model's configuration"):
+            session = session_id(self.run_id, item_id, index, self.number)
+            meter = UsageMeter(open_model(self.config.model, session_id=session))
+        opened: list[GuardedEnvironment] = []
+        try:
+            with (
+                boundary(FailureClass.INTERNAL, "the episode"),
+                self._recording(vm) as trajectory,
+                self._cleanup(pulse, opened),
+                pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, message, grace=GRACE_SECONDS),
+            ):
+                context = EnvironmentContext(self.config, self.directory, vm, attempt=self.number, index=index)
+                episode, score = self._act(environment_class, context, meter, trajectory, opened)
+        except (RolloutFailure, EpisodeInterrupted) as failure:
+            return replace(
+                verdict,
+                failure_class=failure.failure_class,
+                error=str(failure),
+                turns=meter.turns,
+                usage=meter.usage,
+                stages=_stages(meter, opened),
+                **_said_by(opened),
+            )
+        return replace(
+            verdict,
+            status="completed",
+            answer=episode.answer,
+            score=score,
+            ending=episode.ending,
+            turns=episode.turns,
+            usage=meter.usage,
+            stages=_stages(meter, opened),
+            **_said_by(opened),
+        )
+
+    def _act(
+        self,
+        environment_class: type[Environment],
+        context: EnvironmentContext,
+        model: Model,
+        trajectory: TrajectoryWriter,
+        opened: list[GuardedEnvironment],
+    ) -> tuple[Episode, float | None]:
+        """The episode and the environment's own score of it."""
+        with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
+            world = GuardedEnvironment(environment_class(context), context.vm)
+        opened.append(world)
+        agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
+        observation = world.reset(self.item)
+        trajectory.observed(observation)
+        episode = agent.run(self.item, world, observation, model, self.config.limits, trajectory)
+        return episode, world.evaluate()
+
+    @contextmanager
+    def _recording(self, vm: VMAccess | None) -> Iterator[TrajectoryWriter]:
+        """The attempt's trajectory, durable at its end."""
+        trajectory = TrajectoryWriter(self.directory, enabled=self.config.save_results)
+        trajectory.start(self._header(vm))
+        try:
+            yield trajectory
+        finally:
+            trajectory.finish()
+
+    @contextmanager
+    def _cleanup(self, pulse: Pulse, opened: Sequence[GuardedEnvironment]) -> Iterator[None]:
+        """Closes what was opened, after the guard and under a deadline of its own."""
+        try:
+            yield
+        finally:
+            pulse.interruption = type(pulse.interruption)()
+            for environment in opened:
+                message = f"closing the environment took longer than {CLEANUP_SECONDS:g} s"
+                try:
+                    with pulse.interruption.guard(CLEANUP_SECONDS, FailureClass.ENV_STEP, message, grace=GRACE_SECONDS):
+                        environment.close()
+                except (RolloutFailure, EpisodeInterrupted) as problem:
+                    logger.warning("%s: environment not closed cleanly: %s", self.rollout_id, problem)
+
+    def _header(self, vm: VMAccess | None) -> dict[str, object]:
+        return {
+            "run_id": self.run_id,
+            "rollout_id": self.rollout_id,
+            "attempt": self.number,
+            "question": self.item.question,
+            "model": self.config.model.answerer,
+            "worker": self.worker,
+            "vm_id": vm.vm_id if vm else None,
+            "started": time.time(),
+        }
+
+
+def _said_by(opened: Sequence[GuardedEnvironment]) -> dict[str, Any]:
+    """What the verdict notes of the environment."""
+    return {"task_code": opened[0].task_code, "attestation": opened[0].attestation} if opened else {}
+
+
+def _stages(meter: UsageMeter, opened: Sequence[GuardedEnvironment]) -> dict[str, float]:
+    """Where the attempt's time went, in seconds; one that failed early has fewer stages."""
+    seconds = {"model": meter.seconds}
+    for world in opened:
+        seconds |= world.seconds
+    return {stage: round(taken, 3) for stage, taken in seconds.items() if taken}

@@ -1,0 +1,93 @@
+"""Stands between an agent and its environment: checks the lease before every touch, and classifies what the world raises.
+
+Also counts the time that the world takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from benchmark.items import Item
+from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, VMAccess, VMLost, World
+from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
+from vm_pool.errors import LeaseLost
+
+
+class GuardedEnvironment(World):
+    """An environment whose errors are failures of a class, and which refuses once its lease is lost."""
+
+    def __init__(self, world: World, vm: VMAccess | None) -> None:
+        self._world = world
+        self._vm = vm
+        self._name = type(world).__name__
+        self.seconds = {"setup": 0.0, "acting": 0.0, "evaluation": 0.0}
+        """Wall time by stage."""
+
+    @property
+    def task_code(self) -> Literal["cell", "worker"] | None:
+        """See `Environment`; worlds of others may not say."""
+        return getattr(self._world, "task_code", None)
+
+    @property
+    def attestation(self) -> Literal["attested", "unattested"] | None:
+        """See `Environment`; worlds of others may not say."""
+        return getattr(self._world, "attestation", None)
+
+    def instructions(self, item: Item) -> str:
+        """See `World`."""
+        with boundary(FailureClass.ENV_SETUP, self._name):
+            return self._world.instructions(item)
+
+    def tools(self) -> list[Tool]:
+        """See `World`."""
+        with boundary(FailureClass.ENV_SETUP, self._name):
+            return self._world.tools()
+
+    def reset(self, item: Item) -> Observation:
+        """See `World`."""
+        self._check_lease()
+        with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), self._touching("setup"):
+            return self._world.reset(item)
+
+    def execute(self, call: ToolCall) -> ToolResult:
+        """See `World`."""
+        self._check_lease()
+        with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), self._touching("acting"):
+            return self._world.execute(call)
+
+    def evaluate(self) -> float | None:
+        """See `World`. A score outside [0, 1] is no score."""
+        self._check_lease()
+        with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), self._touching("evaluation"):
+            score = self._world.evaluate()
+            if score is not None and not 0.0 <= score <= 1.0:
+                raise ValueError(f"a score must be between 0 and 1, got {score!r}")
+            return score
+
+    def close(self) -> None:
+        """See `World`."""
+        with boundary(FailureClass.ENV_STEP, f"{self._name}: close"):
+            self._world.close()
+
+    @contextmanager
+    def _touching(self, stage: str) -> Iterator[None]:
+        """A VM that does not answer is lost, unless it is the lease that is gone, and the way to the VM with it."""
+        began = time.monotonic()
+        try:
+            yield
+        except VMLost as lost:
+            self._check_lease()
+            raise RolloutFailure(FailureClass.VM_LOST, str(lost)) from lost
+        finally:
+            self.seconds[stage] += time.monotonic() - began
+
+    def _check_lease(self) -> None:
+        if self._vm is None:
+            return
+        try:
+            self._vm.check()
+        except LeaseLost as lost:
+            raise RolloutFailure(FailureClass.LEASE_LOST, str(lost)) from lost

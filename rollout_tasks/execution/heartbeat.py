@@ -1,0 +1,148 @@
+"""What keeps a running rollout alive in the eyes of others: its broker message, its VM's lease and its claim.
+
+One daemon thread per worker child. It also brings news back: a lost lease, a cancelled run, a claim that somebody else has
+taken over. And when the main thread stays stuck past its hard deadline, it kills the process, so that the broker hands the
+rollout to another.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import redis
+
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.interruption import Interruption
+from rollout_tasks.per_process import per_process
+from rollout_tasks.redis_client import Scripts, connect
+from rollout_tasks.runs.store import RunStore
+from vm_pool.errors import LeaseLost, PoolError
+
+logger = logging.getLogger(__name__)
+
+_SCRIPTS = Scripts("rollout_tasks.lua")
+UNACKED_INDEX = "unacked_index"
+"""Where kombu's Redis transport keeps when each delivered message was last known to be worked on."""
+
+
+LOOK_SECONDS = 0.5
+"""How often to look whether a lease must be renewed at once, because Redis may have been restarted."""
+
+
+class RenewableLease(Protocol):
+    """The part of a VM's lease that the heartbeat needs."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a connection to Redis broke since the last renewal."""
+
+    def renew(self) -> None:
+        """Extends the lease; raises `LeaseLost`, or `PoolUnreachable` when Redis did not answer."""
+
+    def release(self) -> bool:
+        """Gives the VM back."""
+
+
+@dataclass(slots=True)
+class Pulse:
+    """One rollout's signs of life."""
+
+    run_id: str
+    rollout_id: str
+    token: str
+    interruption: Interruption
+    delivery_tag: str | None
+    lease: RenewableLease | None = None
+    last_beat: float = field(default_factory=time.monotonic)
+    superseded: bool = False
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the claim was last refreshed."""
+        return time.monotonic() - self.last_beat
+
+
+class Heartbeat:
+    """The thread. `pulse` is what it keeps alive, None between rollouts."""
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self.pulse: Pulse | None = None
+        self._failing = False
+        self._client: redis.Redis = connect(tries=1, socket_timeout=max(interval, 2.0))
+        self._store = RunStore(self._client)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._wait()
+            pulse = self.pulse
+            if pulse is not None:
+                self._kill_if_stuck(pulse)
+                try:
+                    self.beat(pulse)
+                except Exception:  # a defect, but without a heartbeat every rollout to come would count as abandoned
+                    logger.exception("heartbeat of %s: a beat failed; trying again", pulse.rollout_id)
+
+    def _wait(self) -> None:
+        """Until the next beat is due, or a lease is in doubt."""
+        until = time.monotonic() + self.interval
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_SECONDS))
+            pulse = self.pulse
+            lease = pulse.lease if pulse is not None else None
+            if lease is not None and lease.doubtful:
+                return
+
+    def beat(self, pulse: Pulse) -> None:
+        """Refreshes everything once; each part on its own, so that one failing does not stop the others."""
+        if pulse.lease is not None:
+            self._renew(pulse, pulse.lease)
+        try:
+            if pulse.delivery_tag is not None:
+                _SCRIPTS.run(self._client, "work_on", [UNACKED_INDEX], [pulse.delivery_tag])
+            news = self._store.beat(pulse.run_id, pulse.rollout_id, pulse.token)
+        except redis.RedisError as error:
+            if not self._failing:
+                logger.warning("heartbeat of %s: Redis does not do it: %s; trying again", pulse.rollout_id, error)
+            self._failing = True
+            return
+        if self._failing:
+            logger.warning("heartbeat of %s: Redis does it again", pulse.rollout_id)
+        self._failing = False
+        pulse.last_beat = time.monotonic()
+        if self.pulse is not pulse:
+            return
+        if news == "superseded":
+            pulse.superseded = True
+            pulse.interruption.request(FailureClass.WORKER_LOST, "another worker has taken this rollout over")
+        elif news == "cancelling":
+            pulse.interruption.request(FailureClass.CANCELLED, "the run was cancelled")
+
+    def _renew(self, pulse: Pulse, lease: RenewableLease) -> None:
+        try:
+            lease.renew()
+        except LeaseLost as lost:
+            if pulse.lease is lease:
+                pulse.interruption.request(FailureClass.LEASE_LOST, str(lost))
+        except PoolError as error:
+            logger.warning("heartbeat of %s: lease not renewed: %s", pulse.rollout_id, error)
+
+    def _kill_if_stuck(self, pulse: Pulse) -> None:
+        deadline = pulse.interruption.hard_deadline
+        if deadline is not None and time.monotonic() > deadline:
+            logger.error("%s: stuck past its deadline; killing this worker process", pulse.rollout_id)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@per_process
+def heartbeat(interval: float) -> Heartbeat:
+    """This process's heartbeat, started when first asked for; a forked child gets its own."""
+    return Heartbeat(interval)

@@ -1,0 +1,101 @@
+"""A worker's child that is told to stop while it has a rollout: it breaks the episode off and hands the rollout back.
+
+Celery ends such a child with a signal, at which it exits wherever it happens to be: an environment stays open, and the rollout's
+message comes back when its visibility timeout has passed. Here the signal interrupts the episode, which then cleans up as after
+any other interruption; the rollout's claim and its message are given back at once; and then the child exits.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from billiard.common import _shutdown_cleanup as ends_child
+
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.interruption import Interruption
+from rollout_tasks.redis_client import do_not_wait
+
+STOPPING_TRIES = 3
+"""How often a child that stops tries to reach Redis: whoever stops it will not wait for long."""
+_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
+"""What ends a child is SIGTERM, or SIGQUIT with REMAP_SIGTERM."""
+
+
+class WorkerShutdown(BaseException):
+    """This worker's child was told to stop; whatever runs in it is not to go on."""
+
+
+class ShutdownSignals:
+    """While it is entered, the signals that end this child ask it to stop instead; elsewhere than in a child, nothing changes."""
+
+    def __init__(self) -> None:
+        self._asked: int | None = None
+        self._replaced: list[signal.Signals] = []
+        self._episode: Interruption | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether one came."""
+        return self._asked is not None
+
+    def __enter__(self) -> ShutdownSignals:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) is ends_child:
+                    self._replaced.append(number)
+                    signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._replaced:
+            signal.signal(number, ends_child)
+
+    @contextmanager
+    def interrupting(self, episode: Interruption) -> Iterator[None]:
+        """Inside, a signal requests an interruption; what must not be broken off looks at `asked` afterwards."""
+        self._episode = episode
+        try:
+            self.raise_if_asked()
+            yield
+        finally:
+            self._episode = None
+
+    def raise_if_asked(self) -> None:
+        """Raises what a signal that has come asks for.
+
+        Raises:
+            WorkerShutdown: One has.
+        """
+        if self.asked:
+            raise WorkerShutdown
+
+    def end_child(self) -> None:
+        """Lets the child end as it would have at the signal, if one came."""
+        if self._asked is not None:
+            ends_child(self._asked, None)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked:  # it is on its way
+            return
+        self._asked = number
+        if self._episode is None:
+            raise WorkerShutdown
+        self._episode.request(FailureClass.WORKER_LOST, "this worker is stopping")
+
+
+def put_message_back(delivery_tag: str) -> None:
+    """Puts a delivered message back as the next of its queue.
+
+    Raises:
+        OperationalError: The broker does not take it; it comes back when its visibility timeout has passed.
+    """
+    from rollout_tasks.app import app
+
+    do_not_wait()
+    with app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=STOPPING_TRIES, interval_start=0.2, interval_step=0.2)
+        connection.default_channel.qos.restore_by_tag(delivery_tag)

@@ -1,0 +1,27 @@
+"""Options given as ``key=value``, such as a provider's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rollout_tasks.errors import UserError
+
+
+def key_values(name: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` pairs of a repeatable option; a value that is JSON is taken as such, any other as text.
+
+    Raises:
+        UserError: One has no key or no value.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise UserError(f"{name} {pair}: must look like key=value")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options

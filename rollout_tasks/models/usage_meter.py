@@ -1,0 +1,30 @@
+"""Counts what an attempt asked of its model, so that a failed attempt's tokens and waiting are known too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rollout_tasks.models.base import Message, Model, Reply, Usage
+
+
+class UsageMeter:
+    """A model that remembers its replies' usage, and how long they took."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.usage = Usage()
+        self.turns = 0
+        self.seconds = 0.0
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+        """See `Model`."""
+        began = time.monotonic()
+        try:
+            reply = self._model.complete(messages, tools)
+        finally:
+            self.seconds += time.monotonic() - began
+        self.usage += reply.usage
+        self.turns += 1
+        return reply

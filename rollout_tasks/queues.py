@@ -1,0 +1,30 @@
+"""The names of tasks and of their queue, for whoever sends one. Nothing but a worker imports `tasks.py`."""
+
+from __future__ import annotations
+
+from celery.canvas import Signature
+
+ROLLOUT, FINALIZE_RUN, RECONCILE = "rollout", "finalize_run", "reconcile"
+FINALIZE_QUEUE = "finalize"
+"""Small tasks have a queue of their own: a report must not wait behind rollouts."""
+
+
+def rollout_task(run_id: str, rollout_id: str, queue: str) -> Signature:
+    """The message that asks for a rollout, to its environment's queue."""
+    return _task(ROLLOUT, run_id, rollout_id).set(queue=queue)
+
+
+def finalize_task(run_id: str) -> Signature:
+    """The message that asks for a run's report."""
+    return _task(FINALIZE_RUN, run_id).set(queue=FINALIZE_QUEUE)
+
+
+def reconcile_task() -> Signature:
+    """The message that asks for lost work to be looked for."""
+    return _task(RECONCILE).set(queue=FINALIZE_QUEUE)
+
+
+def _task(name: str, *arguments: str) -> Signature:
+    from rollout_tasks.app import app  # here, because the application loads the worker's boot steps, which send tasks
+
+    return app.signature(name, args=arguments, immutable=True, options={"ignore_result": True})

@@ -1,0 +1,129 @@
+"""What this project adds to a Celery worker: its queues, its VMs, and the timer that looks for lost work."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import click
+import redis
+from celery import Celery, bootsteps, signals
+
+from rollout_tasks import settings as settings_of_process
+from rollout_tasks.errors import UserError
+from rollout_tasks.queues import FINALIZE_QUEUE
+from rollout_tasks.redis_client import connect, this_process_works
+from rollout_tasks.runs import presence
+from rollout_tasks.temporary_files import use_own_folder
+from rollout_tasks.worker.timers import EventBatches, LostWork, Presence
+from rollout_tasks.worker.vm_host import HostedVMs
+
+logger = logging.getLogger(__name__)
+
+
+def install(app: Celery) -> None:
+    """Adds the worker options and boot steps to an application."""
+    app.user_options["worker"].add(
+        click.Option(["--num-vms"], type=click.IntRange(min=1), help="Host this many VMs (M) beside the worker.")
+    )
+    app.user_options["worker"].add(
+        click.Option(["--provider"], default=None, help="Where the VMs come from, with --num-vms.")
+    )
+    app.user_options["worker"].add(
+        click.Option(["--provider-option"], multiple=True, metavar="KEY=VALUE", help="For the provider; repeatable.")
+    )
+    app.user_options["worker"].add(
+        click.Option(["--vm-pool"], default="default", help="The VMs' pool, with --num-vms.")
+    )
+    app.user_options["worker"].add(
+        click.Option(
+            ["--vm-address"], default="127.0.0.1", help="This machine's address for who borrows VMs, with --num-vms."
+        )
+    )
+    app.user_options["worker"].add(
+        click.Option(
+            ["--trust-tasks"],
+            is_flag=True,
+            help="Run the setup and evaluation of desktop tasks in the worker's own process, not in cells: you wrote them.",
+        )
+    )
+    app.steps["worker"].add(Leftovers)
+    app.steps["worker"].add(ServedQueues)
+    app.steps["worker"].add(SharedImports)
+    app.steps["worker"].add(HostedVMs)
+    app.steps["consumer"].add(LostWork)
+    app.steps["consumer"].add(Presence)
+    app.steps["consumer"].add(EventBatches)
+    # Every model call is in its rollout's trajectory; a line for each would drown the worker's log.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+
+class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
+    """What a killed worker leaves: its children end, its temporary files go when the next starts, a child's with the next child."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        use_own_folder("rollout-worker-")
+        signals.worker_process_init.connect(partial(begin_child, os.getpid()), weak=False)
+
+
+def begin_child(worker: int, **_signal: Any) -> None:
+    """Ends a child whose worker is gone already: Celery has the kernel end it with the worker, but only from just before here."""
+    if os.getppid() != worker:
+        os._exit(1)
+    this_process_works()
+    use_own_folder("child-")
+
+
+class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Without -Q, a worker serves the queues of the environments that this machine can run, and finalising."""
+
+    def __init__(self, worker: Any, *, trust_tasks: bool = False, **options: Any) -> None:
+        super().__init__(worker, **options)
+        if trust_tasks:
+            settings_of_process.trust_tasks()
+        command = click.get_current_context(silent=True)
+        if command is None or command.params.get("queues"):
+            return
+        from rollout_tasks.registry import served_queues
+
+        worker.app.amqp.queues.select([*served_queues(), FINALIZE_QUEUE])
+
+
+class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Imports before the fork what rollouts use: the pool's processes share it instead of taking half a second each.
+
+    And hides them from the garbage collector: walking all modules again and again costs time, and in a child it copies them.
+    """
+
+    requires = (Leftovers, ServedQueues)
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        from rollout_tasks import registry
+        from rollout_tasks.execution import rollout  # noqa: F401
+
+        queues = worker.app.amqp.queues.consume_from
+        _announce_start(worker.hostname, queues)
+        for name, reason in registry.available_environments().items():
+            environment = registry.environment(name) if reason is None else None
+            if environment is None or environment.queue not in queues:
+                continue
+            environment.preload()
+            if registry.agent(environment.default_agent).needs_model:
+                import openai  # noqa: F401
+        gc.collect()
+        gc.freeze()
+
+
+def _announce_start(worker: str, queues: Iterable[str]) -> None:
+    """Without Redis, nobody looks."""
+    with contextlib.suppress(redis.RedisError, UserError):
+        client = connect(tries=0, socket_timeout=2)
+        presence.announce_start(client, worker, list(queues))
+        client.close()

@@ -1,0 +1,129 @@
+"""With ``--num-vms``, a VM host runs beside the worker: a process of its own, started again if it dies, ended with the worker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+from celery import bootsteps
+
+from rollout_tasks.errors import WRONG_INPUT, UserError
+from rollout_tasks.key_values import key_values
+from vm_pool.errors import PoolError
+
+logger = logging.getLogger(__name__)
+
+_VM_HOST_STOP_SECONDS = 60
+_VM_HOST_RESTART_SECONDS = (1.0, 60.0)
+"""Pause before a VM host that ended is started again: at first, and at most when it goes on ending soon."""
+
+
+class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
+    """With --num-vms, a VM host runs beside the worker, in a process of its own: started again if it dies, ended with it."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(
+        self,
+        worker: Any,
+        num_vms: int | None = None,
+        provider: str | None = None,
+        provider_option: tuple[str, ...] = (),
+        vm_pool: str | None = None,
+        vm_address: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(worker, **options)
+        self.enabled = bool(num_vms)
+        if self.enabled:
+            _check_vms(provider or "simulated", provider_option, vm_pool or "default")
+        self.command = [
+            sys.executable,
+            *("-m", "rollout_tasks.cli.vm_host"),
+            f"--num-vms={num_vms}",
+            f"--provider={provider or 'simulated'}",
+            f"--pool={vm_pool or 'default'}",
+            f"--address={vm_address or '127.0.0.1'}",
+            f"--host-id={_host_id(worker.hostname)}",
+            f"--exit-with-parent={os.getpid()}",
+            *(f"--option={option}" for option in provider_option),
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stopping = threading.Event()
+
+    def include_if(self, _worker: Any) -> bool:
+        """Only with --num-vms."""
+        return self.enabled
+
+    def start(self, _worker: Any) -> None:
+        """Starts the VM host."""
+        self._launch()
+        threading.Thread(target=self._keep_running, name="vm-host-keeper", daemon=True).start()
+
+    def _launch(self) -> None:
+        # A process group of its own: Ctrl-C at the worker's terminal must not stop VMs that running rollouts still use.
+        self.process = subprocess.Popen(self.command, process_group=0)  # noqa: S603
+
+    def _keep_running(self) -> None:
+        pause, longest = _VM_HOST_RESTART_SECONDS
+        while self.process is not None:
+            began = time.monotonic()
+            code = self.process.wait()
+            if time.monotonic() - began > longest:
+                pause = _VM_HOST_RESTART_SECONDS[0]
+            if self.stopping.is_set():
+                return
+            logger.error("the VM host ended by itself (exit code %d); starting it again in %.0f s", code, pause)
+            if self.stopping.wait(pause):
+                return
+            pause = min(pause * 2, longest)
+            try:
+                self._launch()
+            except OSError as error:  # no memory or no process left, as there may have been none for the one that ended
+                logger.error("the VM host cannot be started: %s", error)
+
+    def stop(self, worker: Any) -> None:
+        """Ends the VM host once no rollout of this worker uses its VMs any more, and waits for these to be stopped."""
+        if worker.pool is not None:
+            worker.pool.stop()  # what started first is stopped last; stopping it twice changes nothing
+        self.terminate(worker)
+
+    def terminate(self, _worker: Any) -> None:
+        """Ends the VM host and waits for its VMs to be stopped."""
+        self.stopping.set()
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(_VM_HOST_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            logger.error("the VM host did not stop its VMs within %d s; killing it", _VM_HOST_STOP_SECONDS)
+            self.process.kill()
+
+
+def _check_vms(provider: str, options: Iterable[str], pool: str) -> None:
+    """Ends the worker with a sentence where no VM host could ever start."""
+    from vm_pool.pool import VMPool
+    from vm_pool.providers import load_provider
+
+    try:
+        load_provider(provider, key_values("--provider-option", list(options)))
+        VMPool(redis.Redis(), pool)
+    except (UserError, PoolError, ValueError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(WRONG_INPUT) from error
+
+
+def _host_id(worker: str) -> str:
+    """The VM host's name: the machine's, and the worker's own where it has one, since two hosts may not share a name."""
+    name, _, machine = worker.partition("@")
+    host = machine if name == "celery" else f"{name}.{machine}"
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", host)[:100]

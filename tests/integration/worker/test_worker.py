@@ -1,0 +1,254 @@
+"""What is added to a Celery worker, seen from outside."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import redis
+from celery import Celery
+from celery.events import EventReceiver
+from kombu.asynchronous.timer import Timer
+
+from rollout_tasks.settings import settings
+from rollout_tasks.tasks import FINALIZE_QUEUE
+from rollout_tasks.worker import timers, vm_host
+from tests.conftest import REPOSITORY
+
+TASKS = 40
+
+
+@contextmanager
+def running(redis_url: str, folder: Path) -> Iterator[psutil.Process]:
+    """A worker with one child, ready, with its log and its temporary files in a folder."""
+    log = folder / "worker.log"
+    command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--concurrency=1", "--loglevel=INFO"]
+    (folder / "tmp").mkdir(exist_ok=True)
+    with log.open("wb") as file:
+        process = psutil.Popen(
+            [*command, "--without-gossip", "--without-mingle", "--queues=finalize"],
+            env={**os.environ, "ROLLOUT_REDIS_URL": redis_url, "TMPDIR": str(folder / "tmp")},
+            cwd=REPOSITORY,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while " ready." not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        yield process
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture
+def worker(redis_url: str, tmp_path: Path) -> Iterator[psutil.Process]:
+    """One for a test."""
+    with running(redis_url, tmp_path) as process:
+        yield process
+
+
+class Receiver(EventReceiver):
+    """Has tasks run as soon as it certainly hears events, and listens until they all have, or for a minute."""
+
+    def __init__(self, app: Celery) -> None:
+        self.received: list[str] = []
+        self.messages = 0
+        self.sent = False
+        self.deadline = time.monotonic() + 60
+        super().__init__(app.connection(), handlers={"*": self.keep}, app=app)
+
+    def keep(self, event: dict[str, Any]) -> None:
+        if not self.sent:  # a worker's heartbeat: from here on nothing is missed
+            self.sent = True
+            self.messages = 0
+            for _ in range(TASKS):
+                self.app.send_task("finalize_run", ("no-such-run",), queue="finalize")
+        self.received.append(event["type"])
+        done = self.received.count("task-succeeded") >= TASKS
+        self.should_stop = done or time.monotonic() > self.deadline
+
+    def _receive(self, body: Any, message: Any, **options: Any) -> None:
+        self.messages += 1
+        super()._receive(body, message, **options)
+
+
+def folders(tmp_path: Path) -> tuple[set[str], set[str]]:
+    """The temporary folders of workers, and of their children."""
+    workers = list((tmp_path / "tmp").iterdir())
+    return {path.name for path in workers}, {path.name for worker in workers for path in worker.glob("child-*")}
+
+
+def wait_for_a_child(tmp_path: Path, *, other_than: Collection[str] = ()) -> None:
+    """Until a worker has one child folder, none of those."""
+    deadline = time.monotonic() + 60
+    while not (names := folders(tmp_path)[1]) or names & set(other_than):
+        assert time.monotonic() < deadline, names
+        time.sleep(0.05)
+
+
+def test_temporary_files_of_killed_workers_and_children_go_when_others_start(redis_url: str, tmp_path: Path) -> None:
+    with running(redis_url, tmp_path) as worker:
+        wait_for_a_child(tmp_path)
+        first_worker, first_child = folders(tmp_path)
+        for child in worker.children():
+            child.kill()
+        wait_for_a_child(tmp_path, other_than=first_child)
+        assert folders(tmp_path)[0] == first_worker
+        children = worker.children()
+        worker.kill()
+        worker.wait(30)
+        assert psutil.wait_procs(children, timeout=30)[1] == [], "its children stay"
+    assert folders(tmp_path)[0] == first_worker
+
+    with running(redis_url, tmp_path):
+        assert len(folders(tmp_path)[0]) == 1
+        assert not folders(tmp_path)[0] & first_worker
+
+    assert folders(tmp_path) == (set(), set())
+
+
+def test_a_child_that_outlived_its_worker_while_it_was_forked_ends() -> None:
+    script = (
+        "import os; from rollout_tasks.worker.bootsteps import begin_child; begin_child(os.getpid()); print('goes on')"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_every_event_of_a_task_arrives_in_few_messages(worker: psutil.Process, redis_url: str) -> None:
+    receiver = Receiver(Celery(broker=redis_url))
+
+    receiver.capture(limit=None, timeout=60, wakeup=False)
+
+    for kind in ("task-received", "task-started", "task-succeeded"):
+        assert receiver.received.count(kind) >= TASKS  # the worker itself looks for lost work now and then
+    assert receiver.messages < TASKS
+
+
+@pytest.fixture
+def consumer(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """What a timed step needs of its consumer, with the timer of a real one."""
+    monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
+    monkeypatch.setenv("ROLLOUT_RECONCILE_EVERY", "20")
+    settings.cache_clear()
+    yield SimpleNamespace(timer=Timer(), client=redis.Redis.from_url(redis_url, decode_responses=True))
+    settings.cache_clear()
+
+
+def next_in(consumer: SimpleNamespace) -> float:
+    """Seconds until the timer's only entry."""
+    (entry,) = consumer.timer.queue
+    return float(entry.eta - time.monotonic())
+
+
+def test_what_a_worker_that_was_killed_had_promised_to_look_for_is_looked_for_within_one_interval(
+    consumer: SimpleNamespace,
+) -> None:
+    consumer.client.set("reconcile:tick", "killed", px=10_000)
+    step = timers.LostWork(consumer)
+
+    step.start(consumer)
+
+    assert 0 < next_in(consumer) <= 10
+    step.stop(consumer)
+
+
+def test_lost_work_is_not_asked_for_again_while_the_last_message_waits(redis_url: str) -> None:
+    client = redis.Redis.from_url(redis_url, decode_responses=True)
+    script = (
+        "from types import SimpleNamespace; from kombu.asynchronous.timer import Timer; import rollout_tasks.app;"
+        "from rollout_tasks.worker.timers import LostWork; LostWork(None).start(SimpleNamespace(timer=Timer()))"
+    )
+    for _ in range(2):
+        client.delete("reconcile:tick")
+        environment = {**os.environ, "ROLLOUT_REDIS_URL": redis_url}
+        subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, env=environment, check=True)
+
+    (message,) = client.lrange(FINALIZE_QUEUE, 0, -1)
+    assert '"expires": null' in message, "whether it has expired would be judged by two hosts' clocks"
+
+
+@pytest.mark.parametrize("error", [KeyError("what nobody expects"), OSError("neither"), redis.ConnectionError("away")])
+def test_a_timed_step_goes_on_after_any_error(consumer: SimpleNamespace, error: Exception) -> None:
+    class Failing(timers._Regularly):
+        def interval(self) -> float:
+            return 5.0
+
+        def act(self, client: redis.Redis, consumer: Any) -> float:  # noqa: ARG002
+            raise error
+
+    step = Failing(consumer)
+
+    step.start(consumer)
+
+    assert 0 < next_in(consumer) <= 5
+    step.stop(consumer)
+
+
+def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that had no memory for it has none for the next one at once."""
+    tries: list[bool] = []
+
+    def launch(step: vm_host.HostedVMs) -> None:
+        tries.append(len(tries) == 1)
+        if tries[-1]:
+            raise BlockingIOError("no process left")
+        if len(tries) > 2:
+            step.stopping.set()
+        step.process = subprocess.Popen(["/bin/true"])
+
+    monkeypatch.setattr(vm_host, "_VM_HOST_RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(vm_host.HostedVMs, "_launch", launch)
+    step = vm_host.HostedVMs(SimpleNamespace(hostname="celery@here"), num_vms=1)
+    step._launch()
+
+    step._keep_running()
+
+    assert tries == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--provider=locl"], "no VM provider is called 'locl'; installed: "),
+        (
+            ["--provider=simulated", "--provider-option=boot_second=1"],
+            "VM provider 'simulated' does not accept its options",
+        ),
+        (["--provider-option=x"], "--provider-option x: must look like key=value"),
+        (["--vm-pool=a b"], "a b"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_worker_whose_vms_can_never_be_is_refused(options: list[str], said: str) -> None:
+    """Instead of starting again and again a VM host that ends at once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--num-vms=1", "--pool=solo", *options],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

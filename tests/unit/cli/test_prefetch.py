@@ -1,0 +1,82 @@
+"""Downloading ahead: what is said meanwhile and at the end, against the server of the download tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rollout_tasks.cli import prefetch as command
+from rollout_tasks.cli.prefetch import prefetch
+from rollout_tasks.environments.osworld import downloads
+from rollout_tasks.settings import settings
+from tests.unit.environments.osworld.test_downloads import CONTENT, FileServer
+from tests.unit.environments.osworld.test_downloads import server as server
+
+
+@pytest.fixture
+def tree(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three tasks that need two files, one of them the second twice."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("ROLLOUT_DOWNLOAD_HOSTS", "127.0.0.1")
+    monkeypatch.setattr(downloads, "PAUSE_SECONDS", (0.01, 0.02))
+    settings.cache_clear()
+    folder = tmp_path / "tree"
+    (folder / "examples" / "os").mkdir(parents=True)
+    for name, number in (("a", 1), ("b", 2), ("c", 2)):
+        files = [{"url": f"{server.url}&n={number}", "path": "/home/user/file.bin"}]
+        task = {
+            "id": name,
+            "instruction": "Look.",
+            "config": [{"type": "download", "parameters": {"files": files}}],
+            "evaluator": {"func": "infeasible"},
+        }
+        (folder / "examples" / "os" / f"{name}.json").write_text(json.dumps(task))
+    (folder / "test_all.json").write_text('{"os": ["a", "b", "c"]}')
+    return folder
+
+
+def test_where_nothing_can_be_drawn_a_line_now_and_then_says_how_far_it_is(
+    tree: Path, server: FileServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "LINE_SECONDS", 0.2)
+    monkeypatch.setattr(command, "_TICK_SECONDS", 0.1)
+    server.faults = ["slow", "slow"]
+
+    assert prefetch(tree, at_a_time=1, skip_invalid=False, as_json=True) == 0
+
+    said = capsys.readouterr()
+    lines = said.err.splitlines()
+    assert len(lines) >= 3, said.err
+    assert lines[0].startswith("downloading: 0 of 2 files, ")
+    assert any(line.startswith("downloading: 1 of 2 files, ") for line in lines)
+    found = json.loads(said.out)
+    assert (found["files"], found["downloaded"], found["bytes_downloaded"]) == (2, 2, 2 * len(CONTENT))
+
+
+def test_what_is_there_already_is_not_downloaded_again(
+    tree: Path, server: FileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefetch(tree, at_a_time=2, skip_invalid=False, as_json=False)
+    asked = len(server.requests)
+    capsys.readouterr()
+
+    assert prefetch(tree, at_a_time=2, skip_invalid=False, as_json=False) == 0
+
+    assert len(server.requests) == asked
+    said = capsys.readouterr()
+    assert said.out.startswith("2 files: 2 were there, 0 downloaded (0.0 MB), 0 failed. Cache: ")
+    assert said.err == ""
+
+
+def test_what_cannot_be_had_is_named_with_the_reason(
+    tree: Path, server: FileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.faults = ["404"]
+
+    assert prefetch(tree, at_a_time=1, skip_invalid=False, as_json=False) == 1
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("2 files: 0 were there, 1 downloaded (1.0 MB), 1 failed.")
+    assert said[1].startswith(f"  {server.url}&n=1: HTTP 404")

@@ -1,0 +1,146 @@
+"""A run's options on the command line and in a run.yaml: every spelling, their precedence, and the way back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from rollout_tasks.cli import program
+from rollout_tasks.cli.run_file import as_yaml, resolve_config
+from rollout_tasks.cli.run_options import config_options, spellings_of, with_config_options
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
+
+OLD_SPELLINGS = [
+    ("--data", "x.jsonl", "data.path", Path("x.jsonl")),
+    ("--data_path", "x.jsonl", "data.path", Path("x.jsonl")),
+    ("--mode", "math", "env_mode", "math"),
+    ("--env_mode", "math", "env_mode", "math"),
+    ("--num_rollouts", "7", "num_rollouts", 7),
+    ("--num_vms", "4", "vm.num_vms", 4),
+    ("--metric", "f1_score", "metric", "f1_score"),
+    ("--evaluation_metric", "f1_score", "metric", "f1_score"),
+    ("--max_turns", "3", "limits.max_turns", 3),
+    ("--provider_name", "simulated", "vm.provider_name", "simulated"),
+    ("--provider", "simulated", "vm.provider_name", "simulated"),
+    ("--path_to_vm", "a.qcow2", "vm.path_to_vm", "a.qcow2"),
+    ("--action_space", "pyautogui", "desktop.action_space", "pyautogui"),
+    ("--observation_type", "som", "desktop.observation_type", "som"),
+    ("--sleep_after_execution", "0.5", "desktop.sleep_after_execution", 0.5),
+    ("--task_timeout", "30", "limits.max_seconds", 30.0),
+    ("-n", "4", "rollouts_per_item", 4),
+    ("--output_dir", "out", "output_dir", Path("out")),
+]
+FLAGS = [
+    ("--use_resource_pool", "vm.use_pool", True),
+    ("--use-vm-pool", "vm.use_pool", True),
+    ("--no_pool", "vm.use_pool", False),
+    ("--no-recording", "desktop.enable_recording", False),
+    ("--enable_recording", "desktop.enable_recording", True),
+    ("--headless", "desktop.headless", True),
+    ("--no-evaluate-results", "evaluate_results", False),
+    ("--skip_invalid", "data.skip_invalid", True),
+]
+
+
+def parsed(*arguments: str) -> dict[str, Any]:
+    """The options as a command gets them."""
+    seen: list[dict[str, Any]] = []
+    application = typer.Typer()
+
+    @application.command(context_settings=program.ANY_SPELLING)
+    @with_config_options
+    def command(options: dict[str, Any]) -> int:
+        seen.append(options)
+        return 0
+
+    result = CliRunner().invoke(application, list(arguments))
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+def value_of(config: RunConfig, path: str) -> Any:
+    value: Any = config
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize(("spelling", "text", "path", "value"), OLD_SPELLINGS)
+def test_every_spelling_sets_its_option(spelling: str, text: str, path: str, value: object) -> None:
+    assert value_of(resolve_config(None, parsed(spelling, text)), path) == value
+
+
+@pytest.mark.parametrize(("flag", "path", "value"), FLAGS)
+def test_every_flag_sets_its_option(flag: str, path: str, value: bool) -> None:
+    assert value_of(resolve_config(None, parsed(flag)), path) is value
+
+
+def test_no_two_options_share_a_spelling() -> None:
+    spellings = Counter(
+        part.replace("_", "-")
+        for option in config_options()
+        for spelling in option.spellings
+        for part in spelling.split("/")
+    )
+
+    assert [spelling for spelling, count in spellings.items() if count > 1] == []
+
+
+def test_options_that_are_not_given_are_not_in_the_dictionary() -> None:
+    assert parsed() == {}
+    assert parsed("--max-turns", "3") == {"limits": {"max_turns": "3"}}
+
+
+def test_options_in_a_dictionary_are_named_by_their_spelling() -> None:
+    assert spellings_of(parsed("--max_turns", "3", "--mode", "math", "--no-pool")) == {
+        "--max-turns",
+        "--env-mode",
+        "--use-resource-pool",
+    }
+
+
+def test_options_override_a_file_and_leave_what_is_beside_them(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("env_mode: math\nlimits: {max_turns: 7, max_tokens: 100}\n")
+
+    config = resolve_config(file, parsed("--max-turns", "3", "--metric", "numeric_match"))
+
+    assert config.env_mode == "math"
+    assert (config.limits.max_turns, config.limits.max_tokens) == (3, 100)
+    assert config.metric == "numeric_match"
+
+
+def test_an_error_names_whichever_of_file_and_options_is_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("limits: {max_turns: 7}\n")
+
+    with pytest.raises(UserError, match=r"^--max-tokens: must be at least 1, got 0$"):
+        resolve_config(file, parsed("--max-tokens", "0"))
+    file.write_text("limits: {max_turns: 0}\n")
+    with pytest.raises(UserError, match=r"^--config: .*run\.yaml: limits\.max_turns: must be at least 1, got 0$"):
+        resolve_config(file, parsed("--max-tokens", "5"))
+
+
+def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("# nothing yet\n")
+
+    assert resolve_config(file, {}) == RunConfig()
+
+
+def test_the_printed_configuration_gives_the_same_run_again(tmp_path: Path) -> None:
+    options = parsed("--data", "数学.jsonl", "--answer-pattern", "#### (.+)", "--mode", "math", "--no-pool", "-n", "3")
+    config = resolve_config(None, options)
+    file = tmp_path / "run.yaml"
+
+    file.write_text(as_yaml(config), encoding="utf-8")
+
+    assert resolve_config(file, {}) == config
+    assert yaml.safe_load(file.read_text(encoding="utf-8"))["data"]["path"] == "数学.jsonl"

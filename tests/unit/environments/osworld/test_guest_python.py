@@ -1,0 +1,94 @@
+"""Actions as Python: valid, and with nothing of a model's text but values. What they do is tested on a real desktop."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from rollout_tasks.environments.osworld.guest_python import command_for
+from rollout_tasks.environments.osworld.keys import KNOWN, known_combination, known_key
+
+PREFIX = "import pyautogui; import time; pyautogui.FAILSAFE = False; "
+"""What desktop-env puts in front."""
+
+
+def last_line(action: Any) -> str:
+    command = PREFIX + command_for(action)
+    ast.parse(command)
+    return command.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("action", "line"),
+    [
+        ({"action_type": "MOVE_TO", "x": 1, "y": 2.5}, "pyautogui.moveTo(1, 2.5)"),
+        ({"action_type": "CLICK"}, "pyautogui.click(clicks=1, button='left')"),
+        (
+            {"action_type": "CLICK", "x": 1, "y": 2, "num_clicks": 2, "button": "right"},
+            "pyautogui.click(x=1, y=2, clicks=2, button='right')",
+        ),
+        ({"action_type": "RIGHT_CLICK"}, "pyautogui.rightClick()"),
+        ({"action_type": "DOUBLE_CLICK", "x": 1, "y": 2}, "pyautogui.doubleClick(1, 2)"),
+        ({"action_type": "SCROLL", "dx": 1, "dy": -2}, "pyautogui.hscroll(1); pyautogui.vscroll(-2)"),
+        ({"action_type": "SCROLL", "dy": 0}, "pass"),
+        ({"action_type": "PRESS", "key": "'"}, 'pyautogui.press("\'")'),
+        ({"action_type": "PRESS", "key": "<"}, "pyautogui.hotkey('shift', ',')"),
+        ({"action_type": "HOTKEY", "keys": ["ctrl", "\\"]}, r"pyautogui.hotkey('ctrl', '\\')"),
+    ],
+)
+def test_actions_are_calls_of_pyautogui(action: dict[str, Any], line: str) -> None:
+    assert last_line(action) == line
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", "'); import os; os.remove('x'); ('", '"""', "a\nb\\n\r\t", "{command}", "日本 😀"]
+)
+def test_typed_text_is_a_value_and_nothing_else(text: str) -> None:
+    call = ast.parse(last_line({"action_type": "TYPING", "text": text})).body[0]
+
+    assert isinstance(call, ast.Expr)
+    assert isinstance(call.value, ast.Call)
+    assert [ast.literal_eval(argument) for argument in call.value.args] == [text]
+
+
+def test_a_script_may_begin_with_a_block() -> None:
+    ast.parse(PREFIX + command_for("for key in 'ab':\n    pyautogui.press(key)\n"))
+
+
+@pytest.mark.parametrize("key", sorted(KNOWN))
+def test_every_known_key_can_be_pressed(key: str) -> None:
+    ast.parse(PREFIX + command_for({"action_type": "PRESS", "key": key}))
+    ast.parse(PREFIX + command_for({"action_type": "KEY_DOWN", "key": key}))
+
+
+def test_desktop_env_knows_every_key() -> None:
+    from desktop_env.actions import KEYBOARD_KEYS
+
+    assert set(KEYBOARD_KEYS) - KNOWN == set()
+    assert {key for key in KNOWN - set(KEYBOARD_KEYS) if len(key) > 1} == {"space"}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("Return", "return"),
+        ("Page_Down", "pagedown"),
+        ("super", "win"),
+        ("A", "A"),
+        ("F5", "f5"),
+        (" ", " "),
+        ("wat", None),
+    ],
+)
+def test_keys_have_other_names(name: str, key: str | None) -> None:
+    assert known_key(name) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [("ctrl+shift+T", ["ctrl", "shift", "T"]), ("ctrl++", ["ctrl", "+"]), ("+", ["+"]), ("ctrl+wat", None)],
+)
+def test_combinations_are_split_at_the_plus(text: str, keys: list[str] | None) -> None:
+    assert known_combination(text) == keys
