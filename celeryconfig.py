@@ -10,8 +10,8 @@ _silent_seconds = min(20.0, max(5.0, _settings.visibility_timeout / 4))
 _connect_seconds = 10.0
 
 broker_url = _settings.redis_address
-# The chord's counts are kept there; nobody waits for single results (rollout_tasks/worker/result_backend.py).
-result_backend = f"rollout_tasks.worker.result_backend.UnwatchedRedisBackend+{_settings.redis_address}"
+# The chord's counts are kept there; nobody waits for single results (rollout_tasks/broker/result_backend.py).
+result_backend = f"rollout_tasks.broker.result_backend.UnwatchedRedisBackend+{_settings.redis_address}"
 
 # Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.
 task_serializer = result_serializer = "json"

@@ -1,4 +1,4 @@
-"""The Celery application: settings from `celeryconfig.py`, tasks from `tasks.py`, boot steps from `worker/bootsteps.py`."""
+"""The Celery application: settings from `celeryconfig.py`, tasks from `tasks.py`. What a worker has more is in `worker`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import importlib
 from celery import Celery
 
 from rollout_tasks import flower_metrics
-from rollout_tasks.worker import transport
+from rollout_tasks.broker import transport
 
 transport.install()
 flower_metrics.require_login()
 app = Celery("rollout_tasks", include=["rollout_tasks.tasks"])
 app.config_from_object(importlib.import_module("celeryconfig"))
-
-importlib.import_module("rollout_tasks.worker.bootsteps").install(app)

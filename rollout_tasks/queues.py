@@ -25,6 +25,6 @@ def reconcile_task() -> Signature:
 
 
 def _task(name: str, *arguments: str) -> Signature:
-    from rollout_tasks.app import app  # here, because the application loads the worker's boot steps, which send tasks
+    from rollout_tasks.app import app  # here, because it reads the broker's address, which an embedded run sets first
 
     return app.signature(name, args=arguments, immutable=True, options={"ignore_result": True})

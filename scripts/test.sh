@@ -34,7 +34,7 @@ fi
 install requirements-dev.lock
 [ -z "$installing" ] || wait "$installing"
 
-lint() { .venv/bin/ruff check . && .venv/bin/ruff format --check --quiet . && .venv/bin/mypy; }
+lint() { .venv/bin/ruff check . && .venv/bin/ruff format --check --quiet . && .venv/bin/mypy && .venv/bin/lint-imports --no-cache; }
 
 linted=$(mktemp)
 audited=$(mktemp)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rollout_tasks.environments.base import Observation, Tool, ToolResult
+from rollout_tasks.models.base import STATE_HEADING
 from rollout_tasks.trajectories.writer import PNG_PREFIX
 
 SYSTEM = """\
@@ -20,7 +21,6 @@ Tools:
 
 Call tools until the task is solved, then give your final answer as text, without a tool call."""
 
-STATE_HEADING = "Current state:"
 NUDGE = "Your reply was empty. Call a tool, or give your final answer as text."
 NOT_EXECUTED = "Not executed: an earlier call of this turn ended the episode."
 

@@ -26,7 +26,7 @@ from vm_pool.errors import LeaseLost, PoolError
 
 logger = logging.getLogger(__name__)
 
-_SCRIPTS = Scripts("rollout_tasks.lua")
+_SCRIPTS = Scripts("rollout_tasks.broker.lua")
 UNACKED_INDEX = "unacked_index"
 """Where kombu's Redis transport keeps when each delivered message was last known to be worked on."""
 

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 Message = dict[str, Any]
 """A Chat Completions message, exactly as sent."""
+STATE_HEADING = "Current state:"
+"""What stands in a message before an observation that is told in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What this project adds to a Celery worker: its queues, its VMs, and the timer that looks for lost work."""
+"""What this project adds to a Celery worker: its options, and what it does at its start and besides its tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import click
@@ -26,8 +26,9 @@ from rollout_tasks.worker.vm_host import HostedVMs
 logger = logging.getLogger(__name__)
 
 
+@cache
 def install(app: Celery) -> None:
-    """Adds the worker options and boot steps to an application."""
+    """Adds the worker options and boot steps to an application, once."""
     app.user_options["worker"].add(
         click.Option(["--num-vms"], type=click.IntRange(min=1), help="Host this many VMs (M) beside the worker.")
     )

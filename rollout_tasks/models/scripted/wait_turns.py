@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollout_tasks.agents.prompts import STATE_HEADING
+from rollout_tasks.models.base import STATE_HEADING
 from rollout_tasks.models.scripted.policies import text_of
 from rollout_tasks.models.scripted.replies import tool_call
 from rollout_tasks.models.scripted.sessions import WAITING_CALL_PREFIX, made_up

@@ -11,9 +11,9 @@ import redis
 from kombu import Connection
 from kombu.transport.virtual import Message
 
+from rollout_tasks.broker import transport
 from rollout_tasks.execution.heartbeat import UNACKED_INDEX
 from rollout_tasks.redis_connections import RedisRefuses
-from rollout_tasks.worker import transport
 from tests.conftest import ValkeyServer
 
 QUEUE = "rollout.simulated"

@@ -39,7 +39,7 @@ from rollout_tasks.redis_connections import RedisRefuses, TCPConnection, TLSConn
 
 logger = logging.getLogger(__name__)
 
-_SCRIPTS = Scripts("rollout_tasks.lua")
+_SCRIPTS = Scripts("rollout_tasks.broker.lua")
 _PROBE = "broker:writable"
 _TAKEN: deque[tuple[str, str]] = deque()
 """Messages that are in no queue, and not noted as delivered: delivery tag, and the note."""
