@@ -262,6 +262,17 @@ def _gigabytes(size: int) -> str:
     return f"{size / 1e9:.2f} GB"
 
 
+group = typer.Typer(no_args_is_help=True)
+
+
+@group.callback()
+def image() -> None:
+    """Build the image that desktops are made of, and see which there are."""
+
+
+group.command("build")(build)
+
+
 def main() -> None:
     """Runs the command."""
     program.run(application)

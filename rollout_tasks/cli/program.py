@@ -18,19 +18,24 @@ ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
 """Context settings that accept ``--num_rollouts`` for ``--num-rollouts``, and so on for every option."""
 
 
-def _help_by_letter(command: Any) -> None:
+def take_h_for_help(command: Any) -> None:
     """Has a command, and all below it, take ``-h`` for ``--help``."""
     command.context_settings = {**command.context_settings, "help_option_names": ["--help", "-h"]}
     for below in getattr(command, "commands", {}).values():
-        _help_by_letter(below)
+        take_h_for_help(below)
 
 
-def run(application: typer.Typer) -> None:
-    """Runs a command; what a user got wrong becomes one sentence on stderr and exit code 2."""
+def run(application: typer.Typer, name: str | None = None) -> None:
+    """Runs a command; what a user got wrong becomes one sentence on stderr and exit code 2.
+
+    Args:
+        application: The command.
+        name: What it is called in its help; default: the name of the program.
+    """
     command = typer.main.get_command(application)
-    _help_by_letter(command)
+    take_h_for_help(command)
     try:
-        code: Any = command(standalone_mode=False)
+        code: Any = command(prog_name=name, standalone_mode=False)
     except typer.TyperException as error:
         code = _complain(_usage(error)) if error.format_message() else WRONG_INPUT
     except (typer.Abort, KeyboardInterrupt):

@@ -10,20 +10,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rollout_tasks.cli.main import PARTS
 from rollout_tasks.cli.run_options import config_options
 from tests.conftest import REPOSITORY
 
 COMMANDS = [
     *("submit.py", "pool.py", "pool.py connect", "vm_host.py", "rescore.py", "show_result.py", "prefetch.py"),
     *("build_guest.py", "supply.py"),
+    *("rollouts", *(f"rollouts {name}" for name in PARTS), "rollouts image build", "rollouts pool connect"),
 ]
 
 
 def help_of(command: str, option: str) -> subprocess.CompletedProcess[str]:
     script, *below = command.split()
-    words = [sys.executable, str(REPOSITORY / "scripts" / script), *below, option]
+    program = ["-m", "rollout_tasks.cli.main"] if script == "rollouts" else [str(REPOSITORY / "scripts" / script)]
+    words = [sys.executable, *program, *below, option]
     environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +50,9 @@ def test_both_options_say_the_same_within_80_columns(
     assert max(map(len, long.stdout.splitlines())) <= 80
 
 
-def test_no_options_name_is_cut(helps: dict[tuple[str, str], subprocess.CompletedProcess[str]]) -> None:
-    words = set(re.findall(r"--[a-z0-9-]+", helps["submit.py", "--help"].stdout))
+@pytest.mark.parametrize("command", ["submit.py", "rollouts run", "rollouts submit"])
+def test_no_options_name_is_cut(helps: dict[tuple[str, str], subprocess.CompletedProcess[str]], command: str) -> None:
+    words = set(re.findall(r"--[a-z0-9-]+", helps[command, "--help"].stdout))
 
     missing = [option.spellings[0] for option in config_options() if option.spellings[0].split("/")[0] not in words]
     assert missing == []

@@ -12,7 +12,7 @@ from rollout_tasks.cells import seccomp, system_calls
 NOBODY = "65534"
 SCRATCH = "/tmp"  # noqa: S108  the sandbox's own, in memory
 """The one folder that can be written; it goes with the sandbox."""
-GUEST = "/guest.py"
+PROGRAM = "/program.py"
 SYSTEM_CALLS = system_calls.ALONE | {"execve", "wait4"}
 """What the code may ask of the kernel, besides what bubblewrap needs: to start the interpreter, and to see it end."""
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
@@ -22,7 +22,7 @@ class SandboxUnavailable(RuntimeError):
     """This machine cannot isolate: one sentence saying what to install or enable."""
 
 
-def command(guest: Path, arguments: list[str], *, scratch_bytes: int, seccomp_descriptor: int) -> list[str]:
+def command(program: Path, arguments: list[str], *, scratch_bytes: int, seccomp_descriptor: int) -> list[str]:
     """The command line that runs a Python program inside the walls.
 
     Nothing of the host can be seen but the interpreter, its standard library and the system's libraries, all read-only.
@@ -31,7 +31,7 @@ def command(guest: Path, arguments: list[str], *, scratch_bytes: int, seccomp_de
     it could change as the owner, so it is given none.
 
     Args:
-        guest: The program; it needs nothing but the standard library.
+        program: The program; it needs nothing but the standard library.
         arguments: Its arguments.
         scratch_bytes: Room in `SCRATCH`.
         seccomp_descriptor: A readable descriptor that holds the system call filter.
@@ -51,9 +51,9 @@ def command(guest: Path, arguments: list[str], *, scratch_bytes: int, seccomp_de
     line += [*_read_only(python), *_read_only(Path(sys.base_prefix).resolve() / "lib")]
     for extra in ("/etc/ld.so.cache", "/usr/share/zoneinfo"):
         line += ["--ro-bind-try", extra, extra]
-    line += ["--ro-bind", str(guest), GUEST]
+    line += ["--ro-bind", str(program), PROGRAM]
     line += ["--size", str(scratch_bytes), "--tmpfs", SCRATCH, "--chdir", SCRATCH, "--remount-ro", "/"]
-    return [*line, "--", str(python), "-I", "-S", "-B", "-X", "utf8", GUEST, *arguments]
+    return [*line, "--", str(python), "-I", "-S", "-B", "-X", "utf8", PROGRAM, *arguments]
 
 
 def _read_only(path: Path) -> list[str]:

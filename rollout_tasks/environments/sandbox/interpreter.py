@@ -20,14 +20,14 @@ from pathlib import Path
 from rollout_tasks.environments.sandbox import bubblewrap
 from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
 
-_GUEST = Path(__file__).with_name("guest.py")
+_PROGRAM = Path(__file__).with_name("program.py")
 _READY = b"ready\n"
 _CREDENTIALS = struct.Struct("3i")
 _NUMBER = struct.Struct("i")
 _MAX_REQUEST = 60_000
 """Bytes: less than a socket holds, so that sending a request never waits."""
 _MAX_ANSWER = 2_000_000
-"""Bytes; an honest guest stays below six for each character of output."""
+"""Bytes; an honest program stays below six for each character of output."""
 _START_SECONDS = 20.0
 _LOOK_SECONDS = 0.25
 """How often the files of running code are counted."""
@@ -80,7 +80,7 @@ class Interpreter:
         """
         self._limits = limits or SandboxLimits()
         self._scratch = -1
-        self._guest = -1
+        self._child = -1
         self._channel, theirs = socket.socketpair()
         self._channel.setblocking(False)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -119,10 +119,10 @@ class Interpreter:
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._channel.close()
-        for descriptor in (self._scratch, self._guest):
+        for descriptor in (self._scratch, self._child):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._scratch = self._guest = -1
+        self._scratch = self._child = -1
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         limits = self._limits
@@ -130,7 +130,7 @@ class Interpreter:
         program = bubblewrap.filter_descriptor()
         try:
             command = bubblewrap.command(
-                _GUEST,
+                _PROGRAM,
                 [str(size) for size in sizes],
                 scratch_bytes=limits.scratch_bytes,
                 seccomp_descriptor=program,
@@ -160,8 +160,8 @@ class Interpreter:
                 if kind == socket.SCM_RIGHTS:
                     (self._scratch,) = _NUMBER.unpack(content)
                 elif kind == socket.SCM_CREDENTIALS and greeting == _READY:
-                    self._guest = os.pidfd_open(_CREDENTIALS.unpack(content)[0])
-        if greeting != _READY or self._scratch < 0 or self._guest < 0:
+                    self._child = os.pidfd_open(_CREDENTIALS.unpack(content)[0])
+        if greeting != _READY or self._scratch < 0 or self._child < 0:
             self._process.kill()
             _, complaint = self._process.communicate()
             raise SandboxUnavailable(bubblewrap.reason_of(complaint.decode(errors="replace")))
@@ -170,7 +170,7 @@ class Interpreter:
     def _signal(self, number: signal.Signals) -> None:
         """Stops the code, or lets it go on; one that has ended is noticed when it does not answer."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._guest, number)
+            signal.pidfd_send_signal(self._child, number)
 
     def _send(self, request: bytes) -> None:
         try:

@@ -62,7 +62,7 @@ class Session:
             for done, code in enumerate(expressions, start=1):
                 try:
                     self._run_one(code)
-                except BaseException as error:  # noqa: BLE001  guest code may raise anything, SystemExit included
+                except BaseException as error:  # noqa: BLE001  its code may raise anything, SystemExit included
                     output.write("".join(_traceback(error)))
                     return {"ok": False, "output": output.text(), "not_run": len(expressions) - done}
         return {"ok": True, "output": output.text(), "not_run": 0}

@@ -23,10 +23,10 @@ from rollout_tasks.models.scripted.faults import read_faults
 from rollout_tasks.models.scripted.scripts import load_scripts
 from rollout_tasks.models.scripted.server import MARK, ScriptedModel
 
-_command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@_command.command()
+@application.command()
 def serve(
     data_path: Annotated[Path, typer.Option(help="Benchmark file (JSON, JSONL) or OSWorld tree.")],
     script_file: Annotated[
@@ -78,7 +78,7 @@ def main() -> None:
     """Runs the command; a user's mistake is one sentence on stderr and exit code 2."""
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            _command()
+            application()
     except (UserError, BenchmarkError) as error:
         print(f"scripted model: {error}", file=sys.stderr)  # noqa: T201
         raise SystemExit(2) from None

@@ -62,7 +62,7 @@ def run(environment: PyEnvironment, *expressions: str) -> ToolResult:
 
 
 def sandboxes_of(pid: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(pid).children(recursive=True) if "/guest.py" in child.cmdline()]
+    return [child for child in psutil.Process(pid).children(recursive=True) if "/program.py" in child.cmdline()]
 
 
 # Honest code
@@ -172,7 +172,7 @@ UNREACHABLE = {
     "write to root": "open('/x', 'w')",
     "write to libraries": "open('/usr/lib/x', 'w')",
     "write beside the interpreter": "import sys; open(sys.base_prefix + '/lib/x', 'w')",
-    "change the guest": "open('/guest.py', 'w')",
+    "change the program": "open('/program.py', 'w')",
     "chmod libraries": "import os; os.chmod('/usr/lib', 0o777)",
     "chmod the interpreter": "import os, sys; os.chmod(sys.executable, 0o777)",
     "internet socket": "import socket; socket.socket()",
@@ -209,7 +209,9 @@ def test_what_is_there_is_the_interpreter_and_libraries(environment: PyEnvironme
     assert run(environment, "import os\nos.listdir('/etc')").response == "['ld.so.cache']"
     home = f"[os.path.join(folder, name) for folder, _, names in os.walk({str(Path.home())!r}) for name in names]"
 
-    top = {Path(folder).parts[1] for folder in (sys.base_prefix, "/tmp", "/etc", "/usr", "/lib", "/lib64", "/guest.py")}  # noqa: S108
+    top = {
+        Path(folder).parts[1] for folder in (sys.base_prefix, "/tmp", "/etc", "/usr", "/lib", "/lib64", "/program.py")
+    }  # noqa: S108
     assert set(ast.literal_eval(run(environment, walk).response)) <= top
     assert run(environment, f"[p for p in {home} if not p.startswith({sys.base_prefix!r})]").response == "[]"
 

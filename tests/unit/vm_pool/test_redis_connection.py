@@ -139,9 +139,9 @@ def test_a_call_that_is_not_answered_counts_and_closes_all_connections(
     connection: RedisConnection, client: redis.Redis
 ) -> None:
     others = [connection._connect(1.0) for _ in range(3)]
-    for connection in others:
-        connection.connect()
-        connection._idle.append(connection)
+    for other in others:
+        other.connect()
+        connection._idle.append(other)
     ended = number(connection)
     client.client_kill_filter(_id=str(ended))
 

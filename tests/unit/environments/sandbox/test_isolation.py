@@ -45,7 +45,7 @@ def inside(interpreter: Interpreter) -> psutil.Process:
     """The process that runs the code, seen from outside."""
     python = str(Path(sys.executable).resolve())
     for child in psutil.Process().children(recursive=True):
-        if child.exe() == python and child.cmdline()[-5:-4] == ["/guest.py"]:
+        if child.exe() == python and child.cmdline()[-5:-4] == ["/program.py"]:
             return child
     raise AssertionError("no process runs the guest's program")
 
@@ -108,7 +108,7 @@ def test_only_its_folder_can_be_written_and_is_as_large_as_said(
 
     assert [place for place, options in mounts.items() if "rw" in options] == ["/tmp"]  # noqa: S108
     assert all("nosuid" in options for options in mounts.values())
-    assert "/guest.py" in mounts
+    assert "/program.py" in mounts
     size = "import os\nroom = os.statvfs('/tmp')\n(room.f_blocks * room.f_frsize, os.getcwd(), os.listdir('/tmp'))"
     assert said(interpreter, size) == (3 * 2**20, "/tmp", [])  # noqa: S108
 
@@ -131,7 +131,7 @@ def test_the_interpreter_is_bare(interpreter: Interpreter) -> None:
     )
 
     assert said(interpreter, flags) == [1, 1, 1, 1]
-    assert said(interpreter, "sys.argv") == ["/guest.py"]
+    assert said(interpreter, "sys.argv") == ["/program.py"]
     assert said(interpreter, "import os\ndict(os.environ)") == {"HOME": "/tmp", "LANG": "C.UTF-8", "PWD": "/tmp"}  # noqa: S108
     assert said(interpreter, "__name__") == "__main__"
 

@@ -1,0 +1,153 @@
+"""`rollouts doctor`: what this machine can run, and what it lacks, with the command that mends it where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from desktop_image import PROFILES, list_images
+from desktop_image.cache import cache_folder
+from rollout_tasks import registry
+from rollout_tasks.cli import program
+from rollout_tasks.config import RunConfig
+from rollout_tasks.embedded.services import valkey_binary
+from rollout_tasks.errors import UserError
+from rollout_tasks.redis_client import address_without_secret, checked_client
+from rollout_tasks.runs.model_check import check_model, model_address
+from rollout_tasks.settings import settings
+from vm_pool.errors import PoolError
+from vm_pool.providers import check_available, load_provider
+
+GOOD, LACKING = 0, 1
+PROVIDERS = ("local", "qemu", "docker")
+"""The providers of VMs on this machine itself."""
+DESKTOP_GIB = 1.5
+"""Memory that one desktop takes with a program or two."""
+IMAGE_GIB = 3
+"""Space that an image of all programs takes, its packages included."""
+_GIB = 1 << 30
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    about: str
+    name: str
+    there: bool
+    says: str
+    """What is there; or what is missing, and what to do."""
+
+
+@application.command()
+def doctor(
+    output_dir: Annotated[Path, typer.Option(help="Where runs' folders are to be.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> int:
+    """Say what this machine can run and what it lacks, with the command that mends it.
+
+    Exit code 1: a service that is configured (REDIS_URL, OPENAI_BASE_URL) cannot be used.
+    """
+    findings: list[Finding] = []
+    for finding in _findings(output_dir):
+        findings.append(finding)
+        if not as_json and sys.stderr.isatty():
+            sys.stderr.write(f"\r\033[KLooked at {finding.name}")
+    if not as_json and sys.stderr.isatty():
+        sys.stderr.write("\r\033[K")
+    if as_json:
+        program.print_json([asdict(finding) for finding in findings])
+    else:
+        Console(soft_wrap=False, highlight=False).print(_table(findings))
+    return LACKING if any(one.about == "service" and not one.there for one in findings) else GOOD
+
+
+def _findings(output_dir: Path) -> Iterator[Finding]:
+    for name, reason in registry.available_environments().items():
+        yield Finding("environment", name, reason is None, reason or "its rollouts can run here")
+    for name in PROVIDERS:
+        yield _tried("VMs", name, "such VMs can run here", partial(_check_provider, name))
+    built = {one.image for one in list_images() if one.current}
+    for name in PROFILES:
+        command = f"rollouts image build --profile {name}"
+        says = "is built" if name in built else f"is not built yet; before its first use, or now: {command}"
+        yield Finding("image", name, name in built, says)
+    yield _broker()
+    yield _model()
+    yield from _space(output_dir)
+
+
+def _check_provider(name: str) -> None:
+    check_available(load_provider(name, {}))
+
+
+def _tried(about: str, name: str, good: str, try_it: Callable[[], object]) -> Finding:
+    try:
+        try_it()
+    except (UserError, PoolError, ValueError, OSError) as error:
+        return Finding(about, name, False, str(error))
+    return Finding(about, name, True, good)
+
+
+def _broker() -> Finding:
+    if not settings().broker_configured:
+        return _tried("broker", "Redis", "REDIS_URL is not set: runs are embedded, with Valkey", valkey_binary)
+    place = address_without_secret(settings().redis_address)
+    return _tried("service", "Redis", f"answers at {place}", lambda: checked_client().close())
+
+
+def _model() -> Finding:
+    config = RunConfig()
+    try:
+        address = model_address(config)
+    except UserError as error:
+        return Finding("service", "model endpoint", False, str(error))
+    if address is None:
+        return Finding("model", "endpoint", True, "OPENAI_BASE_URL is not set: embedded runs play scripts")
+    return _tried("service", "model endpoint", f"{address} serves {config.model.name}", lambda: check_model(config))
+
+
+def _space(output_dir: Path) -> Iterator[Finding]:
+    memory = psutil.virtual_memory()
+    desktops = int(memory.available / _GIB / DESKTOP_GIB)
+    cores = len(os.sched_getaffinity(0))
+    says = (
+        f"{memory.available / _GIB:.1f} of {memory.total / _GIB:.1f} GiB are free: some {desktops} desktops at a time"
+    )
+    yield Finding("space", "memory", desktops > 0, f"{says}; {cores} cores")
+    for name, folder, wanted in (("image cache", cache_folder(), IMAGE_GIB), ("results", output_dir, 1)):
+        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
+        free = shutil.disk_usage(there).free / _GIB
+        writable = os.access(there, os.W_OK)
+        says = f"{free:.0f} GiB are free in {there}" + ("" if writable else ", which cannot be written")
+        yield Finding("space", name, writable and free >= wanted, says)
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for one in findings:
+        mark = "[green]yes[/green]" if one.there else "[yellow]no[/yellow]"
+        table.add_row(one.about, one.name, mark, one.says)
+    return table
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)

@@ -1,0 +1,129 @@
+"""`rollouts list`: the runs in a folder, and the names that options take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmark.metrics import metric_names
+from benchmark.stored_report import scan_report
+from rollout_tasks import registry
+from rollout_tasks.cli import program
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.unicode_text import printable
+from vm_pool.providers import provider_names
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+class What(StrEnum):
+    """What can be listed."""
+
+    RUNS = "runs"
+    ENVIRONMENTS = "environments"
+    AGENTS = "agents"
+    METRICS = "metrics"
+    PROVIDERS = "providers"
+
+
+NAMES: Mapping[What, Callable[[], Sequence[str]]] = {
+    What.ENVIRONMENTS: registry.known_environments,
+    What.AGENTS: registry.known_agents,
+    What.METRICS: metric_names,
+    What.PROVIDERS: provider_names,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """One run, as its folder tells."""
+
+    run_id: str
+    submitted: str
+    environment: str
+    model: str
+    metric: str
+    rollouts: int | None
+    """None where the run has no report yet."""
+    score: float | None
+    coverage: float | None
+
+
+@application.command("list")
+def listing(
+    what: Annotated[What, typer.Argument(help="What to list.")] = What.RUNS,
+    output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the runs of a folder, the newest first; or the environments, agents, metrics or providers that there are."""
+    if what is What.RUNS:
+        runs = _runs(output_dir)
+        if as_json:
+            program.print_json([asdict(run) for run in runs])
+        else:
+            Console(highlight=False, soft_wrap=False).print(_table(runs) if runs else f"{output_dir} has no runs")
+    elif as_json:
+        program.print_json(list(NAMES[what]()))
+    else:
+        typer.echo("\n".join(NAMES[what]()))
+
+
+def _runs(output_dir: Path) -> list[ListedRun]:
+    try:
+        folders = [Path(entry.path) for entry in os.scandir(output_dir) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"--output-dir: {output_dir} cannot be read: {error.strerror}") from error
+    found = [(path / "run.json", path) for path in folders]
+    dated = sorted(((file.stat().st_mtime, path) for file, path in found if file.is_file()), reverse=True)
+    return [_listed(RunFolder(path), when) for when, path in dated]
+
+
+def _listed(folder: RunFolder, when: float) -> ListedRun:
+    config = folder.config()
+    summary: Mapping[str, Any] = {}
+    if folder.evaluation.exists():
+        summary = scan_report(folder.evaluation)["summary"]
+    return ListedRun(
+        run_id=folder.path.name,
+        submitted=datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds"),
+        environment=config.env_mode,
+        model=config.model.answerer,
+        metric=str(summary.get("metric") or config.metric),
+        rollouts=summary.get("total_rollouts"),
+        score=summary.get("average_score"),
+        coverage=summary.get("coverage"),
+    )
+
+
+def _table(runs: Sequence[ListedRun]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("run", "submitted", "environment", "model", "metric"):
+        table.add_column(name, overflow="fold")
+    for name in ("rollouts", "score", "coverage"):
+        table.add_column(name, justify="right")
+    for run in runs:
+        texts = (run.run_id, run.submitted, run.environment, run.model, run.metric)
+        numbers = (
+            "-" if run.rollouts is None else str(run.rollouts),
+            "-" if run.score is None else f"{run.score:.4g}",
+            "-" if run.coverage is None else f"{run.coverage:.1%}",
+        )
+        table.add_row(*map(printable, texts), *numbers)
+    return table
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)

@@ -1,0 +1,138 @@
+"""`rollouts run`, `submit`, `status`, `watch`, `resume` and `cancel`: the life of a run, a command each."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rollout_tasks.cli import program, run_actions
+from rollout_tasks.cli.run_file import as_yaml, resolve_config
+from rollout_tasks.cli.run_options import with_config_options
+from rollout_tasks.key_values import key_values
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="A run.yaml; options override it.")]
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the resolved run.yaml and stop.")]
+ProviderOption = Annotated[
+    list[str] | None,
+    typer.Option("--provider-option", metavar="KEY=VALUE", help="For the provider of the VMs; repeatable."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything that can be checked; roll out nothing.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+TheRun = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")]
+OutputDir = Annotated[Path | None, typer.Option("--output-dir", help="Where runs' folders are.")]
+Embedded = Annotated[
+    bool | None,
+    typer.Option("--embedded/--no-embedded", help="Run everything here. Default: only where REDIS_URL is not set."),
+]
+
+
+def _resolved(options: dict[str, Any], config: Path | None, provider_option: list[str] | None) -> Any:
+    if provider_option:
+        options.setdefault("vm", {})["provider_options"] = key_values("--provider-option", provider_option)
+    return resolve_config(config, options)
+
+
+@application.command("run", context_settings=program.ANY_SPELLING)
+@with_config_options
+def run(
+    options: dict[str, Any],
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    provider_option: ProviderOption = None,
+    dry_run: DryRun = False,
+    trust_tasks: Annotated[
+        bool,
+        typer.Option(
+            "--trust-tasks",
+            help="Run desktop tasks' setup and evaluation in the worker's own process: you wrote them.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Roll out a benchmark on this machine alone, and score it.
+
+    Broker, worker, Flower, VMs where the tasks need them and, where no model is configured, the scripted model come up for as
+    long as the run takes. For example:
+
+    [bold]rollouts run --data-path items.jsonl --env-mode math --metric final_number[/bold]
+    """
+    if trust_tasks:
+        run_actions.trust_tasks(embedded=True)
+    resolved = _resolved(options, config, provider_option)
+    if print_config:
+        sys.stdout.write(as_yaml(resolved))
+        return 0
+    return run_actions.submit(resolved, embedded=True, follow=True, as_json=as_json, dry_run=dry_run)
+
+
+@application.command("submit", context_settings=program.ANY_SPELLING)
+@with_config_options
+def submit(
+    options: dict[str, Any],
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    provider_option: ProviderOption = None,
+    dry_run: DryRun = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show progress until the run is over; Ctrl-C leaves it going.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Send a benchmark to your workers (REDIS_URL) as a run. For example:
+
+    [bold]rollouts submit --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
+    """
+    resolved = _resolved(options, config, provider_option)
+    if print_config:
+        sys.stdout.write(as_yaml(resolved))
+        return 0
+    return run_actions.submit(resolved, embedded=False, follow=watch, as_json=as_json, dry_run=dry_run)
+
+
+@application.command()
+def status(run: TheRun, output_dir: OutputDir = None, as_json: AsJson = False) -> int:
+    """Say how far a run is, and what it waits for."""
+    return run_actions.status(run, _only(output_dir), follow=False, as_json=as_json)
+
+
+@application.command()
+def watch(run: TheRun, output_dir: OutputDir = None, as_json: AsJson = False) -> int:
+    """Show a run's progress until it is over; Ctrl-C leaves it going."""
+    return run_actions.status(run, _only(output_dir), follow=True, as_json=as_json)
+
+
+@application.command()
+def resume(
+    run: TheRun,
+    output_dir: OutputDir = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="Another endpoint of the model.")] = None,
+    embedded: Embedded = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show progress until the run is over.")] = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> int:
+    """Roll out what a run lacks or lost to the infrastructure; what is committed stays."""
+    options = _only(output_dir)
+    if base_url is not None:
+        options["model"] = {"base_url": base_url}
+    return run_actions.resume(run, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
+
+
+@application.command()
+def cancel(run: TheRun, as_json: AsJson = False) -> int:
+    """Stop a run; what is committed stays, and resume goes on with the rest."""
+    return run_actions.cancel(run, {}, as_json=as_json)
+
+
+def _only(output_dir: Path | None) -> dict[str, Any]:
+    return {} if output_dir is None else {"output_dir": str(output_dir)}
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)
