@@ -6,17 +6,21 @@ Knows nothing of Celery, Redis or virtual machines: it can be used alone, on a l
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from benchmark.benchmark import Benchmark
+    from benchmark.errors import BenchmarkError
     from benchmark.evaluation import Evaluation, RolloutResult, evaluate
+    from benchmark.items import Item
 
-__all__ = ["Evaluation", "RolloutResult", "evaluate"]
+__all__ = ["Benchmark", "BenchmarkError", "Evaluation", "Item", "RolloutResult", "evaluate"]
+_MODULES = {"Benchmark": "benchmark", "BenchmarkError": "errors", "Item": "items"}
+"""Where each of them is; those that are not named here are in `evaluation`."""
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from benchmark import evaluation
-
-        return getattr(evaluation, name)
+        return getattr(import_module(f"benchmark.{_MODULES.get(name, 'evaluation')}"), name)
     raise AttributeError(f"module 'benchmark' has no attribute {name!r}")

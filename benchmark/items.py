@@ -68,7 +68,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Benchmark:
+class LoadedItems:
     """The items of one file or tree, in its order; iterating it gives the items."""
 
     name: str
@@ -84,7 +84,7 @@ class Benchmark:
         return iter(self.items)
 
 
-def load_items(path: Path | str, *, answer_pattern: str | None = None, skip_invalid: bool = False) -> Benchmark:
+def load_items(path: Path | str, *, answer_pattern: str | None = None, skip_invalid: bool = False) -> LoadedItems:
     r"""Loads and checks a whole benchmark.
 
     Fields of an entry: ``id`` (default ``item_<n>``, n being the line in JSONL or the entry in JSON, from 1),
@@ -97,7 +97,7 @@ def load_items(path: Path | str, *, answer_pattern: str | None = None, skip_inva
         answer_pattern: Regular expression; the first group of its last match in an answer becomes the answer, without
             surrounding blanks, and the whole text is kept as ``metadata["worked_answer"]``. The last match, because
             worked solutions end with their result: ``#### (.+)``.
-        skip_invalid: Leaves out entries that are wrong and says so in `Benchmark.skipped`. A file that cannot be read
+        skip_invalid: Leaves out entries that are wrong and says so in `LoadedItems.skipped`. A file that cannot be read
             at all, or that has no valid entry, stays an error.
 
     Raises:
@@ -122,7 +122,7 @@ def load_items(path: Path | str, *, answer_pattern: str | None = None, skip_inva
             items.append(item)
     if not items:
         raise BenchmarkError(f"{path}: none of its {len(skipped)} entries is valid, the first because: {skipped[0]}")
-    return Benchmark(path.stem or str(path), str(path), tuple(items), tuple(skipped))
+    return LoadedItems(path.stem or str(path), str(path), tuple(items), tuple(skipped))
 
 
 def check_id(item_id: str) -> str | None:

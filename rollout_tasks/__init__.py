@@ -1,15 +1,42 @@
-"""The Celery application of the rollout pipeline: `celery -A rollout_tasks worker`."""
+"""The rollout pipeline: its Celery application (`celery -A rollout_tasks worker`) and its Python API."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from rollout_tasks.api import Run, RunResult, embedded_services, find, run, submit
+    from rollout_tasks.config import RunConfig
+    from rollout_tasks.errors import UserError
+    from rollout_tasks.parallel_rollout import ParallelRolloutConfig, run_parallel_rollout
+
+__all__ = [
+    "ParallelRolloutConfig",
+    "Run",
+    "RunConfig",
+    "RunResult",
+    "UserError",
+    "embedded_services",
+    "find",
+    "run",
+    "run_parallel_rollout",
+    "submit",
+]
+_MODULES = {
+    "ParallelRolloutConfig": "parallel_rollout",
+    "RunConfig": "config",
+    "UserError": "errors",
+    "run_parallel_rollout": "parallel_rollout",
+}
+"""Where each of them is; those that are not named here are in `api`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the Celery application when it is asked for, so that importing a part of the package stays cheap."""
+    """Loads what is asked for, so that importing a part of the package stays cheap."""
+    if name in __all__:
+        return getattr(import_module(f"rollout_tasks.{_MODULES.get(name, 'api')}"), name)
     if name in {"app", "celery"}:
         from rollout_tasks.errors import WRONG_INPUT, UserError
 

@@ -223,7 +223,8 @@ def _check_broker(work: Work) -> None:
 def _on_workers(work: Work, console: Console, *, follow: bool, as_json: bool) -> int:
     from rollout_tasks.cli import run_progress
     from rollout_tasks.runs.launch import submit_to_workers
-    from rollout_tasks.runs.watch import nobody_serves, progress_of
+    from rollout_tasks.runs.progress import progress_of
+    from rollout_tasks.runs.watch import nobody_serves
 
     work, store = submit_to_workers(work)
     console.print(_beginning(work))

@@ -6,7 +6,6 @@ Each returns the exit code. 0: over, nothing lost. 1: over, but rollouts or scor
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs.folder import RunFolder, find_run
+from rollout_tasks.runs.progress import progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.verdict import rollout_ids
 from rollout_tasks.runs.watch import (
     ENDS,
     OVER,
@@ -32,7 +31,6 @@ from rollout_tasks.runs.watch import (
     nobody_serves,
     out_of_reach,
     pool_state,
-    progress_of,
     watch,
 )
 
@@ -152,38 +150,11 @@ def _status_in_folder(run: str, output_dir: Path, unknown: UserError, console: C
         folder = find_run(run, output_dir)
     except UserError:
         raise unknown from None
-    progress = _progress_in(folder)
+    progress = progress_in_folder(folder)
     if progress.pending or not folder.evaluation.exists():
         found = f"in its folder {folder.path} {progress.committed} of {progress.total} rollouts have a verdict"
         raise UserError(f"{unknown}; {found}") from unknown
     return report(progress, folder, console, as_json=as_json)
-
-
-def _progress_in(folder: RunFolder) -> Progress:
-    config = folder.config()
-    every = rollout_ids(folder.each_item(), config.rollouts_per_item)
-    statuses: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
-    score_sum = 0.0
-    for verdict in folder.verdicts(every):
-        statuses[verdict.status] += 1
-        score_sum += verdict.score or 0.0
-        if verdict.failure_class is not None:
-            failures[verdict.failure_class.value] += 1
-    return Progress(
-        run_id=folder.path.name,
-        state="done",
-        total=len(every),
-        pending=len(every) - statuses.total(),
-        committed=statuses.total(),
-        running=0,
-        completed=statuses["completed"],
-        failed=statuses["failed"],
-        cancelled=statuses["cancelled"],
-        failures=dict(sorted(failures.items())),
-        score_sum=score_sum,
-        created=(folder.path / "run.json").stat().st_mtime,
-    )
 
 
 def cancel(run: str, *, as_json: bool) -> int:

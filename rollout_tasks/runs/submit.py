@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.items import Benchmark, Item, load_items
+from benchmark.items import Item, LoadedItems, load_items
 from benchmark.selection import select
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
@@ -65,7 +65,7 @@ class Work:
         return len(self.kept) + sum(1 for _ in self.folder.verdicts(self.todo))
 
 
-def load_benchmark(config: RunConfig) -> Benchmark:
+def load_benchmark(config: RunConfig) -> LoadedItems:
     """Loads the items, and takes those that the run asks for.
 
     Raises:
@@ -87,7 +87,9 @@ def new_run_id(config: RunConfig) -> str:
     return f"{stamp}-{config.env_mode}-{secrets.token_hex(2)}"
 
 
-def new_work(config: RunConfig, benchmark: Benchmark, doubted: Sequence[str] = (), images: Sequence[str] = ()) -> Work:
+def new_work(
+    config: RunConfig, benchmark: LoadedItems, doubted: Sequence[str] = (), images: Sequence[str] = ()
+) -> Work:
     """The work of a new run; reserves nothing yet.
 
     Args:

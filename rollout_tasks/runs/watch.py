@@ -20,6 +20,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.models.client import endpoint_of
 from rollout_tasks.models.outage import outage_of
 from rollout_tasks.runs import presence
+from rollout_tasks.runs.progress import progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore, UnreadableRun
 from vm_pool.errors import PoolError
@@ -83,18 +84,6 @@ def pool_state(client: redis.Redis, pool: str) -> dict[str, int]:
         return {}
     waiting = {"waited for": len(status.waiters)} if status.waiters else {}
     return {state.value: count for state, count in status.counts().items()} | waiting
-
-
-def progress_of(store: RunStore, run_id: str) -> Progress:
-    """The run's progress.
-
-    Raises:
-        UserError: Redis does not know the run.
-    """
-    progress = store.progress(run_id)
-    if progress is None:
-        raise UserError(f"Redis does not know run {run_id!r}; if its data was lost, --resume {run_id} rebuilds it")
-    return progress
 
 
 def watch(

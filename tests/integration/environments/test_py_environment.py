@@ -209,9 +209,8 @@ def test_what_is_there_is_the_interpreter_and_libraries(environment: PyEnvironme
     assert run(environment, "import os\nos.listdir('/etc')").response == "['ld.so.cache']"
     home = f"[os.path.join(folder, name) for folder, _, names in os.walk({str(Path.home())!r}) for name in names]"
 
-    top = {
-        Path(folder).parts[1] for folder in (sys.base_prefix, "/tmp", "/etc", "/usr", "/lib", "/lib64", "/program.py")
-    }  # noqa: S108
+    folders = (sys.base_prefix, "/tmp", "/etc", "/usr", "/lib", "/lib64", "/program.py")  # noqa: S108
+    top = {Path(folder).parts[1] for folder in folders}
     assert set(ast.literal_eval(run(environment, walk).response)) <= top
     assert run(environment, f"[p for p in {home} if not p.startswith({sys.base_prefix!r})]").response == "[]"
 

@@ -18,9 +18,10 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.runs import presence
 from rollout_tasks.runs import watch as module
+from rollout_tasks.runs.progress import progress_of
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict
-from rollout_tasks.runs.watch import describe, pool_state, progress_of, watch
+from rollout_tasks.runs.watch import describe, pool_state, watch
 from tests.conftest import free_port
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint

@@ -1,0 +1,293 @@
+"""The Python API: runs from a program or a notebook, as the command `rollouts` does them.
+
+A run is another process: it leaves the caller's signals, environment and event loop alone, and an error in it is one sentence
+here. What it did is read from its folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from benchmark.benchmark import Benchmark
+from benchmark.results import RolloutResult
+from benchmark.stored_report import scan_report
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import WRONG_INPUT, UserError
+from rollout_tasks.redis_client import checked_client
+from rollout_tasks.runs.folder import RunFolder, find_run
+from rollout_tasks.runs.progress import progress_in_folder, progress_of
+from rollout_tasks.runs.states import Progress
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.verdict import rollout_ids
+
+__all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
+
+_LOOK_SECONDS = 0.5
+_STOP_SECONDS = 120.0
+"""How long an embedded run gets to stop its services when its caller is interrupted."""
+_OVER = frozenset({"done", "cancelled"})
+_LOST = 1
+"""The exit code of a run that lost rollouts to the infrastructure: it is over all the same, and its report says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that is over."""
+
+    run_id: str
+    folder: Path
+    """Everything that remains of it: ``report.md``, ``evaluation.json``, and a folder for each item."""
+    summary: Mapping[str, Any]
+    """The figures of the report, as in ``evaluation.json``; empty where nothing was evaluated."""
+
+    @property
+    def score(self) -> float | None:
+        """The mean over all rollouts, a loss counting 0; None where nothing was evaluated."""
+        value = self.summary.get("average_score")
+        return None if value is None else float(value)
+
+    @property
+    def report(self) -> Path:
+        """The report for people."""
+        return RunFolder(self.folder).report
+
+    def results(self) -> Iterator[RolloutResult]:
+        """How each rollout ended, item by item."""
+        yield from _results(RunFolder(self.folder))
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Each item with its score, as in ``evaluation.json``."""
+        rows: list[Mapping[str, Any]] = []
+        scan_report(RunFolder(self.folder).evaluation, rows.append)
+        yield from rows
+
+
+class Run:
+    """A run on workers, by its id: how far it is, its results as they come, and its end."""
+
+    def __init__(self, run_id: str, folder: Path) -> None:
+        """Knows a run; nothing is asked yet. See `submit` and `find`."""
+        self.run_id = run_id
+        self.folder = folder
+
+    def progress(self) -> Progress:
+        """How far it is.
+
+        Raises:
+            UserError: Neither Redis nor the folder knows it.
+        """
+        try:
+            with contextlib.closing(checked_client()) as client:
+                return progress_of(RunStore(client), self.run_id)
+        except UserError:
+            if not (self.folder / "run.json").is_file():
+                raise
+            return progress_in_folder(RunFolder(self.folder))
+
+    def wait(self, seconds: float | None = None) -> RunResult:
+        """Waits until it is over.
+
+        Args:
+            seconds: How long at most; None for as long as it takes.
+
+        Raises:
+            TimeoutError: It is not over by then.
+            UserError: It was only half submitted, or nobody knows it any more.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self._over():
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"run {self.run_id} is not over after {seconds:g} s")
+            time.sleep(_LOOK_SECONDS)
+        return self.result()
+
+    def result(self) -> RunResult:
+        """What its folder has now."""
+        return _result(RunFolder(self.folder))
+
+    def results(self) -> Iterator[RolloutResult]:
+        """How each rollout ended that has a verdict by now."""
+        yield from _results(RunFolder(self.folder))
+
+    def cancel(self) -> None:
+        """Stops it; what is committed stays.
+
+        Raises:
+            UserError: It is over already, or unknown.
+        """
+        _call("cancel", self.run_id)
+
+    def __aiter__(self) -> AsyncIterator[RolloutResult]:
+        """Each rollout's result once, as soon as it is committed, until the run is over."""
+        return self._as_they_come()
+
+    async def _as_they_come(self) -> AsyncIterator[RolloutResult]:
+        told: set[tuple[str, int]] = set()
+        over = False
+        while not over:
+            over = await asyncio.to_thread(self._over)
+            for result in await asyncio.to_thread(lambda: list(self.results())):
+                if (result.item_id, result.index) not in told:
+                    told.add((result.item_id, result.index))
+                    yield result
+            if not over:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def _over(self) -> bool:
+        progress = self.progress()
+        if progress.state == "half_submitted":
+            raise UserError(f"run {self.run_id} is half submitted; complete it with: rollouts resume {self.folder}")
+        return progress.state in _OVER and progress.pending == 0
+
+
+def run(config: RunConfig, benchmark: Benchmark | None = None, *, show_progress: bool = False) -> RunResult:
+    """Rolls out a benchmark on this machine alone, and scores it.
+
+    Args:
+        config: The run's.
+        benchmark: What is asked; default: what ``config.data`` names.
+        show_progress: Whether its progress is written to this process's standard error.
+
+    Raises:
+        UserError: Something is wrong, or the run was stopped.
+        KeyboardInterrupt: Ctrl-C; the run ends first, and can be resumed.
+    """
+    said = _call("run", config=_asking(config, benchmark), show_progress=show_progress)
+    return _result(RunFolder(Path(said["folder"])))
+
+
+def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
+    """Sends a benchmark to the workers of ``REDIS_URL`` as a run, and returns at once.
+
+    Args:
+        config: The run's.
+        benchmark: What is asked; default: what ``config.data`` names.
+
+    Raises:
+        UserError: Something is wrong; nothing was sent.
+    """
+    said = _call("submit", config=_asking(config, benchmark))
+    return Run(said["run_id"], Path(said["folder"]))
+
+
+def find(run_id: str, output_dir: Path | str = "results") -> Run:
+    """A run that was submitted before.
+
+    Args:
+        run_id: Its id, or the path of its folder.
+        output_dir: Where runs' folders are.
+
+    Raises:
+        UserError: There is no such folder.
+    """
+    folder = find_run(run_id, Path(output_dir))
+    return Run(folder.path.name, folder.path)
+
+
+@contextmanager
+def embedded_services(
+    concurrency: int = 4,
+    *,
+    num_vms: int = 0,
+    provider: str = "local",
+    provider_options: Mapping[str, Any] | None = None,
+    logs: Path | str = "results/logs",
+) -> Iterator[str]:
+    """A broker and a worker on this machine for as long as the block runs; `submit` inside it sends to them.
+
+    Args:
+        concurrency: How many rollouts at a time.
+        num_vms: VMs that are hosted beside the worker.
+        provider: Where they come from.
+        provider_options: For the provider.
+        logs: Where the services' logs go.
+
+    Yields:
+        The address of its Redis, which ``REDIS_URL`` has inside the block.
+
+    Raises:
+        UserError: A service does not start.
+    """
+    from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
+
+    services = EmbeddedServices(Path(logs))
+    try:
+        services.start_valkey()
+        vms = WorkerVMs(num_vms, provider, "default", provider_options or {}) if num_vms else None
+        services.start_worker(concurrency, vms)
+        yield os.environ["REDIS_URL"]
+    finally:
+        services.stop()
+
+
+def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
+    if benchmark is None:
+        return config
+    data = config.data.model_copy(update={"path": benchmark.data_path, **benchmark.selection})
+    return config.model_copy(update={"data": data})
+
+
+def _call(
+    action: str, *arguments: str, config: RunConfig | None = None, show_progress: bool = False
+) -> Mapping[str, Any]:
+    """Does one action of the command line and returns the JSON that it prints."""
+    with tempfile.TemporaryDirectory() as place:
+        command = [sys.executable, "-m", "rollout_tasks.cli.main", action, *arguments, "--json"]
+        if config is not None:
+            file = Path(place) / "run.yaml"
+            file.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
+            command += ["--config", str(file)]
+        process = subprocess.Popen(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace"
+        )
+        complaints: deque[str] = deque(maxlen=1)
+        listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)
+        listener.start()
+        try:
+            said = process.stdout.read() if process.stdout is not None else ""
+            process.wait()
+        except BaseException:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_STOP_SECONDS)
+            raise
+        listener.join()
+    if process.returncode in {0, _LOST} and said:
+        values: Mapping[str, Any] = json.loads(said)
+        return values
+    last = complaints[-1] if complaints else "it said nothing"
+    if process.returncode == WRONG_INPUT:
+        raise UserError(last.removeprefix("error: "))
+    raise UserError(f"rollouts {action} ended with exit code {process.returncode}: {last}")
+
+
+def _listen(lines: IO[str], last: deque[str], show: bool) -> None:
+    for line in lines:
+        if show:
+            sys.stderr.write(line)
+        if line.strip():
+            last.append(line.strip())
+
+
+def _result(folder: RunFolder) -> RunResult:
+    summary = scan_report(folder.evaluation)["summary"] if folder.evaluation.exists() else {}
+    return RunResult(folder.path.name, folder.path, summary)
+
+
+def _results(folder: RunFolder) -> Iterator[RolloutResult]:
+    for verdict in folder.verdicts(rollout_ids(folder.each_item(), folder.config().rollouts_per_item)):
+        yield verdict.as_result()

@@ -1,0 +1,51 @@
+"""How far a run is: as the run store counts it, or as its folder tells where Redis does not know it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.states import Progress
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.verdict import rollout_ids
+
+
+def progress_of(store: RunStore, run_id: str) -> Progress:
+    """The run's progress.
+
+    Raises:
+        UserError: Redis does not know the run.
+    """
+    progress = store.progress(run_id)
+    if progress is None:
+        raise UserError(f"Redis does not know run {run_id!r}; if its data was lost, --resume {run_id} rebuilds it")
+    return progress
+
+
+def progress_in_folder(folder: RunFolder) -> Progress:
+    """The progress of a run that Redis does not know: what its folder has."""
+    config = folder.config()
+    every = rollout_ids(folder.each_item(), config.rollouts_per_item)
+    statuses: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    score_sum = 0.0
+    for verdict in folder.verdicts(every):
+        statuses[verdict.status] += 1
+        score_sum += verdict.score or 0.0
+        if verdict.failure_class is not None:
+            failures[verdict.failure_class.value] += 1
+    return Progress(
+        run_id=folder.path.name,
+        state="done",
+        total=len(every),
+        pending=len(every) - statuses.total(),
+        committed=statuses.total(),
+        running=0,
+        completed=statuses["completed"],
+        failed=statuses["failed"],
+        cancelled=statuses["cancelled"],
+        failures=dict(sorted(failures.items())),
+        score_sum=score_sum,
+        created=(folder.path / "run.json").stat().st_mtime,
+    )

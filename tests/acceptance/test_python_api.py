@@ -1,0 +1,130 @@
+"""The Python API, as a program, a notebook's event loop and a program of the multi-process framework use it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from benchmark import Benchmark, BenchmarkError
+from rollout_tasks import ParallelRolloutConfig, RunConfig, UserError, embedded_services, find, run, submit
+from tests.conftest import REPOSITORY
+
+ITEMS = REPOSITORY / "examples" / "items.jsonl"
+SIMULATED = {"env_mode": "simulated", "simulated": {"seconds": [0.1, 0.3], "needs_vm": False}, "evaluate_results": True}
+
+
+@pytest.fixture(autouse=True)
+def no_services(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The embedded services and the scripted model, and a folder of the test's own."""
+    for name in ("REDIS_URL", "ROLLOUT_REDIS_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.chdir(tmp_path)
+
+
+def simulated_items(folder: Path, count: int) -> Path:
+    path = folder / "work.jsonl"
+    path.write_text("".join(json.dumps({"id": f"item-{n}", "question": "work"}) + "\n" for n in range(count)))
+    return path
+
+
+def test_a_run_in_one_call(tmp_path: Path) -> None:
+    benchmark = Benchmark(ITEMS, limit=5)
+    config = RunConfig(env_mode="math", metric="final_number", output_dir=tmp_path / "results")
+
+    result = run(config, benchmark)
+
+    assert (result.score, result.folder.parent) == (1.0, tmp_path / "results")
+    assert [item.item_id for item in result.results()] == [item.id for item in benchmark]
+    assert all(one.status == "completed" and one.answer for one in result.results())
+    assert [row["score"] for row in result.rows()] == [1.0] * 5
+    assert result.report.read_text().startswith("**The answers in this report came from the scripted model")
+
+
+def test_a_run_on_workers_whose_results_are_taken_as_they_come(tmp_path: Path) -> None:
+    config = RunConfig.model_validate({**SIMULATED, "output_dir": tmp_path / "results"})
+
+    async def results() -> tuple[str, list[str]]:
+        submitted = await asyncio.to_thread(submit, config, Benchmark(simulated_items(tmp_path, 6)))
+        return submitted.run_id, [result.item_id async for result in submitted]
+
+    with embedded_services(2, logs=tmp_path / "logs"):
+        run_id, came = asyncio.run(results())
+        again = find(run_id, tmp_path / "results")
+        assert again.wait(60).score is not None
+        assert again.progress().completed == 6
+    assert sorted(came) == [f"item-{n}" for n in range(6)]
+    assert again.progress().completed == 6, "its folder tells it when the services are gone"
+
+
+def test_a_run_is_cancelled(tmp_path: Path) -> None:
+    values = {**SIMULATED, "simulated": {"seconds": [30, 30], "needs_vm": False}, "output_dir": tmp_path / "results"}
+    with embedded_services(1, logs=tmp_path / "logs"):
+        submitted = submit(RunConfig.model_validate(values), Benchmark(simulated_items(tmp_path, 3)))
+        with pytest.raises(TimeoutError, match=f"run {submitted.run_id} is not over after 1 s"):
+            submitted.wait(1)
+        submitted.cancel()
+        submitted.wait(60)
+        assert submitted.progress().state == "cancelled"
+
+
+def test_what_is_wrong_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^unknown environment 'maths': did you mean math\?"):
+        run(RunConfig(env_mode="maths", output_dir=tmp_path), Benchmark(ITEMS))
+    with pytest.raises(UserError, match=r"^env_kwargs: screen_widht is no option; did you mean screen_width\?$"):
+        ParallelRolloutConfig(env_kwargs={"screen_widht": 1}).run_config()
+    with pytest.raises(UserError, match="^env_kwargs: openai_api_key is a secret"):
+        ParallelRolloutConfig(env_kwargs={"openai_api_key": "k"}).run_config()
+    with pytest.raises(BenchmarkError, match="nothing.jsonl"):
+        Benchmark("nothing.jsonl")
+    with pytest.raises(UserError, match="no run 'none'"):
+        find("none")
+
+
+def test_a_benchmark_alone(tmp_path: Path) -> None:
+    benchmark = Benchmark(ITEMS, name="examples", limit=2)
+    first, second = benchmark.get_items()
+
+    evaluation = benchmark.evaluate({first.id: first.answer, second.id: "no"}, "exact_match")
+    report = benchmark.save_report(evaluation, tmp_path / "report")
+
+    assert [row.score for row in evaluation.rows] == [1.0, 0.0]
+    assert report.read_text().startswith("# examples")
+    assert json.loads((report.parent / "evaluation.json").read_text())["summary"]["average_score"] == 0.5
+
+
+def test_a_program_of_the_multi_process_framework(tmp_path: Path) -> None:
+    program = textwrap.dedent(f"""\
+        from rollout_tasks import run_parallel_rollout, ParallelRolloutConfig
+        from benchmark import Benchmark
+
+        benchmark = Benchmark(data_path={str(ITEMS)!r})
+        config = ParallelRolloutConfig(
+            num_rollouts=10,
+            num_vms=5,
+            env_mode="math",
+            output_dir="results/custom_run",
+            use_resource_pool=True,
+            env_kwargs={{
+                "provider_name": "vmware", "path_to_vm": "/path/to/vm.vmx", "snapshot_name": "clean_desktop",
+                "action_space": "computer_13", "observation_type": "screenshot_a11y_tree", "screen_width": 1920,
+                "screen_height": 1080, "headless": False, "require_a11y_tree": True, "os_type": "Ubuntu",
+                "client_password": "your_password", "sleep_after_execution": 2.0, "enable_recording": True,
+            }},
+            agent_config_dict={{"evaluation_metric": "final_number", "max_turns": 50, "max_retries": 3}},
+        )
+        results = run_parallel_rollout(config, benchmark)
+        print(sum(one["success"] for one in results["worker_results"]), len(results["worker_results"][0]["messages"]) > 2)
+        print(sum(one.score for one in results["benchmark_evaluation"]), results["summary"]["average_score"])
+        """)
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=200, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "25 True\n25.0 1.0\n"), done.stderr
