@@ -79,9 +79,9 @@ def test_what_is_wrong_is_one_sentence(tmp_path: Path) -> None:
         run(RunConfig(env_mode="maths", output_dir=tmp_path), Benchmark(ITEMS))
     with pytest.raises(UserError, match=r"^env_kwargs: screen_widht is no option; did you mean screen_width\?$"):
         ParallelRolloutConfig(env_kwargs={"screen_widht": 1}).run_config()
-    with pytest.raises(UserError, match="^env_kwargs: openai_api_key is a secret"):
+    with pytest.raises(UserError, match=r"^env_kwargs: openai_api_key is a secret"):
         ParallelRolloutConfig(env_kwargs={"openai_api_key": "k"}).run_config()
-    with pytest.raises(BenchmarkError, match="nothing.jsonl"):
+    with pytest.raises(BenchmarkError, match=r"nothing\.jsonl"):
         Benchmark("nothing.jsonl")
     with pytest.raises(UserError, match="no run 'none'"):
         find("none")
