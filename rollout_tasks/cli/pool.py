@@ -269,7 +269,7 @@ def _status_tables(status: PoolStatus) -> Group:
     totals = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(status.counters.items()))
     parts.append(Text(totals, style="dim"))
     if any("vnc" in vm.endpoint.ports and vm.endpoint.gate for vm in status.vms):
-        parts.append(Text("To see a desktop in a browser: python scripts/pool.py connect VM", style="dim"))
+        parts.append(Text("To see a desktop in a browser: rollouts pool connect VM", style="dim"))
     return Group(*parts)
 
 

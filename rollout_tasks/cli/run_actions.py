@@ -1,4 +1,4 @@
-"""What `scripts/submit.py` does, action by action: submit, resume, status, cancel. Each returns the exit code.
+"""What commands do with a run: submit, resume, status, cancel. Each returns the exit code.
 
 0: over, nothing lost. 1: over or stopped, but rollouts were lost to the infrastructure or never ran; --resume tries them again.
 What talks to services is imported where it is used: a refusal need not wait for it.
@@ -97,7 +97,7 @@ def _say_of_items(left_out: Sequence[str], doubts: Sequence[str], unknown: str) 
     if unknown:
         sys.stderr.write(
             f"note: what {unknown} have is not known, so nothing says which scores can be relied on;"
-            " scripts/build_guest.py --check finds it out\n"
+            " rollouts image build --check finds it out\n"
         )
 
 
@@ -252,7 +252,7 @@ def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
         return run_progress.report(progress, work.folder, console, as_json=as_json)
     console.print(
         f"Stopped: {work.count_committed()} of {work.total} rollouts are committed. Go on with:"
-        f" python scripts/submit.py --resume {work.folder.path}"
+        f" rollouts resume {work.folder.path}"
     )
     return INTERRUPTED if end.interrupted else LOST
 

@@ -1,4 +1,4 @@
-"""What `scripts/submit.py` does with a run that is there already: follow it, say how far it is, report its end, cancel it.
+"""What commands do with a run that is there already: follow it, say how far it is, report its end, cancel it.
 
 Each returns the exit code. 0: over, nothing lost. 1: over, but rollouts or scores were lost to the infrastructure.
 """
@@ -65,7 +65,7 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
     elif progress.state == "half_submitted":
         losses.append(
             f"run {progress.run_id} is half-submitted: its submission ended when {progress.stored} of {progress.total}"
-            f" rollouts were stored, and none was sent; complete it with: python scripts/submit.py --resume {folder.path}"
+            f" rollouts were stored, and none was sent; complete it with: rollouts resume {folder.path}"
         )
     elif progress.problem:
         losses.append(f"the run has no report: {progress.problem}; score it with: {score_again(folder, 'exact_match')}")
@@ -79,7 +79,7 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
 def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
     lost = {name: n for name, n in progress.failures.items() if FailureClass(name).counted_as == "infrastructure"}
     cancelled = lost.pop(FailureClass.CANCELLED.value, 0)
-    again = f"python scripts/submit.py --resume {folder.path}"
+    again = f"rollouts resume {folder.path}"
     sentences = []
     if lost:
         what = ", ".join(f"{name} {count}" for name, count in lost.items())
@@ -112,7 +112,7 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
 
 def score_again(folder: RunFolder, metric: str) -> str:
     """The command that scores a finished run."""
-    return f"python scripts/rescore.py {folder.path} --metric {metric}"
+    return f"rollouts rescore {folder.path} --metric {metric}"
 
 
 def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
@@ -184,4 +184,4 @@ def cancel(run: str, *, as_json: bool) -> int:
 
 def come_back(run_id: str) -> str:
     """The command that follows a run."""
-    return f"python scripts/submit.py --status {run_id} --watch"
+    return f"rollouts watch {run_id}"

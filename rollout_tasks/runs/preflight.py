@@ -166,7 +166,7 @@ def check_provider(config: RunConfig, environments: Iterable[str]) -> None:
         if registry.environment(name).needs_desktop and config.vm.provider_name == SIMULATED_PROVIDER:
             raise UserError(
                 f"--provider-name: simulated VMs have no desktop, which --env-mode {name} needs:"
-                " take local, qemu, or another one (scripts/vm_host.py --help lists them)"
+                " take local, qemu, or another one (rollouts vm-host --help lists them)"
             )
 
 
@@ -201,13 +201,13 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
         return
     if config.vm.guest_network != "none":
         raise UserError(
-            "--guest-network: a pool's hosts say where its VMs may go (scripts/vm_host.py -o guest_network=internet);"
+            "--guest-network: a pool's hosts say where its VMs may go (rollouts vm-host -o guest_network=internet);"
             " leave it out, or take --no-pool"
         )
     if not any(vm.state != VMState.STOPPED for vm in VMPool(client, config.vm.pool).status().vms):
         raise UserError(
             f"--pool: the pool {config.vm.pool!r} has no VMs; start some with"
-            f" `celery -A rollout_tasks worker --num-vms 3 --provider {config.vm.provider_name}` or `scripts/vm_host.py`"
+            f" `celery -A rollout_tasks worker --num-vms 3 --provider {config.vm.provider_name}` or `rollouts vm-host`"
         )
 
 

@@ -19,7 +19,9 @@ def progress_of(store: RunStore, run_id: str) -> Progress:
     """
     progress = store.progress(run_id)
     if progress is None:
-        raise UserError(f"Redis does not know run {run_id!r}; if its data was lost, --resume {run_id} rebuilds it")
+        raise UserError(
+            f"Redis does not know run {run_id!r}; if its data was lost, rollouts resume {run_id} rebuilds it"
+        )
     return progress
 
 

@@ -134,7 +134,7 @@ def check_free(work: Work, store: RunStore) -> None:
             raise UserError(f"--run-id: a run {work.run_id!r} exists already; take another name, or --resume it")
         return
     if state not in {None, *_RESUMABLE}:
-        raise UserError(f"--resume: run {work.run_id} is still {state}; follow it with --status {work.run_id} --watch")
+        raise UserError(f"--resume: run {work.run_id} is still {state}; follow it with rollouts watch {work.run_id}")
     if store.running(work.run_id):
         raise UserError(f"--resume: rollouts of run {work.run_id} are still being finished; try again in a while")
 
@@ -192,7 +192,7 @@ def enqueue(work: Work, store: RunStore) -> None:
     except (RedisError, OperationalError) as error:
         raise UserError(
             f"Redis was lost while the rollouts of run {work.run_id} were being sent ({error}); it has them all, so the workers"
-            f" go on with the run once it is back: see --status {work.run_id}"
+            f" go on with the run once it is back: see rollouts status {work.run_id}"
         ) from error
 
 
@@ -223,7 +223,7 @@ def _store(work: Work, store: RunStore, token: str) -> None:
             return
     raise UserError(
         f"run {work.run_id} is half submitted: Redis keeps losing what is stored; once it is well,"
-        f" complete the run with: python scripts/submit.py --resume {work.folder.path}"
+        f" complete the run with: rollouts resume {work.folder.path}"
     )
 
 
@@ -277,7 +277,7 @@ def _take_back(work: Work, store: RunStore, reason: Exception) -> None:
     except RedisError as error:
         raise UserError(
             f"Redis was lost while run {work.run_id} was being stored ({reason}), so nothing was enqueued; once it is back,"
-            f" complete the run with: python scripts/submit.py --resume {work.folder.path}"
+            f" complete the run with: rollouts resume {work.folder.path}"
         ) from error
     _discard(work)
 

@@ -154,7 +154,7 @@ def watch(
 def _away_for_good(run_id: str, error: Exception) -> str:
     return (
         f"Redis has not answered for {_AWAY_SECONDS:.0f} s ({error}); the run goes on once it is back:"
-        f" see --status {run_id} --watch"
+        f" see rollouts watch {run_id}"
     )
 
 

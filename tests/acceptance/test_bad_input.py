@@ -324,7 +324,7 @@ OUTPUT_CASES = [
 ]  # fmt: skip
 
 RESUME_CASES = [
-    resume_case("under way", run_under_way, f"--resume: run {RUN_ID} is still running", f"--status {RUN_ID} --watch"),
+    resume_case("under way", run_under_way, f"--resume: run {RUN_ID} is still running", f"rollouts watch {RUN_ID}"),
     resume_case("with options", finished_run, "--resume: the run's own configuration holds; leave away --max-turns",
                 options="--max-turns 3"),
     resume_case("an endpoint that is none", finished_run, "--base-url: must look like http://host:port/v1",

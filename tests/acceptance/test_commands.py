@@ -66,7 +66,7 @@ def test_ctrl_c_while_watching_leaves_the_run_going_and_says_how_to_come_back(cl
     output, _ = watcher.communicate(timeout=60)
 
     assert watcher.returncode == 130
-    assert f"--status {run.run_id} --watch" in output
+    assert f"rollouts watch {run.run_id}" in output
     cluster.start_worker(concurrency=4)
     back = popen(cluster, "--status", run.run_id, "--watch")
     output, problems = back.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""`python -m rollout_tasks.models.scripted`: the same command as `scripts/scripted_model.py`."""
+"""`python -m rollout_tasks.models.scripted`: the same command as `rollouts scripted-model`."""
 
 from rollout_tasks.models.scripted.command import main
 

@@ -64,5 +64,5 @@ def test_a_redis_that_stays_away_ends_the_watching_and_says_how_to_come_back(
     monkeypatch.setattr(watch, "_AWAY_SECONDS", 0.5)
     valkey.kill()
 
-    with pytest.raises(UserError, match=r"^Redis has not answered for 0 s .*: see --status run-1 --watch$"):
+    with pytest.raises(UserError, match=r"^Redis has not answered for 0 s .*: see rollouts watch run-1$"):
         watch.watch(store, RUN, Console(file=io.StringIO()), pool=None)

@@ -217,7 +217,7 @@ def test_a_run_is_enqueued_and_says_how_to_come_back(shell: Shell) -> None:
 
     assert shell.out.splitlines() == [
         f"Run night-1: 2 rollouts, folder {shell.run.path}",
-        "Enqueued. Follow it: python scripts/submit.py --status night-1 --watch",
+        "Enqueued. Follow it: rollouts watch night-1",
         "It waits: no worker serves rollout.simulated: start one with `celery -A rollout_tasks worker`",
     ]
     assert shell.client.llen("rollout.simulated") == 2
@@ -267,7 +267,9 @@ def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed(shell: Shell) -> None:
     shell.call(run_actions.submit, shell.config({"id": "a"}))
 
-    with pytest.raises(UserError, match=r"^--resume: run night-1 is still running; follow it with --status night-1"):
+    with pytest.raises(
+        UserError, match=r"^--resume: run night-1 is still running; follow it with rollouts watch night-1"
+    ):
         shell.call(run_actions.resume, str(shell.run.path), {})
 
 

@@ -310,7 +310,7 @@ def test_losses_are_counted_and_how_to_try_again_is_said(folder: RunFolder, caps
 
     code, _, err = told(capsys, replace(DONE_RUN, state="cancelled", failures=failures), folder)
 
-    again = f"python scripts/submit.py --resume {folder.path}"
+    again = f"rollouts resume {folder.path}"
     assert code == LOST
     assert err.splitlines() == [
         f"3 of 8 rollouts were lost to the infrastructure (env_step 1, worker_lost 2); try them again with: {again}",
@@ -326,7 +326,7 @@ def test_a_half_submitted_run_is_said_to_be_that(folder: RunFolder, capsys: pyte
     assert code == LOST
     assert err == (
         "run night-1 is half-submitted: its submission ended when 3 of 8 rollouts were stored, and none was sent;"
-        f" complete it with: python scripts/submit.py --resume {folder.path}\n"
+        f" complete it with: rollouts resume {folder.path}\n"
     )
 
 
@@ -335,8 +335,7 @@ def test_a_run_without_a_report_says_why(folder: RunFolder, capsys: pytest.Captu
 
     assert (code, out) == (LOST, "")
     assert err == (
-        "the run has no report: the disk is full; score it with:"
-        f" python scripts/rescore.py {folder.path} --metric exact_match\n"
+        f"the run has no report: the disk is full; score it with: rollouts rescore {folder.path} --metric exact_match\n"
     )
 
 
@@ -355,7 +354,7 @@ def test_answers_without_a_score_are_losses(folder: RunFolder, capsys: pytest.Ca
     assert code == LOST
     assert err == (
         "3 of 8 answers got no score from exact_match, such as calc#0; score them again with:"
-        f" python scripts/rescore.py {folder.path} --metric exact_match\n"
+        f" rollouts rescore {folder.path} --metric exact_match\n"
     )
 
 

@@ -99,7 +99,7 @@ def test_a_redis_that_keeps_losing_what_is_stored_leaves_the_run_half_submitted(
 
     assert str(told.value) == (
         f"run {RUN} is half submitted: Redis keeps losing what is stored; once it is well,"
-        f" complete the run with: python scripts/submit.py --resume {shell.run.path}"
+        f" complete the run with: rollouts resume {shell.run.path}"
     )
     assert len(tries) == 3
     assert shell.store.state(RUN) == "submitting"
@@ -123,7 +123,7 @@ def test_a_redis_lost_after_everything_was_stored_leaves_the_run_to_the_workers(
 
     assert str(told.value) == (
         f"Redis was lost while the rollouts of run {RUN} were being sent (gone for a moment); it has them all, so the workers"
-        f" go on with the run once it is back: see --status {RUN}"
+        f" go on with the run once it is back: see rollouts status {RUN}"
     )
     assert shell.client.smembers(f"{KEY}:pending") == {"a#0"}
     assert shell.run.path.is_dir()
@@ -160,7 +160,7 @@ def test_a_redis_that_stays_lost_leaves_the_folder_to_be_resumed(
 
     assert str(told.value) == (
         f"Redis was lost while run {RUN} was being stored (gone), so nothing was enqueued; once it is back,"
-        f" complete the run with: python scripts/submit.py --resume {shell.run.path}"
+        f" complete the run with: rollouts resume {shell.run.path}"
     )
     assert [item.id for item in shell.run.items()] == ["a"]
 
@@ -363,7 +363,7 @@ def test_who_stops_looking_is_told_how_to_come_back(shell: Shell, monkeypatch: p
 
     assert shell.call(run_actions.status, RUN, {}, follow=True) == INTERRUPTED
 
-    assert shell.out == f"The run goes on. Come back with: python scripts/submit.py --status {RUN} --watch\n"
+    assert shell.out == f"The run goes on. Come back with: rollouts watch {RUN}\n"
     assert shell.store.client.hget(KEY, "state") == "running"
 
 
@@ -376,7 +376,7 @@ def test_a_run_whose_folder_was_moved_is_looked_for_in_the_output_folder(shell: 
 
     assert shell.call(run_actions.status, RUN, {"output_dir": str(moved.parent)}) == 1
 
-    assert shell.err.endswith(f"try them again with: python scripts/submit.py --resume {moved}\n")
+    assert shell.err.endswith(f"try them again with: rollouts resume {moved}\n")
 
 
 REFUSAL = """

@@ -248,7 +248,7 @@ def test_a_redis_that_stays_away_is_given_up_after_ten_minutes(store: RunStore, 
     assert clock.now == 1600.5
     said = str(told.value)
     assert said.startswith("Redis has not answered for 600 s (")
-    assert said.endswith("); the run goes on once it is back: see --status night-1 --watch")
+    assert said.endswith("); the run goes on once it is back: see rollouts watch night-1")
 
 
 def test_a_terminal_shows_a_picture_and_leaves_no_line(

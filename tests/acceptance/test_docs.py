@@ -1,0 +1,125 @@
+"""The docs: every command block of the README and of the site is run as it stands, or says above it why it is not.
+
+The blocks of a page are run one after the other in one shell, in a copy of the repository.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.conftest import REPOSITORY, ValkeyServer
+
+PAGES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for path in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
+    if path.name != "CHANGELOG.md"
+)
+BLOCK = re.compile(
+    r"^( *)(<!-- not run: (?P<why>[^\n]+) -->\n\s*)?```(?P<language>bash|python)\n(?P<code>.*?)^ *```", re.M | re.S
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PAGE_SECONDS = 200
+
+
+def text_of(page: str) -> str:
+    return (REPOSITORY / page).read_text(encoding="utf-8")
+
+
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    """(language, code) of those that are to be run."""
+    found = []
+    for match in BLOCK.finditer(text_of(page)):
+        if match["why"] is None:
+            code = "".join(line.removeprefix(match[1]) for line in match["code"].splitlines(keepends=True))
+            found.append((match["language"], code))
+    return found
+
+
+RUN = [page for page in PAGES if blocks_of(page)]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the repository's files, with this one's virtual environment."""
+    there = tmp_path / "clone"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if (REPOSITORY / name).is_file():
+            (there / name).parent.mkdir(parents=True, exist_ok=True)
+            (there / name).write_bytes((REPOSITORY / name).read_bytes())
+            (there / name).chmod((REPOSITORY / name).stat().st_mode)
+    (there / ".venv").symlink_to(Path(sys.prefix))
+    (there / ".uv").symlink_to(REPOSITORY / ".uv")
+    return there
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_blocks_of_a_page_run_as_they_stand(page: str, copy: Path, valkey: ValkeyServer) -> None:
+    lines = ["set -euo pipefail", f"export PATH={Path(sys.executable).parent}:$PATH"]
+    for number, (language, code) in enumerate(blocks_of(page)):
+        if language == "python":
+            (copy / f"block_{number}.py").write_text(code)
+            code = f"python block_{number}.py\n"
+        lines.append(code)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI_", "REDIS_", "ROLLOUT_", "CELERY_"))
+    }
+    environment |= {
+        "HOME": str(copy.parent / "home"),
+        "PYTHONPATH": str(copy),
+        "XDG_CACHE_HOME": str(copy.parent / "cache"),
+    }
+    if "<!-- with a broker -->" in text_of(page):
+        environment["REDIS_URL"] = valkey.url
+    (copy.parent / "home").mkdir()
+    with (copy.parent / "said").open("w+") as said:
+        shell = subprocess.Popen(
+            ["bash", "-c", "\n".join(lines)],
+            cwd=copy,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = shell.wait(PAGE_SECONDS)
+        finally:
+            os.killpg(shell.pid, signal.SIGTERM)
+        said.seek(0)
+        assert code == 0, said.read()[-4000:]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_within_the_repository_lead_somewhere(page: str) -> None:
+    folder = (REPOSITORY / page).parent
+    links = [unquote(link) for link in LINK.findall(text_of(page)) if not re.match(r"[a-z]+:|#", link)]
+    generated = {REPOSITORY / "docs" / "reference" / "commands.md"}
+    missing = [
+        link
+        for link in links
+        if not (there := (folder / link.partition("#")[0]).resolve()).exists() and there not in generated
+    ]
+    assert missing == []
+
+
+def test_the_readmes_are_short_and_say_the_same() -> None:
+    english, chinese = text_of("README.md"), text_of("README.zh-CN.md")
+
+    assert len(english.splitlines()) <= 150
+    assert [code.split("#")[0] for _, code in blocks_of("README.md")] == [
+        code.split("#")[0] for _, code in blocks_of("README.zh-CN.md")
+    ]
+    assert [link for link in LINK.findall(english) if link.startswith("docs/")] == [
+        link for link in LINK.findall(chinese) if link.startswith("docs/")
+    ]
