@@ -23,6 +23,8 @@ class Benchmark:
         description: str = "",
         answer_pattern: str | None = None,
         skip_invalid: bool = False,
+        fields: Mapping[str, str] | None = None,
+        split: str | None = None,
         ids: Sequence[str] = (),
         domains: Sequence[str] = (),
         limit: int | None = None,
@@ -31,11 +33,13 @@ class Benchmark:
         r"""Loads and checks the items.
 
         Args:
-            data_path: ``.jsonl``, ``.json``, or an OSWorld tree; see `benchmark.items.load_items`.
+            data_path: A file, a dataset's folder or an OSWorld tree; see `benchmark.items.load_items`.
             name: For reports; default: the file's name.
             description: For reports.
             answer_pattern: Regular expression with one group around the final answer, such as ``#### (.+)``.
             skip_invalid: Leave out entries that are wrong, and name them in `skipped`.
+            fields: What a field is called in the data where it is not called so: ``{"question": "prompt"}``.
+            split: Which part of a dataset of several.
             ids: Only items with these ids; ``*`` stands for anything.
             domains: Only items of these domains; ``*`` stands for anything.
             limit: At most this many.
@@ -44,7 +48,9 @@ class Benchmark:
         Raises:
             BenchmarkError: One sentence naming file, line or entry, and field; or no item is what was asked for.
         """
-        loaded = load_items(data_path, answer_pattern=answer_pattern, skip_invalid=skip_invalid)
+        loaded = load_items(
+            data_path, answer_pattern=answer_pattern, skip_invalid=skip_invalid, fields=fields, split=split
+        )
         self.data_path = Path(data_path)
         self.name = name or loaded.name
         self.description = description
@@ -53,6 +59,8 @@ class Benchmark:
         self.selection = {
             "answer_pattern": answer_pattern,
             "skip_invalid": skip_invalid,
+            "fields": tuple(f"{name}={own}" for name, own in (fields or {}).items()),
+            "split": split,
             "ids": tuple(ids),
             "domains": tuple(domains),
             "limit": limit,

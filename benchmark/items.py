@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmark.entries import Entry
 from benchmark.errors import BenchmarkError
-from benchmark.sources import Entry, find_entries
+from benchmark.sources import find_entries
 
 if TYPE_CHECKING:
     import regex
@@ -84,7 +85,14 @@ class LoadedItems:
         return iter(self.items)
 
 
-def load_items(path: Path | str, *, answer_pattern: str | None = None, skip_invalid: bool = False) -> LoadedItems:
+def load_items(
+    path: Path | str,
+    *,
+    answer_pattern: str | None = None,
+    skip_invalid: bool = False,
+    fields: Mapping[str, str] | None = None,
+    split: str | None = None,
+) -> LoadedItems:
     r"""Loads and checks a whole benchmark.
 
     Fields of an entry: ``id`` (default ``item_<n>``, n being the line in JSONL or the entry in JSON, from 1),
@@ -93,12 +101,15 @@ def load_items(path: Path | str, *, answer_pattern: str | None = None, skip_inva
     metadata.
 
     Args:
-        path: ``.jsonl``; ``.json`` (a list, ``{"items": [...]}`` or one object); an OSWorld tree's folder or list file.
+        path: ``.jsonl``; ``.json`` (a list, ``{"items": [...]}`` or one object); ``.csv``, ``.tsv`` or ``.parquet``; the folder of
+            a dataset of Hugging Face's; an OSWorld tree's folder or list file; ``-`` for JSONL from standard input.
         answer_pattern: Regular expression; the first group of its last match in an answer becomes the answer, without
             surrounding blanks, and the whole text is kept as ``metadata["worked_answer"]``. The last match, because
             worked solutions end with their result: ``#### (.+)``.
         skip_invalid: Leaves out entries that are wrong and says so in `LoadedItems.skipped`. A file that cannot be read
             at all, or that has no valid entry, stays an error.
+        fields: What a field is called in the data where it is not called so: ``{"question": "prompt"}``.
+        split: Which part of a dataset of several.
 
     Raises:
         BenchmarkError: One sentence naming file, line or entry, and field.
@@ -108,9 +119,9 @@ def load_items(path: Path | str, *, answer_pattern: str | None = None, skip_inva
     items: list[Item] = []
     skipped: list[str] = []
     places: dict[str, str] = {}
-    for entry in find_entries(path):
+    for entry in find_entries(path, split):
         try:
-            item = _item(entry, pattern)
+            item = _item(_renamed(entry, fields or {}), pattern)
             if item.id in places:
                 raise BenchmarkError(f"{entry.where}: id {_shown(item.id)} is already used at {places[item.id]}")
         except BenchmarkError as error:
@@ -160,6 +171,19 @@ def _compile(answer_pattern: str | None) -> regex.Pattern[str] | None:
     if pattern.groups < 1:
         raise BenchmarkError(f"answer pattern {answer_pattern!r} needs one group (...) around the answer")
     return pattern
+
+
+def _renamed(entry: Entry, names: Mapping[str, str]) -> Entry:
+    """The entry with fields under the names that items have for them."""
+    if entry.problem or not names:
+        return entry
+    values = dict(entry.fields)
+    for name, own in names.items():
+        if own not in entry.fields:
+            raise BenchmarkError(f"{entry.where}: has no field {_shown(own)}, which is to be its {name}")
+        values.pop(own, None)
+    values |= {name: entry.fields[own] for name, own in names.items()}
+    return replace(entry, fields=values, question_field=names.get("question", entry.question_field))
 
 
 def _item(entry: Entry, pattern: regex.Pattern[str] | None) -> Item:

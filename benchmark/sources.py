@@ -1,4 +1,4 @@
-"""Where benchmark entries come from: JSONL, JSON and OSWorld trees, read into plain objects, each with its place.
+"""Where benchmark entries come from: JSONL, JSON, tables and OSWorld trees, read into plain objects, each with its place.
 
 Whether an entry is a proper item is not decided here but in `benchmark.items`.
 """
@@ -7,51 +7,65 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchmark.entries import Entry, unreadable
 from benchmark.errors import BenchmarkError
 
 _EXAMPLES = "examples"
 _FULL_LIST = "test_all.json"
+STANDARD_INPUT = Path("-")
+_TABLES = {".csv": ",", ".tsv": "\t"}
+"""By suffix, what stands between two cells."""
 _ITEM_OVERRIDES = ("snapshot", "proxy", "fixed_ip")
 """Keys of an OSWorld task that override the run's options for this task alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What stood at one place: fields, or the reason why they could not be read."""
-
-    where: str
-    """File and line or entry, as sentences begin with."""
-    number: int
-    """Line (JSONL) or entry (JSON), from 1."""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    problem: str | None = None
-    question_field: str = "question"
-    """What the question is called there."""
-
-
-def find_entries(path: Path) -> Iterator[Entry]:
+def find_entries(path: Path, split: str | None = None) -> Iterator[Entry]:
     """Reads entries one after the other.
+
+    Args:
+        path: A file, a folder, or ``-`` for JSONL from standard input.
+        split: Of a dataset's folder: which part of it.
 
     Raises:
         BenchmarkError: The file or tree as a whole cannot be read, or is empty.
     """
+    if path == STANDARD_INPUT:
+        return _json_lines("standard input", sys.stdin.buffer)
     if _is_directory(path):
-        list_file = path / _FULL_LIST
-        if not list_file.is_file():
-            raise BenchmarkError(f"{path}: is a folder without {_FULL_LIST}, so not an OSWorld tree")
-        return _osworld_list(list_file, _json_file(list_file))
+        return _folder_entries(path, split)
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
-        return _json_lines(path)
+        return _json_lines_of(path)
     if suffix == ".json":
         return _json_entries(path, _json_file(path))
-    raise BenchmarkError(f"{path}: has an unknown suffix {suffix!r}; known are .jsonl, .json and OSWorld folders")
+    if suffix in _TABLES:
+        from benchmark import tables  # here, because few benchmarks are tables
+
+        return tables.csv_entries(path, _TABLES[suffix])
+    if suffix == ".parquet":
+        from benchmark import tables
+
+        return tables.parquet_entries(path)
+    known = ".jsonl, .json, .csv, .tsv, .parquet, OSWorld trees and dataset folders"
+    raise BenchmarkError(f"{path}: has an unknown suffix {suffix!r}; known are {known}")
+
+
+def _folder_entries(folder: Path, split: str | None) -> Iterator[Entry]:
+    list_file = folder / _FULL_LIST
+    if list_file.is_file():
+        return _osworld_list(list_file, _json_file(list_file))
+    from benchmark import tables
+
+    if tables.is_dataset(folder):
+        return tables.dataset_entries(folder, split)
+    raise BenchmarkError(
+        f"{folder}: is a folder without {_FULL_LIST}, so not an OSWorld tree, and not a dataset either"
+    )
 
 
 def _is_directory(path: Path) -> bool:
@@ -66,19 +80,23 @@ def _is_directory(path: Path) -> bool:
     raise BenchmarkError(f"{path}: {'is neither a file nor a folder' if found else 'no such file or folder'}")
 
 
-def _json_lines(path: Path) -> Iterator[Entry]:
-    empty = True
+def _json_lines_of(path: Path) -> Iterator[Entry]:
     try:
         with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                if text.strip():
-                    empty = False
-                    yield _line_entry(f"{path}, line {number}", number, text)
+            yield from _json_lines(str(path), lines)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
+
+
+def _json_lines(name: str, lines: Iterable[bytes]) -> Iterator[Entry]:
+    empty = True
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if text.strip():
+            empty = False
+            yield _line_entry(f"{name}, line {number}", number, text)
     if empty:
-        raise BenchmarkError(f"{path}: is empty")
+        raise BenchmarkError(f"{name}: is empty")
 
 
 def _line_entry(where: str, number: int, line: bytes) -> Entry:
@@ -181,7 +199,7 @@ def _json_file(path: Path) -> object:
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not content.strip():
         raise BenchmarkError(f"{path}: is empty")
     try:
@@ -226,10 +244,6 @@ def _refuse_half_characters(value: object) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"holds half a surrogate pair, \\u{ord(error.object[error.start]):04x}") from error
-
-
-def _unreadable(path: Path, error: OSError) -> BenchmarkError:
-    return BenchmarkError(f"{path}: cannot be read: {error.strerror or os.strerror(error.errno or 0)}")
 
 
 def _kind(value: object) -> str:

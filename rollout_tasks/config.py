@@ -77,7 +77,7 @@ class DataConfig(_Part):
 
     path: _FilePath | None = _option(
         None,
-        "Benchmark file (JSON, JSONL) or OSWorld tree (its test_all.json).",
+        "Benchmark: JSONL, JSON, CSV, Parquet, a dataset's folder, an OSWorld tree; - reads JSONL from standard input.",
         "--data-path",
         "--data",
     )
@@ -86,6 +86,10 @@ class DataConfig(_Part):
         "Regular expression whose first group is the reference answer inside a longer one, as in '#### (.+)'.",
         "--answer-pattern",
     )
+    fields: tuple[str, ...] = _option(
+        (), "What a field is called in the data, as in question=prompt or answer=label; repeatable.", "--field"
+    )
+    split: str | None = _option(None, "Which split of a dataset that has several.", "--split")
     skip_invalid: bool = _option(False, "Leave out items that cannot be read instead of stopping.", "--skip-invalid")
     ids: tuple[str, ...] = _option(
         (), "Only this item, or those that fit a pattern as 'chrome-*'; repeatable.", "--item"
@@ -94,6 +98,20 @@ class DataConfig(_Part):
     shuffle: bool = _option(False, "Take the items in an order that --seed decides.", "--shuffle")
     seed: int = _option(0, "Same seed, same order.", "--seed")
     limit: int | None = _option(None, "Only the first so many of what is left.", "--limit", ge=1)
+
+    @field_validator("fields")
+    @classmethod
+    def _are_names(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        for one in fields:
+            name, _, own = one.partition("=")
+            if not name or not own:
+                raise ValueError(f"must look like question=prompt, got {one!r}")
+        return fields
+
+    @property
+    def field_names(self) -> dict[str, str]:
+        """What each field is called in the data, where it is not called so."""
+        return dict(one.partition("=")[::2] for one in self.fields)
 
     @field_validator("answer_pattern")
     @classmethod

@@ -75,7 +75,13 @@ def load_benchmark(config: RunConfig) -> LoadedItems:
     data = config.data
     if data.path is None:
         raise UserError("--data-path is missing: which benchmark file or tree?")
-    loaded = load_items(data.path, answer_pattern=data.answer_pattern, skip_invalid=data.skip_invalid)
+    loaded = load_items(
+        data.path,
+        answer_pattern=data.answer_pattern,
+        skip_invalid=data.skip_invalid,
+        fields=data.field_names,
+        split=data.split,
+    )
     seed = data.seed if data.shuffle else None
     chosen = select(loaded.items, ids=data.ids, domains=data.domains, shuffle_seed=seed, limit=data.limit)
     return replace(loaded, items=tuple(chosen))

@@ -143,7 +143,7 @@ DATA_CASES = [
     ),
     data_case("no such file", {}, "items.jsonl: no such file or folder"),
     data_case(
-        "unknown suffix", {"items.csv": GOOD}, "items.csv", "unknown suffix '.csv'", arguments="--data items.csv"
+        "unknown suffix", {"items.xls": GOOD}, "items.xls", "unknown suffix '.xls'", arguments="--data items.xls"
     ),
     data_case("folder that is no tree", {"tree/readme": "x"}, "tree", "without test_all.json", arguments="--data tree"),
     data_case(

@@ -134,7 +134,14 @@ WRONG_FILES = [
         '{"question": "q", "id": "item_2"}\n{"question": "q"}',
         r'a\.jsonl, line 2: id "item_2" is already used at .*a\.jsonl, line 1',
     ),
-    ("a.csv", "question\n", r"a\.csv: has an unknown suffix '\.csv'; known are .+"),
+    ("a.xls", "question\n", r"a\.xls: has an unknown suffix '\.xls'; known are .+"),
+    ("a.csv", "", r"a\.csv: is empty"),
+    ("a.csv", "question\n", r"a\.csv: has no rows below its heading"),
+    ("a.csv", "question,id,question\n1,2,3\n", r"a\.csv: its heading has 'question' twice"),
+    ("a.csv", "question\nWhy?,now\n", r"a\.csv, line 2: has 2 cells under a heading of 1"),
+    ("a.csv", 'question\n"Why?\n', r"a\.csv, line 2: is broken: .+"),
+    ("a.csv", "id\n7\n", r"a\.csv, line 2: question is missing"),
+    ("a.parquet", "no table", r"a\.parquet: is broken: .+"),
     ("test_all.json", '{"chrome": ["1"]}', r"test_all\.json: lists OSWorld tasks, but there is no folder examples/.*"),
 ]
 

@@ -200,7 +200,7 @@ def test_looking_ends_with_whoever_makes_it_worth_while(store: RunStore, clock: 
 
 
 def test_a_run_that_redis_does_not_know_is_told(store: RunStore, clock: Clock, screen: Screen) -> None:
-    said = r"^Redis does not know run 'other'; if its data was lost, --resume other rebuilds it$"
+    said = r"^Redis does not know run 'other'; if its data was lost, rollouts resume other rebuilds it$"
     with pytest.raises(UserError, match=said):
         watch(store, "other", screen.console, pool=None)
 

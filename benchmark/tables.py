@@ -1,0 +1,170 @@
+"""Entries from tables: CSV and TSV, Parquet, and folders of Hugging Face datasets. A row is an entry, a column a field.
+
+Columns of pictures, sounds and other binary data are left out: an item is text.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmark.entries import Entry, unreadable
+from benchmark.errors import BenchmarkError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_LONGEST_CELL = 1 << 24
+"""Characters; Python's own limit is too small for worked answers with pictures in them."""
+_DICT, _STATE = "dataset_dict.json", "state.json"
+"""What `datasets` writes beside a dataset of several splits, and beside one split."""
+
+
+def csv_entries(path: Path, delimiter: str) -> Iterator[Entry]:
+    """The rows of a text table whose first line names the columns; an empty cell is a field that is not there.
+
+    Raises:
+        BenchmarkError: The file cannot be read, has no rows, or its first line is no heading.
+    """
+    csv.field_size_limit(_LONGEST_CELL)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            names = _heading(path, next(reader, []))
+            empty = True
+            while True:
+                try:
+                    row = next(reader, None)
+                except csv.Error as error:
+                    raise BenchmarkError(f"{path}, line {reader.line_num}: is broken: {error}") from error
+                if row is None:
+                    break
+                if row:
+                    empty = False
+                    yield _row_entry(f"{path}, line {reader.line_num}", reader.line_num, names, row)
+    except UnicodeDecodeError as error:
+        raise BenchmarkError(f"{path}: is not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if empty:
+        raise BenchmarkError(f"{path}: has no rows below its heading")
+
+
+def _heading(path: Path, names: list[str]) -> list[str]:
+    if not any(name.strip() for name in names):
+        raise BenchmarkError(f"{path}: is empty")
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise BenchmarkError(f"{path}: its heading has {sorted(twice)[0]!r} twice")
+    return names
+
+
+def _row_entry(where: str, number: int, names: list[str], row: list[str]) -> Entry:
+    if len(row) > len(names):
+        return Entry(where, number, problem=f"has {len(row)} cells under a heading of {len(names)}")
+    return Entry(where, number, {name: cell for name, cell in zip(names, row, strict=False) if cell})
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder is a dataset that `datasets` saved, or has Parquet files as the Hub keeps them."""
+    return any((folder / name).is_file() for name in (_DICT, _STATE)) or bool(_parquet_files(folder))
+
+
+def dataset_entries(folder: Path, split: str | None) -> Iterator[Entry]:
+    """The rows of a dataset's folder.
+
+    Args:
+        folder: Saved by `save_to_disk`, or downloaded from the Hub with its Parquet files.
+        split: Which part of it; None where there is one.
+
+    Raises:
+        BenchmarkError: There are several splits, none of that name, or a file cannot be read.
+    """
+    if (folder / _DICT).is_file():
+        chosen = _chosen(folder, sorted(json.loads((folder / _DICT).read_text(encoding="utf-8"))["splits"]), split)
+        folder = folder / chosen
+    if (folder / _STATE).is_file():
+        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        files = [folder / entry["filename"] for entry in state["_data_files"]]
+    else:
+        by_split: dict[str, list[Path]] = {}
+        for path in _parquet_files(folder):
+            by_split.setdefault(path.stem.partition("-")[0], []).append(path)
+        files = by_split[_chosen(folder, sorted(by_split), split)]
+    yield from _arrow_entries(folder, files)
+
+
+def parquet_entries(path: Path) -> Iterator[Entry]:
+    """The rows of one Parquet file.
+
+    Raises:
+        BenchmarkError: It cannot be read.
+    """
+    yield from _arrow_entries(path, [path])
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    return sorted(path for place in (folder, folder / "data") for path in place.glob("*.parquet"))
+
+
+def _chosen(folder: Path, splits: list[str], split: str | None) -> str:
+    if split is None and len(splits) == 1:
+        return splits[0]
+    if split in splits:
+        return str(split)
+    given = "which one" if split is None else f"not {split!r}"
+    raise BenchmarkError(f"{folder}: has the splits {', '.join(splits)}; {given}? (--split)")
+
+
+def _arrow_entries(place: Path, files: list[Path]) -> Iterator[Entry]:
+    number = 0
+    for file in files:
+        for batch in _batches(file):
+            kept = [
+                name for name, column in zip(batch.schema.names, batch.schema.types, strict=True) if _is_text(column)
+            ]
+            for row in batch.select(kept).to_pylist():
+                number += 1
+                yield Entry(f"{place}, row {number}", number, {name: _plain(value) for name, value in row.items()})
+    if number == 0:
+        raise BenchmarkError(f"{place}: has no rows")
+
+
+def _batches(file: Path) -> Iterator[pyarrow.RecordBatch]:
+    try:
+        import pyarrow as arrow
+        from pyarrow import ipc, parquet
+    except ImportError as error:
+        raise BenchmarkError(f"{file}: reading it needs the package pyarrow: uv pip install pyarrow") from error
+    try:
+        if file.suffix == ".parquet":
+            yield from parquet.ParquetFile(file).iter_batches()
+        else:
+            with arrow.memory_map(str(file)) as source:
+                yield from ipc.open_stream(source)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    except arrow.ArrowException as error:
+        raise BenchmarkError(f"{file}: is broken: {str(error).splitlines()[0]}") from error
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    """Whether values of a type can be in an item: not where anything within is binary."""
+    return "binary" not in str(kind)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal | datetime.timedelta):
+        return str(value)
+    return value
