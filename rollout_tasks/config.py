@@ -311,6 +311,12 @@ class RunConfig(_Part):
         "osworld", "The environment: osworld, math, py, ... (see --help's end).", "--env-mode", "--mode"
     )
     agent: str | None = _option(None, "The agent; default: the environment's own.", "--agent")
+    system_prompt: str | None = Field(
+        None,
+        description="In place of the agent's own; {instructions} and {tools} stand for the environment's.",
+        min_length=1,
+        max_length=100_000,
+    )
     model: ModelConfig = ModelConfig()
     limits: Limits = Limits()
     vm: VMConfig = VMConfig()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ Tools:
 
 Call tools until the task is solved, then give your final answer as text, without a tool call."""
 
+_PLACES = re.compile(r"\{instructions\}|\{tools\}")
 NUDGE = "Your reply was empty. Call a tool, or give your final answer as text."
 NOT_EXECUTED = "Not executed: an earlier call of this turn ended the episode."
 
@@ -28,10 +30,18 @@ Content = str | list[dict[str, Any]]
 """Plain text where no picture is needed: every endpoint takes that."""
 
 
-def system_prompt(instructions: str, tools: Sequence[Tool]) -> str:
-    """What stands before the task."""
+def system_prompt(instructions: str, tools: Sequence[Tool], template: str | None = None) -> str:
+    """What stands before the task.
+
+    Args:
+        instructions: The environment's.
+        tools: What it offers.
+        template: A text in place of `SYSTEM`.
+    """
     described = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
-    return SYSTEM.format(instructions=instructions.strip(), tools=described)
+    parts = {"{instructions}": instructions.strip(), "{tools}": described}
+    # In one pass, and not by str.format: a user's text may have other braces, and so may the instructions.
+    return _PLACES.sub(lambda place: parts[place[0]], SYSTEM if template is None else template)
 
 
 def task_content(question: str, observation: Observation) -> Content:

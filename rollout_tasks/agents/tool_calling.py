@@ -28,8 +28,8 @@ class ToolCallingAgent(Agent):
     needs_model: ClassVar[bool] = True
 
     def __init__(self, config: RunConfig) -> None:
-        """Takes `model.images_in`."""
-        self._images_in = config.model.images_in
+        """Takes where pictures go and the system prompt."""
+        self._config = config
 
     def run(
         self,
@@ -41,7 +41,7 @@ class ToolCallingAgent(Agent):
         trajectory: TrajectoryWriter,
     ) -> Episode:
         """See `Agent`."""
-        conversation = _Conversation(environment, model, trajectory, self._images_in)
+        conversation = _Conversation(environment, model, trajectory, self._config)
         conversation.open(item, observation)
         return conversation.play(limits)
 
@@ -49,13 +49,12 @@ class ToolCallingAgent(Agent):
 class _Conversation:
     """One episode's history, and what moves it on."""
 
-    def __init__(
-        self, environment: World, model: Model, trajectory: TrajectoryWriter, images_in: Literal["user", "tool"]
-    ) -> None:
+    def __init__(self, environment: World, model: Model, trajectory: TrajectoryWriter, config: RunConfig) -> None:
         self._environment = environment
         self._model = model
         self._trajectory = trajectory
-        self._images_in = images_in
+        self._images_in = config.model.images_in
+        self._system_prompt = config.system_prompt
         self._tools = environment.tools()
         self._offered = [tool.as_openai() for tool in self._tools]
         self._calls = CallReader(self._tools)
@@ -67,7 +66,7 @@ class _Conversation:
     def open(self, item: Item, observation: Observation) -> None:
         """System prompt and task."""
         instructions = self._environment.instructions(item)
-        self._say({"role": "system", "content": prompts.system_prompt(instructions, self._tools)})
+        self._say({"role": "system", "content": prompts.system_prompt(instructions, self._tools, self._system_prompt)})
         self._say({"role": "user", "content": prompts.task_content(item.question, observation)})
 
     def play(self, limits: Limits) -> Episode:

@@ -74,6 +74,20 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
+def read_system_prompt(file: Path) -> str:
+    """The text that a run's agent is given in place of its own prompt.
+
+    Raises:
+        UserError: The file cannot be read, or is no text.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--system-prompt-file: {file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"--system-prompt-file: {file} is not UTF-8") from error
+
+
 def as_yaml(config: RunConfig) -> str:
     """The configuration as a run.yaml that gives the same run again."""
     import yaml

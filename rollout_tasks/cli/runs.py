@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from rollout_tasks.cli import program, run_actions
-from rollout_tasks.cli.run_file import as_yaml, resolve_config
+from rollout_tasks.cli.run_file import as_yaml, read_system_prompt, resolve_config
 from rollout_tasks.cli.run_options import with_config_options
+from rollout_tasks.config import RunConfig
 from rollout_tasks.key_values import key_values
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -20,6 +21,13 @@ PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the res
 ProviderOption = Annotated[
     list[str] | None,
     typer.Option("--provider-option", metavar="KEY=VALUE", help="For the provider of the VMs; repeatable."),
+]
+SystemPromptFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--system-prompt-file",
+        help="A text in place of the agent's; {instructions} and {tools} stand for the environment's.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything that can be checked; roll out nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -31,7 +39,14 @@ Embedded = Annotated[
 ]
 
 
-def _resolved(options: dict[str, Any], config: Path | None, provider_option: list[str] | None) -> Any:
+def _resolved(
+    options: dict[str, Any],
+    config: Path | None,
+    provider_option: list[str] | None,
+    system_prompt_file: Path | None,
+) -> RunConfig:
+    if system_prompt_file is not None:
+        options["system_prompt"] = read_system_prompt(system_prompt_file)
     if provider_option:
         options.setdefault("vm", {})["provider_options"] = key_values("--provider-option", provider_option)
     return resolve_config(config, options)
@@ -44,6 +59,7 @@ def run(
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     provider_option: ProviderOption = None,
+    system_prompt_file: SystemPromptFile = None,
     dry_run: DryRun = False,
     trust_tasks: Annotated[
         bool,
@@ -63,7 +79,7 @@ def run(
     """
     if trust_tasks:
         run_actions.trust_tasks(embedded=True)
-    resolved = _resolved(options, config, provider_option)
+    resolved = _resolved(options, config, provider_option, system_prompt_file)
     if print_config:
         sys.stdout.write(as_yaml(resolved))
         return 0
@@ -77,6 +93,7 @@ def submit(
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     provider_option: ProviderOption = None,
+    system_prompt_file: SystemPromptFile = None,
     dry_run: DryRun = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show progress until the run is over; Ctrl-C leaves it going.")
@@ -87,7 +104,7 @@ def submit(
 
     [bold]rollouts submit --data-path tasks.jsonl --env-mode py --model gpt-4.1-mini --watch[/bold]
     """
-    resolved = _resolved(options, config, provider_option)
+    resolved = _resolved(options, config, provider_option, system_prompt_file)
     if print_config:
         sys.stdout.write(as_yaml(resolved))
         return 0

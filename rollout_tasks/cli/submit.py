@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rollout_tasks.cli import program, run_actions
-from rollout_tasks.cli.run_file import as_yaml, resolve_config
+from rollout_tasks.cli.run_file import as_yaml, read_system_prompt, resolve_config
 from rollout_tasks.cli.run_options import with_config_options
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
@@ -30,6 +30,13 @@ def submit(
     provider_option: Annotated[
         list[str] | None,
         typer.Option("--provider-option", metavar="KEY=VALUE", help="For the provider of the VMs; repeatable."),
+    ] = None,
+    system_prompt_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--system-prompt-file",
+            help="A text in place of the agent's; {instructions} and {tools} stand for the environment's.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything that can be checked; enqueue nothing.")
@@ -86,6 +93,8 @@ def submit(
         if config is not None:
             raise UserError("--resume: the run's own configuration holds; leave --config away")
         return run_actions.resume(resume, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
+    if system_prompt_file is not None:
+        options["system_prompt"] = read_system_prompt(system_prompt_file)
     if provider_option:
         options.setdefault("vm", {})["provider_options"] = key_values("--provider-option", provider_option)
     resolved = resolve_config(config, options)

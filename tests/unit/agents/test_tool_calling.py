@@ -259,3 +259,13 @@ def test_errors_of_the_environment_pass() -> None:
 
     with pytest.raises(RolloutFailure, match="gone"):
         play(Script(reply("", push(1))), Broken())
+
+
+def test_a_system_prompt_of_ones_own_stands_in_the_place_of_the_agents(tmp_path: Path) -> None:
+    model = Script(Reply("done"))
+    config = RunConfig(system_prompt="Be brief {as always}. {instructions}\n{tools}")
+    trajectory = TrajectoryWriter(tmp_path, enabled=False)
+    ToolCallingAgent(config).run(ITEM, Room(), Observation(), model, Limits(), trajectory)
+
+    system = model.sent[0][0]["content"]
+    assert system == "Be brief {as always}. Mind the {step}.\n- push: Pushes the door.\n- leave: Ends it."
