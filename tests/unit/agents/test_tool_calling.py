@@ -262,9 +262,10 @@ def test_errors_of_the_environment_pass() -> None:
 
 
 def test_a_system_prompt_of_ones_own_stands_in_the_place_of_the_agents(tmp_path: Path) -> None:
-    model = Script(Reply("done"))
+    model = Script(reply("done"))
     config = RunConfig(system_prompt="Be brief {as always}. {instructions}\n{tools}")
     trajectory = TrajectoryWriter(tmp_path, enabled=False)
+    trajectory.start({})
     ToolCallingAgent(config).run(ITEM, Room(), Observation(), model, Limits(), trajectory)
 
     system = model.sent[0][0]["content"]
