@@ -1,0 +1,139 @@
+"""The command `rollouts`: a run from beginning to end, lists, the doctor, and what it says to what it does not know."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster
+from tests.conftest import REPOSITORY
+
+ITEMS = str(REPOSITORY / "examples" / "items.jsonl")
+
+
+def rollouts(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI_", "REDIS_", "ROLLOUT_", "CELERY_"))
+    }
+    environment |= {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "100", "TERM": "dumb", **variables}
+    return subprocess.run(
+        [sys.executable, "-m", "rollout_tasks.cli.main", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_a_run_is_rolled_out_listed_shown_and_complete(tmp_path: Path) -> None:
+    options = (
+        "--data-path",
+        ITEMS,
+        "--env-mode",
+        "math",
+        "--metric",
+        "final_number",
+        "--limit",
+        "3",
+        "--run-id",
+        "one",
+    )
+    ran = rollouts(tmp_path, "run", *options, "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["summary"]["average_score"] == 1.0
+
+    [listed] = json.loads(rollouts(tmp_path, "list", "--json").stdout)
+    assert (listed["run_id"], listed["environment"], listed["rollouts"], listed["score"]) == ("one", "math", 3, 1.0)
+    assert "one " in rollouts(tmp_path, "list").stdout
+    assert "3" in rollouts(tmp_path, "show", "one").stdout
+    assert rollouts(tmp_path, "resume", "one", "--embedded").stdout.startswith("Run one is complete")
+    assert rollouts(tmp_path, "rescore", "one", "--metric", "exact_match").returncode == 0
+
+
+def test_a_run_on_workers_is_submitted_watched_and_cancelled(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.start_worker()
+    redis = {"REDIS_URL": cluster.environment["REDIS_URL"]}
+    (tmp_path / "run.yaml").write_text(
+        "{env_mode: simulated, simulated: {seconds: [0.1, 0.2], needs_vm: false}, evaluate_results: false}"
+    )
+    (tmp_path / "items.jsonl").write_text('{"id": "a", "question": "work"}\n{"id": "b", "question": "work"}\n')
+    options = ("--config", "run.yaml", "--data-path", "items.jsonl", "--run-id")
+
+    assert "rollouts watch two" in rollouts(tmp_path, "submit", *options, "two", **redis).stdout
+    watched = rollouts(tmp_path, "watch", "two", "--json", **redis)
+    assert (watched.returncode, json.loads(watched.stdout)["completed"]) == (0, 2)
+    assert json.loads(rollouts(tmp_path, "status", "two", "--json", **redis).stdout)["state"] == "done"
+
+    (tmp_path / "run.yaml").write_text("{env_mode: simulated, simulated: {seconds: [60, 60], needs_vm: false}}")
+    assert rollouts(tmp_path, "submit", *options, "three", **redis).returncode == 0
+    assert rollouts(tmp_path, "cancel", "three", **redis).stdout.startswith("Run three: ")
+    assert json.loads(rollouts(tmp_path, "watch", "three", "--json", **redis).stdout)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("what", "one"),
+    [("environments", "osworld"), ("agents", "tool_calling"), ("metrics", "f1_score"), ("providers", "local")],
+)
+def test_names_are_listed(tmp_path: Path, what: str, one: str) -> None:
+    assert one in rollouts(tmp_path, "list", what).stdout.split()
+    assert one in json.loads(rollouts(tmp_path, "list", what, "--json").stdout)
+
+
+def test_the_doctor_says_what_is_there_and_what_to_do(tmp_path: Path) -> None:
+    found = rollouts(tmp_path, "doctor", "--json")
+    findings = {(one["about"], one["name"]): one for one in json.loads(found.stdout)}
+
+    assert found.returncode == 0
+    assert findings["environment", "math"]["there"]
+    assert findings["broker", "Redis"]["says"].startswith("REDIS_URL is not set")
+    assert {"local", "qemu", "docker"} <= {name for about, name in findings if about == "VMs"}
+    lacking = rollouts(tmp_path, "doctor", REDIS_URL="redis://127.0.0.1:1/0", OPENAI_BASE_URL="http://127.0.0.1:1/v1")
+    assert lacking.returncode == 1
+    assert "Redis at 127.0.0.1:1/0 cannot be reached" in " ".join(lacking.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["stauts"], "no such command 'stauts'; did you mean status?"),
+        (["frobnicate"], "no such command 'frobnicate'; there are run, submit, status,"),
+        (["run", "--num-rolouts", "3"], "--num-rollouts"),
+        (["watch"], "missing argument"),
+        (["list", "everything"], "everything"),
+        (["show", "nothing"], "no run 'nothing'"),
+        (["list", "--output-dir", "/dev/null"], "--output-dir: /dev/null cannot be read: Not a directory"),
+        (
+            ["run", "--data-path", "x.jsonl", "--field", "prompt"],
+            "--field: must look like question=prompt, got 'prompt'",
+        ),
+        (["run", "--system-prompt-file", "nothing.txt"], "--system-prompt-file: nothing.txt cannot be read"),
+        (["run", "--system-prompt-file", "/bin/true"], "--system-prompt-file: /bin/true is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(tmp_path: Path, words: list[str], sentence: str) -> None:
+    done = rollouts(tmp_path, *words)
+
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+
+
+def test_its_version_and_completion(tmp_path: Path) -> None:
+    assert rollouts(tmp_path, "--version").stdout == "0.1.0\n"
+    for shell in ("bash", "zsh", "fish"):
+        script = rollouts(tmp_path, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+        assert "_ROLLOUTS_COMPLETE" in script.stdout
+    asked = {"_ROLLOUTS_COMPLETE": "complete_bash", "COMP_WORDS": "rollouts res", "COMP_CWORD": "1"}
+    assert {"resume", "rescore"} <= set(rollouts(tmp_path, **asked).stdout.split()) or rollouts(
+        tmp_path, **asked
+    ).stdout
