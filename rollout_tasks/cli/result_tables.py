@@ -16,6 +16,7 @@ from benchmark.items import Item
 from benchmark.results import PERFECT, VALID
 from benchmark.stored_report import scan_report
 from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.verdict import rollout_id_of
 from rollout_tasks.unicode_text import printable
 
 GROUPS: Mapping[str, frozenset[str]] = {
@@ -24,6 +25,10 @@ GROUPS: Mapping[str, frozenset[str]] = {
     "Professional": frozenset({"gimp", "vs_code"}),
 }
 """The groups of OSWorld's domains in its published tables."""
+
+
+UNSOLVED_SHOWN, UNSOLVED_KEPT = 20, 1000
+"""Rollouts without the full score: how many the table shows, and how many `--json` has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,18 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsolved:
+    """A rollout without the full score."""
+
+    rollout_id: str
+    score: float | None
+    ending: str
+    """The failure class, or how the rollout counts: scored, missing ..."""
+    error: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """What `show_result` shows."""
 
@@ -53,6 +70,8 @@ class Tables:
     groups: Sequence[Line]
     infeasible: Line | None
     overall: Line
+    unsolved: Sequence[Unsolved]
+    """The first of them, `UNSOLVED_KEPT` at most."""
     summary: Mapping[str, Any]
     scripted: bool
 
@@ -63,6 +82,7 @@ class Tables:
             "groups": [_line(line) for line in self.groups],
             "infeasible": _line(self.infeasible) if self.infeasible else None,
             "overall": _line(self.overall),
+            "unsolved": [asdict(one) for one in self.unsolved],
             "summary": dict(self.summary),
             "scripted": self.scripted,
         }
@@ -81,13 +101,14 @@ def tables(folder: RunFolder) -> Tables:
 
 
 def _tables(folder: RunFolder) -> Tables:
-    sums = _Sums({item.id for item in folder.each_item() if _is_infeasible(item)})
+    sums = _Sums(folder, {item.id for item in folder.each_item() if _is_infeasible(item)})
     report = scan_report(folder.evaluation, sums.add)
     return Tables(
         domains=[sums.domains[name].line(name) for name in sorted(sums.domains)],
         groups=[sums.groups[name].line(name) for name in GROUPS if name in sums.groups],
         infeasible=sums.infeasible.line("infeasible") if sums.infeasible_ids else None,
         overall=sums.overall.line("overall"),
+        unsolved=sums.unsolved,
         summary=report["summary"],
         scripted=bool(report["benchmark_info"].get("scripted")),
     )
@@ -118,8 +139,10 @@ class _Sum:
 class _Sums:
     """A report's rows, added up for every line that a table may have."""
 
-    def __init__(self, infeasible_ids: Collection[str]) -> None:
+    def __init__(self, folder: RunFolder, infeasible_ids: Collection[str]) -> None:
+        self.folder = folder
         self.infeasible_ids = infeasible_ids
+        self.unsolved: list[Unsolved] = []
         self.overall = _Sum()
         self.infeasible = _Sum()
         self.domains: defaultdict[str, _Sum] = defaultdict(_Sum)
@@ -133,6 +156,15 @@ class _Sums:
                 self.groups[name].add(row)
         if row["item_id"] in self.infeasible_ids:
             self.infeasible.add(row)
+        self._keep_unsolved(row)
+
+    def _keep_unsolved(self, row: Mapping[str, Any]) -> None:
+        for rollout in row["rollouts"]:
+            if len(self.unsolved) < UNSOLVED_KEPT and float(rollout["score"] or 0.0) < PERFECT:
+                name = rollout_id_of(row["item_id"], rollout["index"])
+                ending = rollout.get("failure_class") or rollout["standing"]
+                place = str(self.folder.rollout(name))
+                self.unsolved.append(Unsolved(name, rollout["score"], ending, rollout.get("error") or "", place))
 
 
 def show_run(folder: RunFolder, console: Console) -> None:
@@ -163,10 +195,26 @@ def show_run(folder: RunFolder, console: Console) -> None:
         tries = ", ".join(f"pass@{k} {value:.4g}" for k, value in summary["pass_at_k"].items())
         sentence = f"max@{summary['rollouts_per_item']}: {summary['max_at_n']:.4g}, {tries}"
         console.print(sentence, highlight=False, soft_wrap=True)
+    _show_unsolved(found.unsolved, console)
     for name, losses in summary["failures"].items():
         sentence = f"{name}: {losses['count']}, such as {printable(str(losses['example']))}"
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     console.print(f"Report: {folder.report}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_unsolved(unsolved: Sequence[Unsolved], console: Console) -> None:
+    if not unsolved:
+        return
+    table = Table(title="Not solved", title_justify="left")
+    for heading in ("rollout", "score", "how it ended", "folder"):
+        table.add_column(heading, justify="right" if heading == "score" else "left", overflow="fold")
+    for one in unsolved[:UNSOLVED_SHOWN]:
+        score = "-" if one.score is None else f"{one.score:.4g}"
+        table.add_row(*(Text(printable(text)) for text in (one.rollout_id, score, one.ending, one.folder)))
+    console.print(table)
+    if len(unsolved) > UNSOLVED_SHOWN:
+        more = f"more than {UNSOLVED_KEPT}" if len(unsolved) == UNSOLVED_KEPT else str(len(unsolved))
+        console.print(f"{UNSOLVED_SHOWN} of {more} are shown; --json has them", highlight=False, soft_wrap=True)
 
 
 def _interval(summary: Mapping[str, Any]) -> str:
