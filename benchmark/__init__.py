@@ -1,7 +1,7 @@
-"""What is asked of an agent and how its answers are scored.
+"""Benchmarks: the items that agents are asked, and the scoring of their answers.
 
-Knows nothing of Celery, Redis or virtual machines: it can be used alone, on a laptop, on a finished run's results.
-`import benchmark` is light; what scores (and needs numpy and scipy) is imported when first asked for.
+Does not use Celery, Redis or virtual machines: it also works alone, on a laptop, on a finished run's results.
+`import benchmark` is light; the scoring modules (which need numpy and scipy) are imported on first use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Benchmark", "BenchmarkError", "Evaluation", "Item", "RolloutResult", "evaluate"]
 _MODULES = {"Benchmark": "benchmark", "BenchmarkError": "errors", "Item": "items"}
-"""Where each of them is; those that are not named here are in `evaluation`."""
+"""The module of each public name; names not listed here are in `evaluation`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A benchmark as Python programs use it: items from a file or tree, and the evaluation of answers to them."""
+"""The `Benchmark` class for Python programs: loads items from a file or tree, and evaluates answers to them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Benchmark:
             name: For reports; default: the file's name.
             description: For reports.
             answer_pattern: Regular expression with one group around the final answer, such as ``#### (.+)``.
-            skip_invalid: Leave out entries that are wrong, and name them in `skipped`.
-            fields: What a field is called in the data where it is not called so: ``{"question": "prompt"}``.
-            split: Which part of a dataset of several.
+            skip_invalid: Leave out invalid entries, and describe them in `skipped`.
+            fields: Names of fields in the data, where they differ: ``{"question": "prompt"}``.
+            split: Which split of a dataset that has several.
             ids: Only items with these ids; ``*`` stands for anything.
             domains: Only items of these domains; ``*`` stands for anything.
-            limit: At most this many.
+            limit: At most this many items.
             shuffle_seed: Shuffle before the limit is applied.
 
         Raises:
-            BenchmarkError: One sentence naming file, line or entry, and field; or no item is what was asked for.
+            BenchmarkError: An entry is invalid (names file, line or entry, and field), or no item matches the options.
         """
         loaded = load_items(
             data_path, answer_pattern=answer_pattern, skip_invalid=skip_invalid, fields=fields, split=split
@@ -67,7 +67,7 @@ class Benchmark:
             "shuffle": shuffle_seed is not None,
             "seed": shuffle_seed or 0,
         }
-        """Which of the file's items these are, as a run's ``data`` says it."""
+        """How the items were selected, in the form of a run's ``data``."""
         self.items: tuple[Item, ...] = tuple(
             select(loaded.items, ids=ids, domains=domains, shuffle_seed=shuffle_seed, limit=limit)
         )
@@ -79,7 +79,7 @@ class Benchmark:
         return iter(self.items)
 
     def get_items(self) -> list[Item]:
-        """The items."""
+        """Returns the items as a list."""
         return list(self.items)
 
     def evaluate(
@@ -90,13 +90,13 @@ class Benchmark:
         rollouts_per_item: int = 1,
         judge: Judge | None = None,
     ) -> Evaluation:
-        """Scores answers. An item without one scores 0 and lowers the coverage.
+        """Scores answers. An item without an answer scores 0 and lowers the coverage.
 
         Args:
             results: Answers by item id; or the results of a run.
             metric: The metric's name; ``rollouts list metrics`` shows all.
             rollouts_per_item: How many results an item may have.
-            judge: Who grades under ``llm_judgement``; default: as the environment says.
+            judge: The judge for ``llm_judgement``; default: the one the environment names.
 
         Raises:
             BenchmarkError: No metric has that name, or a result belongs to no item.
@@ -110,7 +110,7 @@ class Benchmark:
 
         Args:
             evaluation: What `evaluate` returned.
-            folder: Where to; made if it is not there.
+            folder: The folder for both; created if it does not exist.
 
         Returns:
             The path of ``report.md``.

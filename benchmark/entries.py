@@ -1,4 +1,4 @@
-"""What a source gives for one place of it: fields, or the reason why there are none."""
+"""Entries of a benchmark source: the fields at one place, or the reason why they cannot be read."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from benchmark.errors import BenchmarkError
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What stood at one place: fields, or the reason why they could not be read."""
+    """One line, entry or row of a source: its fields, or the reason why they cannot be read."""
 
     where: str
-    """File and line or entry, as sentences begin with."""
+    """File and line or entry; error messages begin with it."""
     number: int
     """Line (JSONL, CSV), entry (JSON) or row, from 1."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     problem: str | None = None
     question_field: str = "question"
-    """What the question is called there."""
+    """Name of the question's field in the source."""
 
 
 def unreadable(path: Path, error: OSError) -> BenchmarkError:
-    """The error that names a file and why it cannot be read."""
+    """Returns an error that names the file and why it cannot be read."""
     return BenchmarkError(f"{path}: cannot be read: {error.strerror or os.strerror(error.errno or 0)}")

@@ -1,4 +1,4 @@
-"""What a user of the benchmark package can get wrong; each error is one sentence naming what and where."""
+"""Errors of the benchmark package; each message is one sentence that says what is wrong and where."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class UnknownMetric(BenchmarkError):
 
 
 class JudgeFailure(Exception):
-    """The judging model gave no verdict: says nothing about the answer, so the answer stays without a score."""
+    """The judging model gave no verdict. This says nothing about the answer, so the answer gets no score."""
 
     def __init__(self, failure_class: str, message: str) -> None:
         super().__init__(message)

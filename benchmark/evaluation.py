@@ -1,7 +1,7 @@
-"""From a run's results to its evaluation. Runs and writes nothing.
+"""Evaluates the results of a run. Runs and writes nothing.
 
-Re-scoring a finished run is the same call with another metric. How answers are scored is in `benchmark.scoring`, which
-rollouts count how in `benchmark.results`, the summing up in `benchmark.summary`.
+Re-scoring a finished run is the same call with another metric. `benchmark.scoring` scores answers, `benchmark.results`
+defines how rollouts count, `benchmark.summary` computes the totals.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ def evaluate(
     rollouts_per_item: int = 1,
     judge: Judge | None = None,
 ) -> Evaluation:
-    """Scores a run; for one that is too large to be held whole, see `benchmark.scoring.score_each`.
+    """Scores a run. For a run that is too large for memory, see `benchmark.scoring.score_each`.
 
     Args:
-        items: Everything that was asked, also what has no result.
-        results: At most one of each rollout, in any order.
+        items: All items of the run, also those without a result.
+        results: At most one for each rollout, in any order.
         metric: Name of the metric for completed rollouts that the environment did not score itself.
         rollouts_per_item: n; indexes go from 0 to n - 1.
-        judge: Who grades under ``llm_judgement``; default: as the environment says.
+        judge: The judge for ``llm_judgement``; default: the one the environment names.
 
     Raises:
         UnknownMetric: No metric has that name.
-        BenchmarkError: There is no item, an id occurs twice, or a result belongs to no rollout of these items or to one
-            that has a result already.
+        BenchmarkError: There are no items, an id occurs twice, a result belongs to no rollout of these items, or a
+            rollout has two results.
     """
     by_id = _by_id(items)
     by_key = _by_key(results, by_id, rollouts_per_item)

@@ -1,8 +1,9 @@
-r"""The metric ``final_number``: the last number that a text says, in the ways people and models write numbers.
+r"""The metric ``final_number``: compares the last number of two texts, in the forms that people and models write.
 
-Read are signs, thousands separators (``1,234``, ``1'234``, ``1_234``, ``1{,}234``, thin and no-break spaces), fractions
-(``3/4``, ``1 1/2``, ``\frac{3}{4}``, ``½``), per cent, powers (``1.5e3``, ``1.5 × 10^3``, ``2^10``) and thousand to trillion.
-Units, ordinals and currencies around a number do not matter. The decimal point is a point: ``3,5`` is two numbers.
+It reads signs, thousands separators (``1,234``, ``1'234``, ``1_234``, ``1{,}234``, thin and no-break spaces), fractions
+(``3/4``, ``1 1/2``, ``\frac{3}{4}``, ``½``), per cent, powers (``1.5e3``, ``1.5 × 10^3``, ``2^10``), and the words
+thousand to trillion. It ignores units, ordinals and currencies around a number. The decimal mark is a point: ``3,5`` is
+two numbers.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ _SEPARATORS = re.compile(r"[^\d.]")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as it was said."""
+    """A number read from a text."""
 
     value: Decimal
     percent: bool
 
     def __str__(self) -> str:
-        """At most 100 characters."""
+        """Returns the number as text, cut to 100 characters."""
         return f"{self.value}"[:100] + ("%" if self.percent else "")
 
 
@@ -71,7 +72,7 @@ def last_number(text: str) -> Number | None:
 def final_number(prediction: str, answer: str, _item: Item) -> Score:
     """1 when the prediction's last number is within 1e-6 of the answer's.
 
-    ``25%`` is both 25 and 0.25 beside a number without per cent.
+    ``25%`` counts as both 25 and 0.25 when the other number has no per cent sign.
 
     Raises:
         ValueError: The answer has no number.
@@ -93,7 +94,7 @@ def _same(one: Number, other: Number) -> bool:
 
 
 def _number(match: re.Match[str]) -> Number | None:
-    """What a match says; None when no number can be that large, or a fraction divides by 0."""
+    """Returns the number of a match; None when it is too large, or not defined, as in a division by 0."""
     part = match.groupdict()
     value: Decimal | None
     if part["vulgar"]:
@@ -127,7 +128,7 @@ def _raised(value: Decimal, part: dict[str, str | None]) -> Decimal | None:
 
 
 def _shifted(value: Decimal, places: int) -> Decimal:
-    """A number times a power of ten, not rounded."""
+    """Multiplies a number by a power of ten, without rounding."""
     sign, digits, exponent = value.as_tuple()
     return Decimal((sign, digits, int(exponent) + places))
 

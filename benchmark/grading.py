@@ -1,4 +1,4 @@
-"""Many answers for one judge, several at a time; an endpoint that fails again and again is not asked for the rest."""
+"""Has a judge grade many answers, several at a time; stops asking an endpoint that keeps failing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from benchmark.judge import Judge
 from benchmark.metrics import Score
 
 _GIVE_UP_AFTER = 10
-"""Answers in a row that the endpoint failed before the remaining ones are not tried any more."""
+"""After the endpoint fails on this many answers in a row, the remaining ones are not tried."""
 
 
 class Grading:
-    """Answers that are being graded; a context manager.
+    """Grades answers in threads; a context manager.
 
-    Leaving it waits for the answers that were submitted; when an exception leaves it, only for those that have begun.
+    Its end waits for all submitted answers; after an exception, only for those that have begun.
     """
 
     def __init__(self, judge: Judge | None = None) -> None:
-        """Takes the judge; default: the one that the environment names, made when there is something to grade."""
+        """Takes the judge; default: the one the environment names, created when the first answer is submitted."""
         self._judge = judge
         self._own: Judge | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -43,10 +43,10 @@ class Grading:
             self._own.close()
 
     def submit(self, prediction: str, answer: str, item: Item) -> Future[Score | JudgeFailure]:
-        """Has an answer graded as soon as there is a thread for it.
+        """Has an answer graded as soon as a thread is free.
 
         Raises:
-            BenchmarkError: There is no judge, and the environment names none.
+            BenchmarkError: No judge was given, and the environment does not name one.
         """
         if self._judge is None:
             self._judge = self._own = Judge.from_environment()

@@ -1,6 +1,6 @@
-"""One entry of a benchmark, and loading many of them from JSON, JSONL or an OSWorld tree.
+"""Benchmark items: loads and checks them, from JSON, JSONL, tables, datasets or an OSWorld tree.
 
-What an entry must hold is decided here; where entries come from is in `benchmark.sources`. Nothing here scores.
+This module defines what an item must contain; `benchmark.sources` reads the entries. Nothing here scores.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 MAX_ID_BYTES = 200
 WORKED_ANSWER = "worked_answer"
-"""Metadata key of the longer text that an answer pattern took the answer from."""
+"""Metadata key of the full text from which an answer pattern took the answer."""
 
 _PATTERN_SECONDS = 1.0
-"""How long a user's pattern may search one answer: some take exponential time."""
+"""Longest search of a user's pattern in one answer: some patterns take exponential time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +96,20 @@ def load_items(
     r"""Loads and checks a whole benchmark.
 
     Fields of an entry: ``id`` (default ``item_<n>``, n being the line in JSONL or the entry in JSON, from 1),
-    ``question`` (required), ``answer`` (anything but text becomes the text JSON has for it, null becomes empty),
+    ``question`` (required), ``answer`` (a value that is not text becomes its JSON text, null becomes empty),
     ``env_config`` (also looked for in ``metadata``); every other key, and the keys of an inner ``metadata``, become
     metadata.
 
     Args:
-        path: ``.jsonl``; ``.json`` (a list, ``{"items": [...]}`` or one object); ``.csv``, ``.tsv`` or ``.parquet``; the folder of
-            a dataset of Hugging Face's; an OSWorld tree's folder or list file; ``-`` for JSONL from standard input.
+        path: ``.jsonl``; ``.json`` (a list, ``{"items": [...]}`` or one object); ``.csv``, ``.tsv`` or ``.parquet``; a
+            Hugging Face dataset's folder; an OSWorld tree's folder or list file; ``-`` for JSONL from standard input.
         answer_pattern: Regular expression; the first group of its last match in an answer becomes the answer, without
             surrounding blanks, and the whole text is kept as ``metadata["worked_answer"]``. The last match, because
             worked solutions end with their result: ``#### (.+)``.
-        skip_invalid: Leaves out entries that are wrong and says so in `LoadedItems.skipped`. A file that cannot be read
-            at all, or that has no valid entry, stays an error.
-        fields: What a field is called in the data where it is not called so: ``{"question": "prompt"}``.
-        split: Which part of a dataset of several.
+        skip_invalid: Leaves out invalid entries and describes them in `LoadedItems.skipped`. A file that cannot be read
+            at all, or that has no valid entry, is still an error.
+        fields: Names of fields in the data, where they differ: ``{"question": "prompt"}``.
+        split: Which split of a dataset that has several.
 
     Raises:
         BenchmarkError: One sentence naming file, line or entry, and field.
@@ -137,9 +137,9 @@ def load_items(
 
 
 def check_id(item_id: str) -> str | None:
-    """Says what is wrong with an id, as the end of a sentence; None when nothing is.
+    """Returns what is wrong with an id, as the end of a sentence; None when the id is valid.
 
-    Slashes and any script are fine; what could leave a folder or cannot be written is not.
+    Slashes and all scripts are allowed; an id that could lead out of a folder or cannot be written is not.
     """
     try:
         size = len(item_id.encode())
@@ -174,7 +174,7 @@ def _compile(answer_pattern: str | None) -> regex.Pattern[str] | None:
 
 
 def _renamed(entry: Entry, names: Mapping[str, str]) -> Entry:
-    """The entry with fields under the names that items have for them."""
+    """Returns the entry with its fields renamed to those of an item."""
     if entry.problem or not names:
         return entry
     values = dict(entry.fields)
@@ -254,6 +254,6 @@ def _final_answer(entry: Entry, item_id: str, answer: str, pattern: regex.Patter
 
 
 def _shown(value: object) -> str:
-    """A value as it looks in JSON, short enough for a sentence and safe to print."""
+    """Returns a value as JSON, short enough for a sentence and safe to print."""
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."

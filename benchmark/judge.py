@@ -1,6 +1,6 @@
-"""`llm_judgement`: a model behind any OpenAI-compatible endpoint says whether an answer is correct.
+"""The metric `llm_judgement`: a model behind any OpenAI-compatible endpoint decides whether an answer is correct.
 
-A judge that gives no verdict says nothing about the answer: that is a `JudgeFailure`, never a score.
+A missing verdict says nothing about the answer: it is a `JudgeFailure`, never a score.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
 
 JUDGE_MARK = "You grade answers."
-"""First line of the system message: by it a model server can tell a judge's question from an agent's."""
+"""First line of the system message; a model server can use it to tell a judge's question from an agent's."""
 DEFAULT_JUDGE = "gpt-4.1-2025-04-14"
 CORRECT, INCORRECT = "Correct", "Incorrect"
 
@@ -38,7 +38,7 @@ _MAX_REPLY_BYTES = 1_000_000
 _BACKOFF_SECONDS = (0.5, 8.0)
 """First and longest pause between tries."""
 _OVERLOAD_STATUS = frozenset({408, 409, 425, 429})
-"""With every 5xx: worth another try."""
+"""HTTP statuses that are worth another try, besides every 5xx."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,19 @@ class JudgeConfig:
     base_url: str | None = None
     """Default: ``OPENAI_BASE_URL``, ``OPENAI_API_BASE`` or ``OPENAI_API_URL``, else OpenAI."""
     tries: int = 4
-    """Calls for one answer at most."""
+    """At most this many calls for one answer."""
     call_seconds: float = 30.0
-    """Longest time one call may take."""
+    """Longest time for one call."""
     answer_seconds: float = 120.0
-    """Longest time one answer may take, all tries and pauses together."""
+    """Longest time for one answer, with all tries and pauses."""
     concurrency: int = 8
-    """Calls at a time."""
+    """Calls at the same time."""
 
 
 def judge_messages(question: str, answer: str, prediction: str) -> list[dict[str, str]]:
-    """What the judging model is sent.
+    """Returns the messages for the judging model.
 
-    The user message has three labelled fields, each label on a line of its own and followed by its text:
+    The user message has three labelled fields, each label alone on its line and followed by its text:
     ``Question:``, ``Reference answer:``, ``Answer to grade:``, with an empty line between.
     """
     fields = (("Question", question), ("Reference answer", answer), ("Answer to grade", prediction))
@@ -70,7 +70,7 @@ def judge_messages(question: str, answer: str, prediction: str) -> list[dict[str
 
 
 class Judge:
-    """Grades answers over one endpoint; a context manager that closes its connections. Safe to call from threads."""
+    """Grades answers with one endpoint; a context manager that closes its connections. Thread-safe."""
 
     def __init__(
         self,
@@ -80,16 +80,16 @@ class Judge:
         answers: JudgedAnswers | None = None,
         before_asking: Callable[[], None] | None = None,
     ) -> None:
-        """Asks nothing yet.
+        """Sends no request yet.
 
         Args:
             config: Which model, and how long it may take.
             api_key: Default: ``OPENAI_API_KEY`` in the environment.
-            answers: Where verdicts are kept; what they hold is not asked again.
-            before_asking: Called before each request, from the thread that makes it; what it raises ends the grading.
+            answers: Stored verdicts; an answer found there is not asked again.
+            before_asking: Called before each request, from its thread; an exception from it ends the grading.
 
         Raises:
-            BenchmarkError: There is neither a key nor the address of an endpoint that may do without.
+            BenchmarkError: There is neither a key nor the address of an endpoint that may need no key.
         """
         self.config = config
         self._answers = answers
@@ -103,7 +103,7 @@ class Judge:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The judge that ``JUDGE_MODEL``, the key's and the endpoint's variables name."""
+        """Returns the judge set by ``JUDGE_MODEL`` and the variables of the key and the endpoint."""
         return cls(JudgeConfig(os.environ.get("JUDGE_MODEL") or DEFAULT_JUDGE))
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class Judge:
             client.close()
 
     def __call__(self, prediction: str, answer: str, item: Item, /) -> Score:
-        """Grades one answer: from what is kept, else by asking.
+        """Grades one answer: from a stored verdict, otherwise by asking.
 
         Raises:
             JudgeFailure: As for `ask`.
@@ -128,11 +128,11 @@ class Judge:
         return self.ask(prediction, answer, item) if known is None else known
 
     def ask(self, prediction: str, answer: str, item: Item) -> Score:
-        """Has the model grade one answer, and keeps its verdict.
+        """Has the model grade one answer, and stores its verdict.
 
         Raises:
-            JudgeFailure: ``model`` (the endpoint refused or answered nonsense), ``model_overload`` (it stayed slow,
-                overloaded or out of reach) or ``parse`` (neither Correct nor Incorrect), after all tries.
+            JudgeFailure: ``model`` (the endpoint refused or sent an invalid reply), ``model_overload`` (it stayed slow,
+                overloaded or unreachable) or ``parse`` (neither Correct nor Incorrect), after all tries.
         """
         messages = judge_messages(item.question, answer, prediction)
         deadline = time.monotonic() + self.config.answer_seconds
@@ -153,7 +153,7 @@ class Judge:
         raise failure
 
     def known(self, prediction: str, answer: str, item: Item) -> Score | None:
-        """The grade of an answer that the judge has seen before; None when it would have to be asked."""
+        """Returns the stored grade of an answer; None when the judge would have to be asked."""
         if self._answers is None:
             return None
         judgement = self._answers.find(self.config.model, judge_messages(item.question, answer, prediction))
@@ -166,8 +166,8 @@ class Judge:
         return Score(float(judgement.verdict == CORRECT), details)
 
     def _ask(self, messages: list[dict[str, str]], item: Item, deadline: float) -> str:
-        """One call: the verdict, or why there is none."""
-        import httpx2  # what the openai client is built on; errors while a body is read arrive as its own
+        """Makes one call; returns the verdict, or raises why it is missing."""
+        import httpx2  # the openai client uses it, and does not wrap its errors while a body is read
         import openai
 
         seconds = min(self.config.call_seconds, deadline - time.monotonic())
@@ -190,7 +190,7 @@ class Judge:
         return verdict
 
     def _call(self, messages: list[dict[str, str]], item: Item, seconds: float) -> bytes:
-        """The reply's body, read with a limit on its size and on the whole time."""
+        """Returns the reply's body, with limits on its size and on the total time."""
         end = time.monotonic() + seconds
         body = bytearray()
         request: dict[str, Any] = {"model": self.config.model, "messages": messages, "temperature": 0}
@@ -222,18 +222,18 @@ def _environments_judge() -> Judge:
 
 
 def llm_judgement(prediction: str, answer: str, item: Item) -> Score:
-    """Grades by the model that the environment names.
+    """Grades with the model that the environment names.
 
-    `benchmark.evaluate` uses a `Judge` of the caller's instead, and several threads (`benchmark.grading`).
+    `benchmark.evaluate` instead uses the caller's `Judge` and several threads (`benchmark.grading`).
     """
     return _environments_judge()(prediction, answer, item)
 
 
 class _Retryable(Exception):
-    """Another try may end differently."""
+    """An error after which another try may succeed."""
 
     def __init__(self, failure_class: str, message: str, retry_after: float | None = None) -> None:
-        """Takes the seconds to wait before that try; None leaves them to the backoff."""
+        """Takes the seconds to wait before the next try; None uses the backoff."""
         super().__init__(message)
         self.failure_class = failure_class
         self.retry_after = retry_after
@@ -261,7 +261,7 @@ def _retry_after(error: APIStatusError) -> float | None:
 
 
 def _pause(number: int, retry_after: float | None) -> float:
-    """Seconds before the next try: what the endpoint asked for, else doubling with jitter."""
+    """Returns the seconds before the next try: what the endpoint asked for, else doubling with jitter."""
     if retry_after is not None:
         return retry_after
     first, longest = _BACKOFF_SECONDS

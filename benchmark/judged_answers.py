@@ -1,7 +1,7 @@
-"""What a judge has said already, in a file that outlives whoever asked: no answer is paid for twice.
+"""A judge's earlier verdicts, in a file that outlives the process, so that no answer is paid for twice.
 
-One line of JSON for each verdict, appended as soon as it is there. Several processes may append to one file at once, and each
-finds what the others added. A line that a crash cut short is ignored.
+Each verdict is one line of JSON, appended as soon as it is known. Several processes may append to one file at once, and
+each finds what the others added. A line that a crash cut short is ignored.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Judgement:
 
 
 class JudgedAnswers:
-    """The verdicts in one file. Safe to use from threads; a context manager that closes the file.
+    """The verdicts in one file. Thread-safe; a context manager that closes the file.
 
-    A file that cannot be read or written costs money, not the run: it is logged once, and the judge is asked again.
+    A file that cannot be read or written does not fail the run: this is logged once, and the judge is asked again.
     """
 
     def __init__(self, path: Path) -> None:
-        """Reads what is there; the file is made with the first verdict."""
+        """Reads nothing yet; the file is created with the first verdict."""
         self._path = path
         self._known: dict[bytes, Judgement] = {}
         self._lock = threading.Lock()
@@ -53,14 +53,14 @@ class JudgedAnswers:
         self.close()
 
     def close(self) -> None:
-        """Closes the file; it is opened again when used again."""
+        """Closes the file; the next use opens it again."""
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
             if descriptor >= 0:
                 os.close(descriptor)
 
     def find(self, model: str, messages: list[dict[str, str]]) -> Judgement | None:
-        """What this model said to these messages, whoever asked it."""
+        """Returns this model's verdict on these messages, from any process; None when it is not known."""
         key = _key(model, messages)
         with self._lock:
             if key not in self._known:
@@ -68,7 +68,7 @@ class JudgedAnswers:
             return self._known.get(key)
 
     def keep(self, model: str, messages: list[dict[str, str]], judgement: Judgement) -> None:
-        """Notes a verdict, unless somebody else just has; it is on disk when this returns."""
+        """Stores a verdict, unless another process just has; it is on disk when this returns."""
         key = _key(model, messages)
         record = {"key": key.hex(), "judge": model, "verdict": judgement.verdict, "tries": judgement.tries}
         with self._lock:
@@ -86,13 +86,13 @@ class JudgedAnswers:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         size = os.fstat(self._descriptor).st_size
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            line = b"\n" + line  # somebody's last line was cut short
+            line = b"\n" + line  # a crash cut the last line short
         if os.write(self._descriptor, line) != len(line):
             raise OSError(errno.ENOSPC, "no room for the whole line", str(self._path))
         os.fdatasync(self._descriptor)
 
     def _catch_up(self) -> None:
-        """Reads what was appended since the last look."""
+        """Reads what was appended since the last read."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read_to)

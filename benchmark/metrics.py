@@ -1,7 +1,7 @@
-"""The metrics' registry: from a name to the function that compares an answer with the reference.
+"""The registry of metrics: finds, by name, the function that compares an answer with the reference.
 
-The built-in definitions are in `benchmark.text_metrics` and `benchmark.judge`; other packages add theirs by entry
-points of the group ``benchmark.metrics``, each a `Metric`. Nothing is imported before it is asked for.
+The built-in metrics are in `benchmark.text_metrics`, `benchmark.final_number` and `benchmark.judge`; other packages add
+theirs as entry points of the group ``benchmark.metrics``, each a `Metric`. A metric is imported on first use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Score:
     value: float
     """From 0 (wrong) to 1 (right)."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What led to it, as JSON types."""
+    """How the score was reached, as JSON types."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.value) and 0.0 <= self.value <= 1.0):
@@ -51,18 +51,18 @@ class Score:
 
 
 class Metric(Protocol):
-    """Compares an answer with the reference. Plain errors it raises leave the answer without a score."""
+    """Compares an answer with the reference. When it raises a plain error, the answer gets no score."""
 
     def __call__(self, prediction: str, answer: str, item: Item, /) -> Score:
         """Scores one answer."""
 
 
 def metric(name: str) -> Metric:
-    """Finds a metric.
+    """Returns the metric of this name.
 
     Raises:
-        UnknownMetric: Nothing has that name; lists what has, the nearest first.
-        BenchmarkError: Another package announces it, but it cannot be imported.
+        UnknownMetric: No metric has that name; the message suggests the nearest name and lists all.
+        BenchmarkError: The metric is registered, but cannot be imported.
     """
     if name in _BUILT_IN:
         return _load(EntryPoint(name, _BUILT_IN[name], ENTRY_POINT_GROUP))
@@ -76,7 +76,7 @@ def metric(name: str) -> Metric:
 
 
 def reference_problem(name: str, answer: str) -> str:
-    """Why no answer could be compared with a reference under a built-in metric, to stand after the item's name; else empty."""
+    """Returns why a built-in metric cannot use this reference, to put after the item's name; empty when it can."""
     if name not in _BUILT_IN or name == JUDGE_METRIC:
         return ""
     if not answer.strip():
@@ -91,7 +91,7 @@ def reference_problem(name: str, answer: str) -> str:
 
 
 def metric_names() -> list[str]:
-    """Every metric there is: the built-in ones, then other packages' by name."""
+    """Returns the names of all metrics: the built-in ones, then those of other packages, sorted."""
     added = {entry_point.name for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
     return [*_BUILT_IN, *sorted(added - _BUILT_IN.keys())]
 

@@ -1,4 +1,4 @@
-"""Writing an evaluation as JSON, row by row, and as Markdown. Computes no figure of its own; `stored_report` reads it back."""
+"""Writes an evaluation as JSON, row by row, and as Markdown. Computes no figures; `stored_report` reads it back."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ __all__ = [
 
 SCRIPTED_NOTICE = "**The answers in this report came from the scripted model: its scores say nothing about any agent.**"
 _ITEM_FIELDS = ("item_id", "domain", "question", "ground_truth", "prediction", "score", "metric_name")
-"""Of an item's row: ``details`` and ``rollouts`` come after them."""
+"""Fields of an item's row; ``details`` and ``rollouts`` follow them."""
 _ROLLOUT_FIELDS = (
     ("index", "standing", "prediction", "score", "metric_name"),
     ("failure_class", "error", "seconds", "attempts"),
 )
-"""Of a rollout's row: before and after ``details``."""
+"""Fields of a rollout's row, before and after ``details``."""
 _CELL = 120
-"""Characters of data shown in one table cell."""
+"""Most characters of data in one table cell."""
 _SENTENCE = 400
-"""Characters of a sentence about an item."""
+"""Most characters of a sentence about an item."""
 _LISTED = 100
-"""Items left out that the Markdown report names."""
+"""Most items that one list of the Markdown report names."""
 _FORMATTING = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
-"""What could format, link or end a cell; an underscore inside a word cannot."""
+"""Characters that could format text, make a link or end a cell; an underscore inside a word cannot."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkInfo:
-    """What the report says about where its items came from."""
+    """What the report says about the origin of its items."""
 
     name: str
     data_path: str
     description: str = ""
     scripted: bool = False
-    """Whether the scripted model gave the answers; the Markdown report then begins with saying so."""
+    """Whether the scripted model gave the answers; the Markdown report then begins with a notice."""
     left_out: tuple[str, ...] = ()
-    """A sentence for each item of the data that the run went without: no score counts them."""
+    """A sentence for each item of the data that was not run; no score counts it."""
     doubted: tuple[str, ...] = ()
     """A sentence for each item whose score cannot be relied on, though every figure counts it."""
     images: tuple[str, ...] = ()
-    """What the desktops were made from."""
+    """The images of the desktops."""
 
 
 class ReportFile:
-    """The JSON report while it is written: ``benchmark_info``, ``evaluation_results`` (one per item) and ``summary``.
+    """Writes the JSON report: ``benchmark_info``, ``evaluation_results`` (one per item) and ``summary``.
 
     A context manager. Readers see the old file or the whole new one; without `end`, nothing changes.
     """
 
     def __init__(self, path: Path, info: BenchmarkInfo, total_items: int) -> None:
-        """Opens nothing yet; `total_items` is how many rows will come."""
+        """Opens nothing yet; `total_items` is the number of rows to come."""
         self._file = WholeFile(path)
         self._heading = {"name": info.name, "description": info.description}
         source: dict[str, Any] = {"data_path": info.data_path, "total_items": total_items, "scripted": info.scripted}
@@ -92,7 +92,7 @@ class ReportFile:
         self._before_row = ",\n"
 
     def end(self, overview: Overview) -> None:
-        """Writes the summary and puts the report in its place; there must have been a row.
+        """Writes the summary and publishes the report; there must be at least one row.
 
         Raises:
             OSError: As for `add`.
@@ -104,7 +104,7 @@ class ReportFile:
 
 
 def write_report(path: Path, evaluation: Evaluation, info: BenchmarkInfo) -> None:
-    """Writes the JSON report of an evaluation that is held whole.
+    """Writes the JSON report of an evaluation that is in memory.
 
     Raises:
         OSError: The folder cannot be written to, or is full; names the path.
@@ -127,7 +127,7 @@ def write_markdown(path: Path, overview: Overview, info: BenchmarkInfo) -> None:
 
 
 def as_markdown(overview: Overview, info: BenchmarkInfo) -> str:
-    """The report for people."""
+    """Returns the report as Markdown, for people."""
     parts = [f"# {_cell(info.name)}", _summary_table(overview.summary, info)]
     if info.scripted:
         parts.insert(0, SCRIPTED_NOTICE)
@@ -287,7 +287,7 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str, longest: int = _CELL) -> str:
-    """Data as plain text in one line of Markdown: nothing in it is formatting, a link or a cell's end."""
+    """Returns data as plain text in one line of Markdown: nothing in it formats, links or ends the cell."""
     line = " ".join(text[: 4 * longest].split())
     printable = "".join(character if character.isprintable() else "�" for character in line)
     cut = printable if len(printable) <= longest else printable[: longest - 1] + "…"
@@ -303,7 +303,7 @@ def _percent(share: float) -> str:
 
 
 def _row(row: ItemRow) -> str:
-    """An item as `_json` would write it at depth 2, in a fifth of the time: reports of large runs are mostly this."""
+    """Returns an item as `_json` would at depth 2, in a fifth of the time: large reports consist mostly of items."""
     plain = _plain(row, _ITEM_FIELDS, depth=3)
     rollouts = ",\n    ".join(_rollout(rollout) for rollout in row.rollouts)
     details = _json(row.details, depth=3)
@@ -316,18 +316,18 @@ def _rollout(row: RolloutRow) -> str:
 
 
 def _plain(row: ItemRow | RolloutRow, names: Iterable[str], *, depth: int) -> str:
-    """Fields that are numbers or text, each on a line of its own."""
+    """Returns fields that are numbers or text, each on its own line."""
     return _encoder(depth)({name: getattr(row, name) for name in names})[1:-1]
 
 
 @lru_cache
 def _encoder(depth: int) -> Callable[[object], str]:
-    """Python's fast encoder, which cannot indent, but may put a line's end between values."""
+    """Returns Python's fast encoder, which cannot indent, but can put a line break between values."""
     return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n" + " " * depth, ": ")).encode
 
 
 def _json(value: Mapping[str, Any], *, depth: int) -> str:
-    """A value as it stands so many levels deep in indented JSON."""
+    """Returns a value as it looks at this depth of indented JSON."""
     if not value:
         return "{}"
     return json.dumps(dict(value), ensure_ascii=False, allow_nan=False, indent=1).replace("\n", "\n" + " " * depth)

@@ -1,20 +1,20 @@
-"""The values that go into an evaluation and come out of it. No scoring here: that is `benchmark.evaluation`.
+"""The input and output values of an evaluation. Scoring is in `benchmark.evaluation`.
 
-Every rollout that was asked for has one of these standings:
+Every requested rollout has one of these standings:
 
 ========================  ==========================================================  ======  =====  =======
 standing                  what happened                                               score   valid  covered
 ========================  ==========================================================  ======  =====  =======
 ``scored``                it completed and its answer was scored                      its own  yes    yes
-``agent_failure``         it failed by the agent's fault                              0        yes    yes
-``infrastructure_loss``   it failed by no fault of the agent's                        0        no     yes
+``agent_failure``         it failed because of the agent                              0        yes    yes
+``infrastructure_loss``   it failed, but not because of the agent                     0        no     yes
 ``cancelled``             the run was cancelled before it ended                       0        no     no
 ``missing``               there is no result                                          0        no     no
 ``unscored``              it completed, but the metric or the judge gave no score     none     no     no
 ========================  ==========================================================  ======  =====  =======
 
-Valid ones say something about the agent; covered ones have a verdict that counts. A missing score counts as 0 in the
-official average, and the bounds say how much it may be off.
+Valid rollouts say something about the agent; covered rollouts have a verdict that counts. A missing score counts as 0
+in the official average, and the bounds show how far off the average may be.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Standing = Literal["scored", "agent_failure", "infrastructure_loss", "cancelled"
 VALID: frozenset[Standing] = frozenset({"scored", "agent_failure"})
 COVERED: frozenset[Standing] = frozenset({"scored", "agent_failure", "infrastructure_loss"})
 ENVIRONMENT = "environment"
-"""Stands for the metric where the environment gave the score itself."""
+"""Used as the metric's name when the environment gave the score itself."""
 PERFECT = 1.0 - 1e-9
-"""A score from here on is a success, for perfect matches and pass@k; the margin is for rounding in partial scores."""
+"""Lowest score that counts as success, for perfect matches and pass@k; the margin allows for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +47,23 @@ class RolloutResult:
     answer: str = ""
     """The agent's final text."""
     score: float | None = None
-    """The environment's own, in [0, 1]; where there is one, no metric is asked."""
+    """The environment's own score, in [0, 1]; if set, no metric is used."""
     failure_class: str | None = None
     counted_as: Literal["agent", "infrastructure"] | None = None
-    """Whose failure it is; a failure that does not say counts as the infrastructure's."""
+    """Who caused the failure; None counts as the infrastructure."""
     error: str | None = None
     """One sentence."""
     seconds: float | None = None
     """Wall time of the attempt that counted."""
     stages: Mapping[str, float] = field(default_factory=dict)
-    """Where that time went, in seconds by stage, as far as it is known."""
+    """That time by stage, in seconds, as far as it is known."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     attempts: int = 1
     task_code: Literal["cell", "worker"] | None = None
-    """Where code that came with the item ran: apart in a cell, or in the worker's own process; None where none came."""
+    """Where the item's own code ran: in a separate cell, or in the worker's process; None when it has no code."""
     attestation: Literal["attested", "unattested"] | None = None
-    """Whether the VM's server is known to be the one that was there at first; None where the score does not rest on that."""
+    """Whether the VM's server is known to be the original one; None when the score does not depend on that."""
 
     def __post_init__(self) -> None:
         where = f"result of rollout {self.item_id}#{self.index}"
@@ -82,7 +82,7 @@ class RolloutRow:
     prediction: str = ""
     score: float | None = 0.0
     metric_name: str | None = None
-    """The metric that scored it, or ``environment``; None when nothing did."""
+    """The metric that scored it, or ``environment``; None when it was not scored."""
     details: Mapping[str, Any] = field(default_factory=dict)
     failure_class: str | None = None
     error: str | None = None
@@ -92,7 +92,7 @@ class RolloutRow:
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """One item in the evaluation; with one rollout, prediction and details are that one's, else the first one's."""
+    """One item in the evaluation; prediction and details are those of its first rollout."""
 
     item_id: str
     domain: str | None
@@ -100,7 +100,7 @@ class ItemRow:
     ground_truth: str
     prediction: str
     score: float | None
-    """Mean over the rollouts, one without a score counting 0; None when none has a score."""
+    """Mean over the rollouts, where a missing score counts 0; None when no rollout has a score."""
     metric_name: str | None
     details: Mapping[str, Any]
     rollouts: tuple[RolloutRow, ...]
@@ -108,12 +108,12 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Rollouts without a score of their own for one reason."""
+    """Rollouts that have no score of their own, for one reason."""
 
     count: int
     counted_as: Literal["agent", "infrastructure"]
     example: str
-    """The first one's sentence, with its rollout's id before it."""
+    """The id of the first such rollout, and its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the whole run says."""
+    """The figures of the whole run."""
 
     metric: str
-    """What scored the answers; ``environment`` where no metric was asked for any."""
+    """The metric that scored the answers; ``environment`` when no metric was used."""
     total_items: int
     evaluated_items: int
     """Items with at least one covered rollout."""
@@ -143,57 +143,57 @@ class Summary:
     coverage: float
     """Share of rollouts that are covered."""
     average_score: float
-    """The official score: the mean over all rollouts asked for, whatever has no score counting 0."""
+    """The official score: the mean over all requested rollouts, where a missing score counts 0."""
     valid_items: int
     """Items with at least one valid rollout."""
     valid_mean: float | None
     """Mean over those items of the mean of their valid rollouts."""
     standard_error: float | None
-    """Of `valid_mean`, clustered by item."""
+    """Standard error of `valid_mean`, clustered by item."""
     confidence_interval: tuple[float, float] | None
-    """95 %, of `valid_mean`."""
+    """95 % interval of `valid_mean`."""
     interval_method: str | None
     bounds: tuple[float, float]
-    """The average if every rollout that is not valid had scored 0, or 1."""
+    """The average if every invalid rollout had scored 0, or 1."""
     max: float
     min: float
-    """Highest and lowest item score, nothing counting 0."""
+    """Highest and lowest item score; a missing score counts 0."""
     perfect_matches: int
     """Items whose score is 1."""
     failures: Mapping[str, Losses]
     """Failed and cancelled rollouts by failure class."""
     unscored: Mapping[str, Losses]
-    """Completed rollouts that got no score, by the class of what went wrong in scoring."""
+    """Completed rollouts without a score, by failure class of the scoring."""
     mean_at_n: float
     max_at_n: float
     """Mean over items of the best of their rollouts."""
     pass_at_k: Mapping[int, float]
     seconds: float
-    """Wall time of the counted attempts, added up."""
+    """Total wall time of the counted attempts."""
     stages: Mapping[str, float]
-    """The same by stage; stages need not add up to the whole."""
+    """The same by stage; the stages need not add up to the total."""
     prompt_tokens: int
     completion_tokens: int
     task_code: Mapping[str, int] = field(default_factory=dict)
-    """Rollouts by where code that came with their items ran: ``cell`` or ``worker``."""
+    """Number of rollouts by where their items' own code ran: ``cell`` or ``worker``."""
     attestation: Mapping[str, int] = field(default_factory=dict)
-    """Rollouts by whether their VM's server is known to be its own: ``attested`` or ``unattested``."""
+    """Number of rollouts by whether their VM's server is known to be the original: ``attested`` or ``unattested``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a report says besides its rows."""
+    """The content of a report besides its rows."""
 
     groups: tuple[Group, ...]
     """By name; empty when no item has a domain."""
     summary: Summary
     worst: tuple[ItemRow, ...]
-    """The items with the lowest scores, lowest first, at most ten; perfect ones are not among them."""
+    """At most ten items with the lowest scores, lowest first; perfect items are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores of a run: per item, per group, summed up."""
+    """Scores of a run: per item, per group and in total."""
 
     rows: tuple[ItemRow, ...]
     overview: Overview
@@ -205,9 +205,9 @@ class Evaluation:
 
     @property
     def summary(self) -> Summary:
-        """Figures of the whole."""
+        """Figures of the whole run."""
         return self.overview.summary
 
     def item_scores(self) -> dict[str, float]:
-        """Score by item id, none counting 0: what `benchmark.statistics.compare_paired` compares."""
+        """Returns scores by item id, for `benchmark.statistics.compare_paired`; a missing score counts 0."""
         return {row.item_id: row.score or 0.0 for row in self.rows}

@@ -1,4 +1,4 @@
-"""Scores answers: every rollout gets its row, item by item, and few items are held at a time. Sums nothing up."""
+"""Scores answers: makes a row for every rollout, item by item, with few items in memory. Computes no totals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmark.metrics import metric as find_metric
 from benchmark.results import ENVIRONMENT, ItemRow, RolloutResult, RolloutRow, Standing
 
 _JUDGED_AHEAD = 128
-"""Items whose grades are waited for at a time: enough to keep a judge's threads busy behind one slow answer."""
+"""Most items that wait for grades at a time: enough to keep a judge's threads busy while one answer is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Outcome:
 
     item: Item
     results: Sequence[RolloutResult | None]
-    """By index; None where there is no result."""
+    """By index; None when the result is missing."""
 
     @property
     def known(self) -> Iterator[RolloutResult]:
-        """The results there are."""
+        """The results that are not missing."""
         return (result for result in self.results if result is not None)
 
 
@@ -40,15 +40,15 @@ Scored = Generator[tuple[Outcome, ItemRow]]
 
 
 def score_each(outcomes: Iterable[Outcome], *, metric: str, judge: Judge | None = None) -> Scored:
-    """Scores items one after the other, in their order.
+    """Scores items one by one, in their order.
 
     Args:
         outcomes: How the rollouts of each item ended.
         metric: Name of the metric for completed rollouts that the environment did not score itself.
-        judge: Who grades under ``llm_judgement``; default: as the environment says.
+        judge: The judge for ``llm_judgement``; default: the one the environment names.
 
     Returns:
-        Each outcome with its row. Closing it ends the grading.
+        A generator of each outcome with its row; closing it ends the grading.
 
     Raises:
         UnknownMetric: No metric has that name.
@@ -106,7 +106,7 @@ class _Unscored:
 
 
 def _apply(score: Metric, prediction: str, answer: str, item: Item) -> Score | _Unscored:
-    """A metric may come from another package: what it raises, or returns in place of a score, is kept as data."""
+    """Applies a metric, which may come from another package: its errors and wrong return values become data."""
     try:
         scored: object = score(prediction, answer, item)
         if isinstance(scored, Score):
@@ -118,7 +118,7 @@ def _apply(score: Metric, prediction: str, answer: str, item: Item) -> Score | _
 
 
 def _item_row(outcome: Outcome, metric_name: str, scored: Sequence[Score | _Unscored | None]) -> ItemRow:
-    """Takes what the metric made of each rollout; None of those that it was not asked about."""
+    """Takes the metric's result for each rollout; None when the metric was not used."""
     item = outcome.item
     rollouts = tuple(
         _rollout_row(index, result, metric_name, one)

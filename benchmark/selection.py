@@ -1,4 +1,4 @@
-"""Taking some of a benchmark's items: by id, by domain, at random, the first so many. Loads nothing."""
+"""Selects items of a benchmark: by id, by domain, at random, up to a limit. Loads nothing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def select(
     shuffle_seed: int | None = None,
     limit: int | None = None,
 ) -> list[Item]:
-    """The items that fit all conditions, in the benchmark's order unless shuffled.
+    """Returns the items that match all conditions, in the benchmark's order unless shuffled.
 
     Args:
-        items: All there are.
-        ids: Ids, or patterns of them with ``*``, ``?`` and ``[...]``; empty for all. An id is taken as it is first.
-        domains: Likewise.
-        shuffle_seed: Puts them into an order that is the same for the same seed and items.
-        limit: Takes the first so many, after shuffling.
+        items: All items.
+        ids: Ids, or patterns with ``*``, ``?`` and ``[...]``; empty for all. An exact id wins over a pattern.
+        domains: Domains, or patterns, in the same way.
+        shuffle_seed: Shuffles; the same seed and items give the same order.
+        limit: Returns at most this many, after shuffling.
 
     Raises:
-        BenchmarkError: An id, a pattern or a domain fits no item, or together they leave none.
+        BenchmarkError: An id, a pattern or a domain matches no item, or no item matches all conditions.
     """
     by_id = _fitting(ids, [item.id for item in items], "--item", "item")
     by_domain = _fitting(domains, [item.domain for item in items if item.domain], "--domain", "domain")

@@ -1,6 +1,6 @@
-"""Where benchmark entries come from: JSONL, JSON, tables and OSWorld trees, read into plain objects, each with its place.
+"""Reads benchmark entries from JSONL, JSON, tables and OSWorld trees into plain objects, each with its place.
 
-Whether an entry is a proper item is not decided here but in `benchmark.items`.
+`benchmark.items` checks whether an entry is a valid item.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _EXAMPLES = "examples"
 _FULL_LIST = "test_all.json"
 STANDARD_INPUT = Path("-")
 _TABLES = {".csv": ",", ".tsv": "\t"}
-"""By suffix, what stands between two cells."""
+"""The delimiter between cells, by suffix."""
 _ITEM_OVERRIDES = ("snapshot", "proxy", "fixed_ip")
 """Keys of an OSWorld task that override the run's options for this task alone."""
 
 
 def find_entries(path: Path, split: str | None = None) -> Iterator[Entry]:
-    """Reads entries one after the other.
+    """Reads entries one by one.
 
     Args:
         path: A file, a folder, or ``-`` for JSONL from standard input.
-        split: Of a dataset's folder: which part of it.
+        split: Which split of a dataset's folder.
 
     Raises:
         BenchmarkError: The file or tree as a whole cannot be read, or is empty.
@@ -172,7 +172,7 @@ def _listed_task(where: str, number: int, examples: Path, domain: str, task_id: 
 
 
 def _osworld_task(where: str, number: int, task: dict[str, Any], domain: str | None) -> Entry:
-    """An OSWorld task as an entry: the instruction is the question, its overrides are also its env_config."""
+    """Returns an OSWorld task as an entry: the instruction is the question, its overrides are also its env_config."""
     fields = dict(task)
     if "question" not in fields:
         fields["question"] = fields.pop("instruction", None)
@@ -209,7 +209,7 @@ def _json_file(path: Path) -> object:
 
 
 def _parse(content: bytes) -> object:
-    """Strict JSON: UTF-8, finite numbers, text that can be written again.
+    """Parses strict JSON: UTF-8, finite numbers, text that can be written again.
 
     Raises:
         ValueError: What is wrong, as the end of a sentence.

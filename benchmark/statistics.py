@@ -1,4 +1,4 @@
-"""What a set of scores says: means with their uncertainty, pass@k, whether two runs differ. Pure functions on numbers.
+"""Statistics of scores: means with their uncertainty, pass@k, whether two runs differ. Pure functions on numbers.
 
 numpy and scipy are imported inside the functions that need them, so that workers which never evaluate stay small.
 """
@@ -30,7 +30,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """How much better the second of two runs did on the items both have."""
+    """How much better the second run did on the items that both runs have."""
 
     items: int
     mean_difference: float
@@ -44,12 +44,12 @@ class PairedComparison:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean; None of nothing."""
+    """Returns the arithmetic mean; None when there are no values."""
     return fmean(values) if values else None
 
 
 def standard_error(item_means: Sequence[float]) -> float | None:
-    """The standard error of the mean of per-item means; None below two items.
+    """Returns the standard error of the mean of per-item means; None for fewer than two items.
 
     Rollouts of one item are alike, so items, not rollouts, are the independent observations: averaging within items
     first clusters the error by item.
@@ -60,7 +60,7 @@ def standard_error(item_means: Sequence[float]) -> float | None:
 
 
 def confidence_interval(item_means: Sequence[float]) -> Interval | None:
-    """The 95 % interval of the mean of per-item means in [0, 1]; None where too few items allow none.
+    """Returns the 95 % interval of the mean of per-item means in [0, 1]; None when there are too few items.
 
     Wilson's score interval when every item's mean is 0 or 1: it holds for few items and at 0 % or 100 %, where the
     spread is 0 and says nothing. Otherwise Student's t over the items, cut to [0, 1].
@@ -71,13 +71,13 @@ def confidence_interval(item_means: Sequence[float]) -> Interval | None:
 
 
 def pass_at_k(rollouts: int, successes: int, k: int) -> float:
-    """Chance that at least one of k rollouts, drawn from those made without putting back, succeeds.
+    """Returns the chance that at least one of k rollouts, drawn without replacement from those made, succeeds.
 
     Unbiased: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"), as a
     product of ratios, so that nothing overflows.
 
     Raises:
-        BenchmarkError: k is not between 1 and the number of rollouts, or the successes not between 0 and it.
+        BenchmarkError: k is not between 1 and the number of rollouts, or the successes are not between 0 and that.
     """
     if not 1 <= k <= rollouts:
         raise BenchmarkError(f"pass@{k} needs k between 1 and the {rollouts} rollouts of an item")
@@ -89,7 +89,7 @@ def pass_at_k(rollouts: int, successes: int, k: int) -> float:
 
 
 def ks_to_report(rollouts: int) -> list[int]:
-    """1, 2, 4, ... and the number of rollouts itself."""
+    """Returns 1, 2, 4, ... and the number of rollouts itself."""
     ks = [2**power for power in range(rollouts.bit_length()) if 2**power < rollouts]
     return [*ks, rollouts]
 
@@ -97,15 +97,15 @@ def ks_to_report(rollouts: int) -> list[int]:
 def compare_paired(first: Mapping[str, float], second: Mapping[str, float]) -> PairedComparison:
     """Compares two runs item by item.
 
-    The p-value is of a permutation test that swaps the runs within items: exact for few differing items, else from
+    The p-value comes from a permutation test that swaps the runs within items: exact for few differing items, else from
     9,999 random swaps with a fixed seed. It assumes nothing about how scores are distributed.
 
     Args:
         first: Score by item id.
-        second: The same of the other run; items that only one of them has are counted and left out.
+        second: The same for the other run; items that only one run has are counted and left out.
 
     Raises:
-        BenchmarkError: They have no item in common.
+        BenchmarkError: The runs have no item in common.
     """
     shared = [item_id for item_id in first if item_id in second]
     if not shared:
@@ -145,7 +145,7 @@ def _student(values: Sequence[float], lowest: float, highest: float) -> Interval
 
 
 def _sign_flip_p_value(differences: Sequence[float]) -> float:
-    """Items without a difference are left out: swapping them changes nothing."""
+    """Takes the differences that are not 0: swapping items without a difference changes nothing."""
     if not differences:
         return 1.0
     if len(differences) == 1:

@@ -1,4 +1,4 @@
-"""Reading a JSON report back: whole, or row by row where it may be large. What it holds is in `benchmark.report`."""
+"""Reads a JSON report back: whole, or row by row when it may be large. `benchmark.report` writes it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _SECTIONS = {"benchmark_info": dict, _ROWS: list, "summary": dict}
 _READ_CHARACTERS = 1 << 16
 _BLANKS = " \t\r\n"
 _AFTER_A_NUMBER = tuple(",]}" + _BLANKS)
-"""Anything else, or nothing yet, and it may go on."""
+"""Before any other character, or at the end of what was read so far, a number may go on."""
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Reads a JSON report whole.
+    """Reads a whole JSON report.
 
     Raises:
-        BenchmarkError: It is missing, cannot be read, or is no such report.
+        BenchmarkError: It is missing, cannot be read, or is not such a report.
     """
     rows: list[Any] = []
     return {**scan_report(path, rows.append), _ROWS: rows}
 
 
 def scan_report(path: Path, each_row: Callable[[Any], None] | None = None) -> dict[str, Any]:
-    """Reads a JSON report and holds one row at a time.
+    """Reads a JSON report with one row in memory at a time.
 
     Args:
         path: The report.
-        each_row: Called with each of its ``evaluation_results``, in their order; also where the report then turns out to be broken.
+        each_row: Called with each of its ``evaluation_results``, in order; also when the report later proves broken.
 
     Returns:
         Its other sections, ``benchmark_info`` and ``summary``.
@@ -65,12 +65,12 @@ def scan_report(path: Path, each_row: Callable[[Any], None] | None = None) -> di
 
 
 def item_scores(report: Mapping[str, Any]) -> dict[str, float]:
-    """Score by item id out of a JSON report, none counting 0: what `benchmark.statistics.compare_paired` compares."""
+    """Returns scores by item id from a JSON report, for `benchmark.statistics.compare_paired`; missing counts 0."""
     return {row["item_id"]: row["score"] or 0.0 for row in report[_ROWS]}
 
 
 class _Document:
-    """A JSON text that is read as far as the next value; raises ValueError where it is none."""
+    """A JSON text that is read only as far as the next value; raises ValueError when it is not JSON."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -79,9 +79,9 @@ class _Document:
         self._at = 0
 
     def names(self) -> Iterator[str]:
-        """The names of the object that the document is, to its end; none when it is something else.
+        """Yields the names of the document's object, to its end; nothing when the document is not an object.
 
-        Whoever iterates reads each name's value before going on.
+        The caller must read each name's value before going on.
         """
         if self.next_character() != "{":
             self.value()
@@ -96,12 +96,12 @@ class _Document:
             raise ValueError("it goes on after its end")
 
     def elements(self) -> Iterator[Any]:
-        """The values of the list that comes next."""
+        """Yields the values of the next list."""
         for _ in self._entries("]"):
             yield self.value()
 
     def value(self) -> Any:
-        """The value that comes next, whole."""
+        """Returns the whole next value."""
         self.next_character()
         while True:
             try:
@@ -117,7 +117,7 @@ class _Document:
             return value
 
     def next_character(self) -> str:
-        """The next character that is not blank; empty at the end."""
+        """Returns the next character that is not blank; empty at the end."""
         while True:
             while self._at < len(self._text):
                 if self._text[self._at] not in _BLANKS:
@@ -127,7 +127,7 @@ class _Document:
                 return ""
 
     def _entries(self, closing: str) -> Iterator[None]:
-        """Goes through an object or a list: stops before each entry, and after the closing bracket."""
+        """Walks through an object or a list: yields before each entry, and ends after the closing bracket."""
         self._at += 1
         if self.next_character() == closing:
             self._at += 1
@@ -145,7 +145,7 @@ class _Document:
         self._at += 1
 
     def _read_on(self) -> bool:
-        """Reads more: as much as is held already, so that a long value is not tried too often."""
+        """Reads as much again as is held already, so that a long value is not parsed too often."""
         self._text = self._text[self._at :]
         self._at = 0
         more = self._file.read(max(_READ_CHARACTERS, len(self._text)))

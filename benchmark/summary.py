@@ -1,6 +1,6 @@
-"""Sums an evaluation's rows up: averages, uncertainty, bounds, losses by class, groups. Scores nothing itself.
+"""Summarises an evaluation's rows: averages, uncertainty, bounds, losses by class, groups. Scores nothing itself.
 
-Rows are counted one by one and forgotten: what is kept of each is a few numbers.
+Rows are counted one by one; only a few numbers of each are kept.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FAILED: frozenset[Standing] = frozenset({"agent_failure", "infrastructure_loss"
 
 
 class Tally:
-    """The figures of a run, row by row."""
+    """Collects the figures of a run, row by row."""
 
     def __init__(self, metric_name: str, rollouts_per_item: int) -> None:
         """Takes the metric's name and n, the rollouts of each item."""
@@ -56,8 +56,8 @@ class Tally:
         """Counts an item.
 
         Args:
-            row: What its rollouts are worth.
-            results: How those ended that have a result.
+            row: The item's scores.
+            results: Results of its rollouts, without missing ones.
         """
         valid = [rollout.score or 0.0 for rollout in row.rollouts if rollout.standing in VALID]
         valid_mean = fmean(valid) if valid else None
@@ -80,18 +80,18 @@ class Tally:
     def _note_if_bad(self, row: ItemRow) -> None:
         score = row.score or 0.0
         if score < PERFECT:
-            # The heap's first entry is the best of the worst; of equal ones, the last.
+            # The heap's first entry is the best of the worst; among equals, the last.
             heapq.heappush(self._worst, (-score, -len(self._best), row))
             if len(self._worst) > _WORST:
                 heapq.heappop(self._worst)
 
     def overview(self) -> Overview:
-        """Everything that was counted; there must have been an item."""
+        """Returns everything that was counted; there must be at least one item."""
         worst = tuple(row for _, _, row in sorted(self._worst, key=lambda one: one[:2], reverse=True))
         return Overview(self._groups(), self._summary(), worst)
 
     def _groups(self) -> tuple[Group, ...]:
-        """One group per domain, by name, items without one last; none when no item has a domain."""
+        """Returns one group per domain, by name, items without a domain last; empty when no item has one."""
         if self._by_domain.keys() == {None}:
             return ()
         names = sorted(self._by_domain, key=lambda name: (name is None, name))
@@ -137,11 +137,11 @@ class Tally:
 
 @dataclass(slots=True)
 class _Scores:
-    """Numbers of some items, one or two for each."""
+    """Scores of some items, one or two numbers for each."""
 
     items: array[float] = field(default_factory=lambda: array("d"))
     valid_means: array[float] = field(default_factory=lambda: array("d"))
-    """The mean of each item's valid rollouts; items without one are left out."""
+    """The mean of each item's valid rollouts; items without a valid rollout are left out."""
     standings: Counter[Standing] = field(default_factory=Counter)
 
     def add(self, row: ItemRow, valid_mean: float | None) -> None:
@@ -164,7 +164,7 @@ class _Scores:
 
 @dataclass(slots=True)
 class _Usage:
-    """What the rollouts took, added up."""
+    """Time and tokens of the rollouts, added up."""
 
     seconds: array[float] = field(default_factory=lambda: array("d"))
     stages: dict[str, float] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class _Usage:
 
 
 class _LossCounter:
-    """Losses by failure class, each with its first case."""
+    """Counts losses by failure class, and keeps the first example of each."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -202,7 +202,7 @@ class _LossCounter:
             self._first[failure_class] = (counted_as, example)
 
     def by_class(self) -> dict[str, Losses]:
-        """The most frequent first."""
+        """Returns the losses by class, the most frequent first."""
         ordered = sorted(self._counts.items(), key=lambda one: (-one[1], one[0]))
         return {failure_class: Losses(count, *self._first[failure_class]) for failure_class, count in ordered}
 
@@ -213,7 +213,7 @@ def _coverage(standings: Mapping[Standing, int]) -> float:
 
 
 def _pass_at_ks(successes: Mapping[int, int], items: int, n: int) -> dict[int, float]:
-    """Takes how many items have how many successes."""
+    """Takes the number of items by number of successes; returns pass@k by k."""
     return {
         k: sum(count * pass_at_k(n, right, k) for right, count in successes.items()) / items for k in ks_to_report(n)
     }

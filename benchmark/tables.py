@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _LONGEST_CELL = 1 << 24
 """Characters; Python's own limit is too small for worked answers with pictures in them."""
 _DICT, _STATE = "dataset_dict.json", "state.json"
-"""What `datasets` writes beside a dataset of several splits, and beside one split."""
+"""Files that `datasets` writes beside a dataset of several splits, and beside one split."""
 
 
 def csv_entries(path: Path, delimiter: str) -> Iterator[Entry]:
-    """The rows of a text table whose first line names the columns; an empty cell is a field that is not there.
+    """Reads the rows of a text table whose first line names the columns; an empty cell is a missing field.
 
     Raises:
-        BenchmarkError: The file cannot be read, has no rows, or its first line is no heading.
+        BenchmarkError: The file cannot be read, has no rows, or its first line is not a heading.
     """
     csv.field_size_limit(_LONGEST_CELL)
     try:
@@ -71,19 +71,19 @@ def _row_entry(where: str, number: int, names: list[str], row: list[str]) -> Ent
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder is a dataset that `datasets` saved, or has Parquet files as the Hub keeps them."""
+    """Whether a folder is a dataset saved by `datasets`, or has Parquet files as on the Hub."""
     return any((folder / name).is_file() for name in (_DICT, _STATE)) or bool(_parquet_files(folder))
 
 
 def dataset_entries(folder: Path, split: str | None) -> Iterator[Entry]:
-    """The rows of a dataset's folder.
+    """Reads the rows of a dataset's folder.
 
     Args:
         folder: Saved by `save_to_disk`, or downloaded from the Hub with its Parquet files.
-        split: Which part of it; None where there is one.
+        split: Which split; None when there is only one.
 
     Raises:
-        BenchmarkError: There are several splits, none of that name, or a file cannot be read.
+        BenchmarkError: A split must be chosen, no split has that name, or a file cannot be read.
     """
     if (folder / _DICT).is_file():
         chosen = _chosen(folder, sorted(json.loads((folder / _DICT).read_text(encoding="utf-8"))["splits"]), split)
@@ -100,7 +100,7 @@ def dataset_entries(folder: Path, split: str | None) -> Iterator[Entry]:
 
 
 def parquet_entries(path: Path) -> Iterator[Entry]:
-    """The rows of one Parquet file.
+    """Reads the rows of one Parquet file.
 
     Raises:
         BenchmarkError: It cannot be read.
@@ -154,7 +154,7 @@ def _batches(file: Path) -> Iterator[pyarrow.RecordBatch]:
 
 
 def _is_text(kind: pyarrow.DataType) -> bool:
-    """Whether values of a type can be in an item: not where anything within is binary."""
+    """Whether an item can hold values of this type: not when any part of it is binary."""
     return "binary" not in str(kind)
 
 

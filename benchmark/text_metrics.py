@@ -1,6 +1,6 @@
-"""Metrics that compare two texts: pure functions, each returning a `Score`. No model and no statistics in here.
+"""Metrics that compare two texts: pure functions that return a `Score`, without models or statistics.
 
-Where texts are compared by their words or numbers, both empty count as the same (1) and one empty as different (0).
+When words or numbers are compared, two empty texts count as the same (1), and one empty text as different (0).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _THOUSANDS_SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _TRUTH_WORDS = {"true": "yes", "false": "no"}
 WIDE = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
-"""Long numbers are compared with it, unrounded as far as anybody writes them."""
+"""Compares long numbers without rounding, up to 50 digits."""
 
 
 class _Punctuation(dict[int, int | None]):
@@ -42,24 +42,24 @@ _PUNCTUATION = _Punctuation()
 
 
 def simplify(text: str) -> str:
-    """Lower case, without punctuation and without a, an, the; single spaces."""
+    """Returns the text in lower case, without punctuation and a, an, the, and with single spaces."""
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def normalize(text: str) -> str:
-    """`simplify`, and a text that is just ``true`` or ``false`` becomes ``yes`` or ``no``."""
+    """Like `simplify`; a text that is only ``true`` or ``false`` becomes ``yes`` or ``no``."""
     simple = simplify(text)
     return _TRUTH_WORDS.get(simple, simple)
 
 
 def exact_match(prediction: str, answer: str, _item: Item) -> Score:
-    """1 when both are equal but for blanks around them; the details tell whether they are once normalised."""
+    """1 when both are equal, except for surrounding blanks; the details say whether they are when normalised."""
     normalized = normalize(prediction) == normalize(answer)
     return Score(float(prediction.strip() == answer.strip()), {"normalized_match": normalized})
 
 
 def exact_match_normalized(prediction: str, answer: str, _item: Item) -> Score:
-    """1 when both are equal once normalised."""
+    """1 when both are equal after normalising."""
     return Score(float(normalize(prediction) == normalize(answer)))
 
 
@@ -77,7 +77,7 @@ def f1_score(prediction: str, answer: str, _item: Item) -> Score:
 
 
 def similarity(prediction: str, answer: str, _item: Item) -> Score:
-    """Share of matching characters: 2 M / T, T being both lengths together, without blanks around.
+    """Share of matching characters: 2 M / T, where T is the sum of both lengths, without surrounding blanks.
 
     difflib's ratio has the same form, but its M counts the blocks that a greedy search finds, and depends on the order
     of the two texts; here M is the longest common subsequence (rapidfuzz): symmetric, never lower, and fast.
@@ -96,7 +96,7 @@ def contains_answer(prediction: str, answer: str, _item: Item) -> Score:
 def numeric_match(prediction: str, answer: str, _item: Item) -> Score:
     """1 when any number of the answer is within 1e-6 of any number of the prediction.
 
-    Numbers are read without thousands separators and compared as decimals: no rounding of long ones.
+    Numbers are read without thousands separators and compared as decimals, so long ones are not rounded.
     """
     predicted, reference = sorted(_numbers(prediction)), _numbers(answer)
     if not predicted or not reference:

@@ -1,4 +1,4 @@
-"""Writing a file that others see whole or not at all: temporary name, fsync, rename, fsync of the folder."""
+"""Writes a file that readers see whole or not at all: temporary name, fsync, rename, fsync of the folder."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _BUFFER_BYTES = 1 << 18
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what killed processes left of a file that they were writing; one that still writes it fails."""
+    """Removes temporary files that killed processes left; a process that is still writing the file then fails."""
     for leftover in path.parent.glob(f".{path.name}.*.tmp"):
         leftover.unlink(missing_ok=True)
 
 
 class WholeFile:
-    """A text file in UTF-8 while it is written; a context manager. Without `publish`, nothing changes.
+    """Writes a text file in UTF-8; a context manager. Without `publish`, nothing changes.
 
     Half of a surrogate pair is written as its JSON escape.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens nothing yet; `path` is where it will be."""
+        """Opens nothing yet; `path` is the file's final place."""
         self._path = path
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
 
@@ -37,12 +37,12 @@ class WholeFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # what was not published is not missed
+        with suppress(OSError):  # a file that was not published is not needed
             self._file.close()
         self._temporary.unlink(missing_ok=True)
 
     def write(self, text: str) -> None:
-        """Adds to the file.
+        """Appends to the file.
 
         Raises:
             OSError: The folder cannot be written to, or is full; names the path.
@@ -51,7 +51,7 @@ class WholeFile:
             self._file.write(text)
 
     def publish(self) -> None:
-        """Makes the file durable and puts it in its place.
+        """Makes the file durable and moves it to its path.
 
         Raises:
             OSError: As for `write`.

@@ -1,7 +1,7 @@
-"""The guest image: a Debian root with a desktop session and an HTTP server, for containers and virtual machines alike.
+"""The guest image: a Debian root with a desktop session and an HTTP server, for containers and virtual machines.
 
-``recipe/`` says how its packages are put together, ``files/``, ``session/`` and ``server/`` are what the project adds to them.
-Only this package's top level runs on the host; ``session`` and ``server`` run inside the guest, with what Debian has there.
+``recipe/`` prepares Debian's packages; the project adds ``files/``, ``session/`` and ``server/``. ``session`` and
+``server`` run inside the guest, with what Debian has there; the top level and most of ``conformance`` run on the host.
 """
 
 from desktop_image.cache import Progress

@@ -1,7 +1,7 @@
-"""What is built in namespaces: ``python -m desktop_image kernel|PROFILE FOLDER`` as the root of a user namespace (`rootless`), and
-``python -m desktop_image additions FOLDER GIVEN LAYER...`` among mounts of its own (`additions_layer`).
+"""Builds in namespaces: ``python -m desktop_image kernel|PROFILE FOLDER`` as the root of a user namespace (`rootless`),
+and ``python -m desktop_image additions FOLDER GIVEN LAYER...`` in its own mount namespace (`extension_layer`).
 
-A sentence a line on standard output; on failure, the reason at last.
+Prints one sentence per line; on failure, the last line is the reason.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Where finished parts of guest images are kept, each built once.
+"""The cache of finished parts of guest images; each part is built once.
 
-A part is a folder named after the hash of everything it is made from. It is built beside its place under a temporary name and
-renamed when complete, so that a folder with the right name is always whole. A file lock (NAME.lock) lets one build go on at a time
-for each part; whoever waited finds it built. Whatever a killed build left is removed by the next one.
+A part is a folder named after the hash of everything it is made from. It is built beside its place under a temporary
+name and renamed when complete, so that a folder with the right name is always whole. A file lock (NAME.lock) allows one
+build of a part at a time; processes that waited use its result. The next build removes what a killed one left.
 
-Whoever asked for a part uses it until his process ends: so long he holds a shared lock (NAME.used), and `remove` leaves it alone.
+A process that asked for a part uses it until it ends: it holds a shared lock (NAME.used), and `remove` keeps the part.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from desktop_image import namespace
 from desktop_image.errors import GuestBuildError
 
 Progress = Callable[[str], None]
-"""Called with a sentence for whatever a build does next."""
+"""Called with a sentence for each step of a build."""
 
 _WHY_CHARACTERS = 300
 _PARTIAL = ".partial"
 
 
 def cache_folder() -> Path:
-    """Where images are kept."""
+    """Returns the folder of the cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "computer-use-rollouts" / "guest"
 
 
 def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_root: bool = True) -> Path:
-    """A part's folder, built first where it is missing.
+    """Returns a part's folder; builds it first when it is missing.
 
     Args:
-        name: Of the folder; holds the hash of what it is made from.
-        build: Makes the folder that it is given, which is not there.
-        progress: Told when another process is building the same part.
+        name: The folder's name; contains the hash of what it is made from.
+        build: Creates the folder it is given, which must not exist.
+        progress: Called when another process is building the same part.
         as_root: Whether only root can build it.
 
     Raises:
@@ -69,7 +69,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
         where = error.filename or cache_folder()
         why = (
             error.strerror or str(error)[:_WHY_CHARACTERS]
-        )  # shutil.copytree's has no number, but a list of what failed
+        )  # an error of shutil.copytree has no number, but a list of failures
         raise GuestBuildError(f"the guest image cannot be stored: {where}: {why}") from error
     return finished
 
@@ -78,10 +78,10 @@ def remove(name: str) -> bool:
     """Removes a part that no process uses or builds.
 
     Returns:
-        Whether it is gone.
+        Whether it was removed.
 
     Raises:
-        GuestBuildError: It is another user's.
+        GuestBuildError: It belongs to another user.
     """
     finished = cache_folder() / name
     with _ours(_used_file(name)), locked(_used_file(name), wait=False) as alone:
@@ -92,7 +92,7 @@ def remove(name: str) -> bool:
                 return False
             if finished.is_dir():
                 partial = finished.with_name(name + _PARTIAL)
-                finished.rename(partial)  # Never half of it under its own name.
+                finished.rename(partial)  # A half-removed part must not have its name.
                 _remove(partial)
             _lock_file(name).unlink()
         _used_file(name).unlink()
@@ -103,7 +103,7 @@ def is_used(name: str) -> bool:
     """Whether a process uses a part.
 
     Raises:
-        GuestBuildError: It is another user's.
+        GuestBuildError: It belongs to another user.
     """
     path = _used_file(name)
     if not path.exists():
@@ -125,7 +125,7 @@ _used: dict[Path, int] = {}
 
 
 def _use(name: str) -> None:
-    """Marks a part as used by this process; where the cache is another user's, only he can remove it, and need not know."""
+    """Marks a part as used by this process; in another user's cache this may fail, but only that user removes parts."""
     path = _used_file(name)
     if path not in _used:
         with suppress(OSError):
@@ -135,7 +135,7 @@ def _use(name: str) -> None:
 
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[bool]:
-    """A lock of one's own on a file, which is made; whether it was got."""
+    """Takes an exclusive lock on a file, which it creates; yields whether it has the lock."""
     try:
         descriptor = _open_locked(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -148,7 +148,7 @@ def locked(path: Path, *, wait: bool) -> Iterator[bool]:
 
 
 def _open_locked(path: Path, how: int) -> int:
-    """A lock file, opened and locked; again where it was removed meanwhile."""
+    """Opens and locks a lock file; tries again when it was removed meanwhile."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -175,7 +175,7 @@ def _lock(name: str, progress: Progress) -> Iterator[None]:
 
 
 def _remove_dead_builds() -> None:
-    """Removes the temporary folders that nobody builds in."""
+    """Removes the temporary folders in which no process builds."""
     for partial in cache_folder().glob(f"*{_PARTIAL}"):
         with locked(_lock_file(partial.name.removesuffix(_PARTIAL)), wait=False) as idle:
             if idle:
@@ -195,7 +195,7 @@ def _remove(folder: Path) -> None:
         return
     try:
         shutil.rmtree(folder)
-    except PermissionError:  # Not root, and some of it belongs to ids that he only has in a user namespace.
+    except PermissionError:  # Not root, and some files belong to ids that the user only has in a user namespace.
         if os.geteuid() == 0:
             raise
         namespace.run(["rm", "-r", "-f", str(folder)])

@@ -1,4 +1,4 @@
-"""What is in the cache of guest images, and which of it nothing here would use any more."""
+"""Lists the parts in the cache of guest images, and removes those that are no longer used."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _QCOW2 = struct.Struct(">4sIQI")
 
 @dataclass(frozen=True, slots=True)
 class CachedImage:
-    """A part of some image."""
+    """A part of an image in the cache."""
 
     kind: str
-    """packages, files, additions, disk, kernel; facts: what is known of an image; saved: a machine's state after its first boot."""
+    """packages, files, additions, disk, kernel; facts: of an image; saved: a machine's state after its first boot."""
     image: str
-    """Which one, or which profile's; empty where it belongs to every one."""
+    """The name of the image or profile; empty when the part belongs to all."""
     folder: Path
     current: bool
-    """Whether images are made of it now; the others were made by another recipe."""
+    """Whether images use it now; other parts were made by another recipe."""
     bytes: int
-    """What it takes on disk."""
+    """Its size on disk."""
 
 
 def list_images() -> list[CachedImage]:
-    """Everything in the cache."""
+    """Returns all parts in the cache."""
     return list(_parts())
 
 
 def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
-    """Removes what is outdated, unless a process uses it.
+    """Removes outdated parts, except those that a process uses.
 
     Returns:
-        What was removed, and what is outdated but in use.
+        The removed parts, and the outdated parts in use.
     """
     removed: list[CachedImage] = []
     kept: list[CachedImage] = []
@@ -60,13 +60,13 @@ def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage
 
 
 def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
-    """Removes an image that a user made, with all that no other image is made of.
+    """Removes an image that a user made, with all parts that no other image uses.
 
     Returns:
-        What was removed, and what a process began to use meanwhile.
+        The removed parts, and those that a process began to use meanwhile.
 
     Raises:
-        GuestBuildError: There is no such image, it comes with this project, or a process uses it; nothing is removed then.
+        GuestBuildError: The image does not exist, comes with this project, or is in use; nothing is removed then.
     """
     check_own(name)
     needed = {part.folder.name for part in _parts() if part.current}
@@ -85,7 +85,7 @@ def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tupl
 
 
 def _parts(without: str = "") -> Iterator[CachedImage]:
-    """Everything in the cache, as it would be without an image."""
+    """Yields all parts in the cache, as they would be without an image."""
     now = {kernel_name()}
     for name in set(image_names()) - {without}:
         with suppress(GuestBuildError):
@@ -102,7 +102,7 @@ def _parts(without: str = "") -> Iterator[CachedImage]:
 
 
 def _backing_disk(saved: Path) -> Path | None:
-    """The folder of the disk that a saved state goes on from."""
+    """Returns the folder of the disk that a saved state is based on; None when it is not known."""
     try:
         with (saved / "disk.qcow2").open("rb") as file:
             magic, _version, at, length = _QCOW2.unpack(file.read(_QCOW2.size))

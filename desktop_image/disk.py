@@ -1,7 +1,7 @@
-"""The guest's root as the disk of a virtual machine, made from the same layers that containers use.
+"""Builds the disk of a virtual machine from the same layers that containers use.
 
-The layers' owners are shifted; inside a user namespace with that shift they look as they should on the disk, so the file system
-is written there. That needs root. For other users, everything from the packages on is made in one user namespace.
+The layers' owners are shifted. Inside a user namespace with the same shift they look right, so the file system is
+written there; this needs root. For other users, everything, packages included, is built in one user namespace.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from desktop_image.release import BOOKWORM
 from desktop_image.root import GuestRoot, root_digest, root_of, size_of
 
 ROOM_BYTES = 6 << 30
-"""What the guest may write beyond its image; takes no room before."""
+"""What the guest may write beyond its image; takes no space until then."""
 _OPAQUE = "trusted.overlay.opaque"
 _FORMAT = 1
-"""Changes when the same layers come to make another disk."""
+"""Changed when the same layers make a different disk."""
 _TOOLS = {
     "mke2fs": "e2fsprogs",
     "qemu-img": "qemu-utils",
@@ -50,7 +50,7 @@ class GuestDisk:
 
 
 def guest_disk(image_name: str, progress: Progress = lambda _sentence: None) -> GuestDisk:
-    """The disk of an image, built first where it is missing.
+    """Returns the disk of a named image; builds it first when it is missing.
 
     Raises:
         GuestBuildError: It cannot be built here.
@@ -59,7 +59,7 @@ def guest_disk(image_name: str, progress: Progress = lambda _sentence: None) -> 
 
 
 def disk_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestDisk:
-    """An image's disk, built first where it is missing.
+    """Returns an image's disk; builds it first when it is missing.
 
     Raises:
         GuestBuildError: It cannot be built here.
@@ -79,12 +79,12 @@ def disk_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestD
 
 
 def disk_name(image: Image) -> str:
-    """What the disk of an image is called now."""
+    """Returns the current name of an image's disk."""
     return f"disk-{image.name}-{root_digest(image)}-{_FORMAT}"
 
 
 def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:
-    """As the root of a user namespace, builds a disk whose layers nobody else needs.
+    """Builds a disk as the root of a user namespace; its layers are not kept.
 
     Raises:
         GuestBuildError: It cannot be built here.
@@ -116,7 +116,7 @@ def _build(root: GuestRoot, target: Path, progress: Progress) -> None:
 
 
 def put_layer_on(layer: Path, merged: Path) -> None:
-    """Makes a tree what an overlay would show of it beneath a layer, which marks what it removed and which folders it replaced."""
+    """Merges an overlay's layer into the tree below, and applies its marks for removed files and replaced folders."""
     for folder, directories, files in os.walk(layer):
         below = merged / Path(folder).relative_to(layer)
         for name in directories:
@@ -157,7 +157,7 @@ def _pack(tree: Path, owner: int, size: int, make: Callable[[list[str], Path, in
     with raw.open("wb+") as file:
         file.truncate(size + ROOM_BYTES)
         os.fchown(file.fileno(), owner, owner)
-        # No journal: what survives a crash of the machine is thrown away with its overlay anyway.
+        # No journal: after a crash of the machine, its overlay is discarded anyway.
         command = ["mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", "assume_storage_prezeroed=1"]
         make([*command, "-d", ".", f"/proc/self/fd/{file.fileno()}"], tree, file.fileno())
     _call(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(target / "disk.qcow2")])
@@ -165,7 +165,7 @@ def _pack(tree: Path, owner: int, size: int, make: Callable[[list[str], Path, in
 
 
 def _call_as_guest_root(command: list[str], folder: Path, descriptor: int) -> None:
-    """In a user namespace whose root owns the layers' files; it reaches what is open: the folder and the descriptor."""
+    """Runs in a user namespace whose root owns the layers' files; it can access the open folder and descriptor."""
     code, said = namespace.run(command, folder=folder, descriptors=[descriptor])
     if code:
         raise GuestBuildError(f"{command[0]} could not write the guest's disk: {said[-300:]}")

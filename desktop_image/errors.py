@@ -1,4 +1,4 @@
-"""What can go wrong with a guest image."""
+"""Errors of guest images."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The top layer of an image that a user extended: packages, fonts, and what scripts of his changed.
+"""The top layer of an image that a user extended: packages, fonts, and the changes made by the user's scripts.
 
-Packages are fetched here, by this machine's apt, as the guest's list of what it has asks for. All else is done inside the guest's
-root, as the root of its user namespace: what a package's or a user's script does reaches nothing outside.
+This machine's apt fetches the packages that the guest lacks, by the guest's list of packages. Everything else runs
+inside the guest's root, as the root of its user namespace: scripts of packages and users cannot reach anything outside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from desktop_image.images import DEBS, FONTS, SCRIPTS, Additions
 from desktop_image.release import Release
 
 LAYER = "layer"
-"""In the part's folder."""
+"""The layer's name in the part's folder."""
 REPOSITORY = Path(__file__).parents[1]
 _EXTEND = Path(__file__).parent / "extend.sh"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -30,22 +30,22 @@ _DEBIAN = "http://deb.debian.org/debian"
 
 
 def digest(additions: Additions, below: str) -> str:
-    """Identifies this layer's content, on layers of that digest."""
+    """Returns an id of this layer's content, on top of layers with the digest `below`."""
     return hashlib.sha256("\0".join((additions.digest(), below, _EXTEND.read_text())).encode()).hexdigest()[:16]
 
 
 def build(additions: Additions, release: Release, lower: Sequence[Path], target: Path, progress: Progress) -> None:
-    """Fills `target`, which must not exist, with `LAYER`; owners in it are shifted as those of the layers below.
+    """Fills `target`, which must not exist, with `LAYER`; owners are shifted like those of the layers below.
 
     Args:
         additions: What is added.
-        release: What packages are from.
+        release: The release that packages come from.
         lower: The layers below, topmost first.
         target: The part's folder.
-        progress: Told what is done next.
+        progress: Called with each step.
 
     Raises:
-        GuestBuildError: A package is not there, a script fails, or the machine lacks something.
+        GuestBuildError: A package does not exist, a script fails, or the machine lacks something.
     """
     given, fetched = target / "given", target / "fetched"  # what a killed build leaves is removed with its target
     for folder in (target, given, fetched, *(given / kind for kind in (DEBS, FONTS, SCRIPTS))):
@@ -66,7 +66,7 @@ def build(additions: Additions, release: Release, lower: Sequence[Path], target:
 
 
 def _fetch(wanted: Sequence[str], release: Release, packages: Path, own: Path, target: Path) -> None:
-    """Downloads packages and what they need beyond what the guest has; apt's lists are kept in a folder of their own."""
+    """Downloads packages and the dependencies that the guest lacks; apt's lists are kept in the folder `own`."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         (own / name).mkdir(parents=True)
     default = f"deb [signed-by={_KEYRING}] {_DEBIAN} {release.suite} main\n"
@@ -102,7 +102,7 @@ def _call(command: list[str], what: str) -> None:
 
 
 def _let_everybody_read(folder: Path) -> None:
-    """The guest's root is nobody outside."""
+    """Makes a folder readable for all, since the guest's root has no rights outside."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() or path.suffix == ".sh" or path.parent.name == SCRIPTS else 0o644)
 

@@ -1,7 +1,7 @@
-"""The upper layer of a guest image: what the project itself puts into the guest.
+"""The upper layer of a guest image: the project's own files.
 
-``files/`` is copied as it stands; the packages ``session`` and ``server`` go to /usr/lib/guest/python. Small and quick to build, so
-that a changed line does not cost a new set of packages.
+``files/`` is copied unchanged; the packages ``session`` and ``server`` go to /usr/lib/guest/python. The layer is small
+and quick to build, so a changed line does not require a new set of packages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ json.dump([sys.implementation.cache_tag, compiled], sys.stdout)
 
 
 def digest(suite: str) -> str:
-    """Identifies this layer's content, for a guest with this release's Python."""
+    """Returns an id of this layer's content, for a guest with this release's Python."""
     made_from = hashlib.sha256(f"{suite}{_COMPILER}".encode())
     for inside, source in _content():
         made_from.update(f"{inside} {source.stat().st_mode & 0o111}\0".encode() + source.read_bytes() + b"\0")
@@ -40,10 +40,10 @@ def digest(suite: str) -> str:
 
 
 def build(target: Path, packages: Path, progress: Callable[[str], None]) -> None:
-    """Fills `target`, which must not exist. The Python in `packages` compiles it.
+    """Fills `target`, which must not exist. The Python in `packages` compiles the code.
 
     Raises:
-        GuestBuildError: The guest's Python does not run, or does not compile it.
+        GuestBuildError: The guest's Python does not run, or cannot compile the code.
     """
     progress("Adding the session and the server")
     target.mkdir()
@@ -64,7 +64,7 @@ def build(target: Path, packages: Path, progress: Callable[[str], None]) -> None
 
 
 def _content() -> Iterator[tuple[Path, Path]]:
-    """Every file: its path in the guest, and where it is here."""
+    """Yields every file: its path in the guest, and its path here."""
     for source in sorted(path for path in (HERE / "files").rglob("*") if path.is_file()):
         yield source.relative_to(HERE / "files"), source
     for package in _PACKAGES:
@@ -73,7 +73,7 @@ def _content() -> Iterator[tuple[Path, Path]]:
 
 
 def _compile(sources: dict[str, str], packages: Path) -> dict[str, bytes]:
-    """Byte code by path; it is used unchecked, since the layer never changes."""
+    """Returns byte code by path; the guest uses it unchecked, since the layer never changes."""
     done = subprocess.run(  # noqa: S603
         ["chroot", str(packages), "/usr/bin/python3", "-c", _COMPILER],  # noqa: S607
         input=json.dumps(sources),

@@ -1,4 +1,4 @@
-"""What is known of images, kept in the cache beside the guest images: found once for each image."""
+"""Facts about images, found once for each image and kept in the cache beside the guest images."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _FILE = "facts"
 
 
 def facts_folder_name(image: str) -> str:
-    """What the folder of an image's facts is called now; its guests' network is none of the image's."""
+    """Returns the current name of the folder of an image's facts, which does not include its guests' network."""
     return f"facts-{image.partition('+')[0]}-{VERSION}"
 
 
 def kept_facts(image: str) -> str:
-    """What is known of an image; empty when nothing is."""
+    """Returns the stored facts about an image; empty when they are not found."""
     try:
         return Path(cache_folder(), facts_folder_name(image), _FILE).read_text(encoding="ascii") if image else ""
     except (OSError, UnicodeDecodeError):
@@ -25,12 +25,12 @@ def kept_facts(image: str) -> str:
 
 
 def facts_of_image(image: str, find: Callable[[], str], progress: Progress) -> str:
-    """What is known of an image, found first where nothing is.
+    """Returns the facts about an image; finds them first when they are missing.
 
     Args:
-        image: Its name; one without a name is looked at each time.
-        find: Looks.
-        progress: Told when another process is looking at the same image.
+        image: Its name; without a name, the facts are found each time.
+        find: Finds the facts.
+        progress: Called when another process is examining the same image.
 
     Raises:
         GuestBuildError: The facts cannot be stored.

@@ -1,6 +1,6 @@
-"""Which guest images there are: the profiles, and those that users extended, each under the name its user gave it.
+"""The guest images by name: the profiles, and those that users extended and named.
 
-What a user adds is kept beside the layers, so that an image can be built again whenever what it is made from has changed.
+A user's additions are kept beside the layers, so that an image can be built again when its sources have changed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from desktop_image.release import BOOKWORM, Release
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST_NAME = 40
 OWN = "own"
-"""Stands for an image's name where facts are of an image that was not built here."""
+"""Used as the image's name for facts about an image that was not built here."""
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
 _DEFINITION = "image.json"
 _KEYRING = "keyring.gpg"
 DEBS, FONTS, SCRIPTS = "debs", "fonts", "scripts"
-"""Folders of what is added."""
+"""Folders of what a user adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Additions:
     """What a user adds to a profile."""
 
     folder: Path
-    """Holds `DEBS`, `FONTS` and `SCRIPTS`, each with what was given, in its order."""
+    """Contains `DEBS`, `FONTS` and `SCRIPTS`, each with what was given, in order."""
     packages: tuple[str, ...]
-    """From the release."""
+    """Packages from the release."""
 
     def digest(self) -> str:
-        """Identifies all that is added, but for the versions that the release has today."""
+        """Returns an id of all additions, except the versions that the release has today."""
         made_from = hashlib.sha256(json.dumps(self.packages).encode())
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             inside = path.relative_to(self.folder)
@@ -63,10 +63,10 @@ class Image:
 
 
 def image_named(name: str) -> Image:
-    """The image of a name.
+    """Returns the image of this name.
 
     Raises:
-        GuestBuildError: There is none on this machine, or what is kept of it is broken.
+        GuestBuildError: It does not exist on this machine, or what is stored of it is broken.
     """
     if name in PROFILES:
         return Image(name, name)
@@ -92,7 +92,7 @@ def _read(name: str, folder: Path) -> Image:
 
 
 def image_names() -> list[str]:
-    """Of every image that can be asked for here: the profiles, then those that users extended."""
+    """Returns the names of all images here: the profiles, then those that users extended."""
     own = sorted(path.name for path in _folder("x").parent.glob("*") if _NAME.fullmatch(path.name))
     return [*PROFILES, *own]
 
@@ -107,18 +107,18 @@ def define(
     fonts: Sequence[Path] = (),
     scripts: Sequence[Path] = (),
 ) -> Iterator[Image]:
-    """An image that can be asked for by its name once the block is left in order; until then, one of the same name stays.
+    """Defines an image, which exists by name once the block ends without error; until then, an old one stays.
 
     Args:
-        name: The image's.
-        profile: What it extends.
-        release: What its packages are from.
+        name: The image's name.
+        profile: The profile that it extends.
+        release: The release that its packages come from.
         packages: Names, ``NAME=VERSION`` or paths of .deb files.
         fonts: Folders of fonts.
-        scripts: Run in the guest as root when all else is there, in this order.
+        scripts: Run in the guest as root after all else is installed, in this order.
 
     Raises:
-        GuestBuildError: Something given is not what it should be; one sentence says what.
+        GuestBuildError: An argument is wrong; one sentence says which.
     """
     _check(name, profile)
     named = [package for package in packages if not package.endswith(".deb")]
@@ -158,10 +158,10 @@ def define(
 
 
 def check_own(name: str) -> None:
-    """Makes sure that an image is one that a user made, be what is kept of it broken or not.
+    """Checks that a user made an image, whether or not what is stored of it is broken.
 
     Raises:
-        GuestBuildError: There is no such image, or it comes with this project.
+        GuestBuildError: The image does not exist, or it comes with this project.
     """
     if name in PROFILES:
         raise GuestBuildError(
@@ -172,7 +172,7 @@ def check_own(name: str) -> None:
 
 
 def forget(name: str) -> None:
-    """Removes what is kept of a user's image; its layers stay.
+    """Removes what is stored of a user's image; its layers stay.
 
     Raises:
         GuestBuildError: It cannot be removed.
@@ -199,7 +199,7 @@ def _stored(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Refuses where another process makes or removes an image of the same name."""
+    """Raises when another process is making or removing an image of the same name."""
     with locked(folder.with_name(f"{folder.name}.lock"), wait=False) as alone:
         if not alone:
             raise GuestBuildError(

@@ -1,7 +1,7 @@
-"""What a virtual machine starts a guest's disk with: Debian's kernel, and the first root that finds the disk.
+"""The kernel and initrd with which a virtual machine boots a guest's disk.
 
-The kernel is the one Debian makes for virtual machines. Its drivers for disks and networks are modules, so it needs a first
-root in memory (initrd) that loads them: busybox, a handful of modules, and a script.
+The kernel is the one Debian makes for virtual machines. Its drivers for disks and networks are modules, so it needs a
+first root in memory (initrd) that loads them: busybox, a few modules, and a script.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class GuestKernel:
 
 
 def guest_kernel(progress: Progress) -> GuestKernel:
-    """The kernel, fetched first where it is missing.
+    """Returns the kernel; fetches it first when it is missing.
 
     Raises:
         GuestBuildError: It cannot be fetched here.
@@ -50,7 +50,7 @@ def guest_kernel(progress: Progress) -> GuestKernel:
 
 
 def kernel_name() -> str:
-    """What the kernel's folder is called now."""
+    """Returns the current name of the kernel's folder."""
     return f"kernel-{_digest()}"
 
 
@@ -60,7 +60,7 @@ def _digest() -> str:
 
 
 def build(target: Path, progress: Progress) -> None:
-    """Fetches it as root, of the machine or of a user namespace, into `target`, which must not exist.
+    """Fetches the kernel into `target`, which must not exist, as root of the machine or of a user namespace.
 
     Raises:
         GuestBuildError: It cannot be fetched here.
@@ -88,7 +88,7 @@ def build(target: Path, progress: Progress) -> None:
 
 
 def _modules_in_order(fetched: Path) -> list[Path]:
-    """The files of the modules that are needed, each after those it needs itself."""
+    """Returns the files of the needed modules, each after its dependencies."""
     files = {_name(file.name): file for file in fetched.glob("lib/modules/*/kernel/**/*.ko")}
     ordered: list[Path] = []
     for module in _MODULES:
@@ -114,7 +114,7 @@ def _name(module: str) -> str:
 
 
 def _archive(root: Path, busybox: Path) -> bytes:
-    """The folder as the kernel reads it."""
+    """Returns the folder as an archive that the kernel reads."""
     names = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
     done = subprocess.run(  # noqa: S603
         [str(busybox), "cpio", "-o", "-H", "newc"],

@@ -1,6 +1,6 @@
-"""A guest's layers put together as one root, in which something is run and whose changes make a new layer.
+"""Runs a command in a root merged from a guest's layers; its changes make a new layer.
 
-Runs in mount and process namespaces of its own: ``python -m desktop_image additions TARGET GIVEN LAYER...`` there.
+Runs in its own mount and process namespaces, as ``python -m desktop_image additions TARGET GIVEN LAYER...``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DETACH = 2
 """Linux's MNT_DETACH."""
 GIVEN = "mnt"
-"""Where the root sees what it is given."""
+"""Where the root sees the folder it is given."""
 
 
 def run(
     target: Path, given: Path, lower: Sequence[Path], command: Sequence[str], hear: Callable[[str], None]
 ) -> tuple[int, str]:
-    """Runs a command in the root; what it changes is kept in ``TARGET/layer``.
+    """Runs a command in the root; its changes are kept in ``TARGET/layer``.
 
     Args:
-        target: Is there; ``work`` and ``root`` are left in it, of no more use.
+        target: Must exist; ``work`` and ``root`` are left in it and are no longer needed.
         given: A folder that the root sees under `GIVEN`.
         lower: The layers, topmost first.
         command: Run as the root of the guest's user namespace.
@@ -36,7 +36,7 @@ def run(
         Its exit code, and the last line it printed.
 
     Raises:
-        GuestBuildError: This machine makes no such namespace.
+        GuestBuildError: This machine does not allow such a namespace.
     """
     layer, work, root = (target / name for name in ("layer", "work", "root"))
     for folder in (layer, work, root):
@@ -58,7 +58,7 @@ def run(
 
 
 def _make_it_all_there_is(root: Path) -> None:
-    """Takes everything else out of this process's mounts: from a mere chroot, its root finds the way back up."""
+    """Removes everything else from this process's mounts: root could leave a mere chroot."""
     before = os.open("/", os.O_DIRECTORY)
     os.chdir(root)
     subprocess.run(["pivot_root", ".", "."], check=True)  # noqa: S607

@@ -1,7 +1,7 @@
-"""Has mmdebstrap fetch packages of the guest's release and lay them out in a folder.
+"""Runs mmdebstrap to fetch packages of the guest's release and put them into a folder.
 
-Proxies and certificates are the machine's own. Everything runs in namespaces of its own and dies with the process that builds,
-mounts included.
+Proxies and certificates are those of the machine. Everything runs in its own namespaces and ends with the process that
+builds, mounts included.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def run(
     Args:
         what: What is being built, for messages.
         target: The folder.
-        options: The variant and whatever else is asked of mmdebstrap.
-        progress: Called with a sentence now and then.
-        release: What the packages are from.
+        options: The variant and other options of mmdebstrap.
+        progress: Called with a sentence for each step.
+        release: The release that the packages come from.
 
     Raises:
         GuestBuildError: A tool is missing, or mmdebstrap fails.
@@ -44,7 +44,7 @@ def run(
             raise GuestBuildError(f"{command} is not installed: run 'apt-get install {package}', then try again")
     sources = release.sources()
     full = [
-        # Dies with this process, and the kernel then ends all that runs in its namespaces.
+        # Ends with this process; the kernel then ends everything in its namespaces.
         *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--kill-child"),
         *("sh", "-c", _WITH_OWN_TEMPORARY_FILES, "sh"),
         *("mmdebstrap", "--mode=root", "--format=directory", "--verbose", *options),
@@ -74,7 +74,7 @@ def run(
 
 
 def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
-    """Reports mmdebstrap's progress; returns what it complained of last."""
+    """Reports mmdebstrap's progress; returns its last errors."""
     complaints: deque[str] = deque(maxlen=3)
     total, done = 0, {"Unpacking": 0, "Setting up": 0}
     for line in lines:

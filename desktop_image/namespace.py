@@ -1,7 +1,7 @@
-"""Commands as the root of a user namespace: with a guest's own ids, and no right that matters outside.
+"""Runs commands as the root of a user namespace: with a guest's ids, and without rights outside.
 
-Which ids outside stand for the guest's, root may choose. Another user takes his own for the guest's root, and for the rest those
-that the system lends him: `newuidmap` and `newgidmap` let him use what /etc/subuid and /etc/subgid say.
+Root may choose which outside ids stand for the guest's. Another user's own id stands for the guest's root, and ids from
+/etc/subuid and /etc/subgid, used through `newuidmap` and `newgidmap`, stand for the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ exec setpriv --reuid=0 --regid=0 --clear-groups --pdeathsig=KILL "$@"
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Ids that follow each other: the first inside, the first outside, how many."""
+    """A range of ids: the first inside, the first outside, how many."""
 
     inside: int
     outside: int
@@ -44,12 +44,12 @@ def run(
     hear: Callable[[str], None] = lambda _line: None,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Runs a command; it dies with this process.
+    """Runs a command, which ends with this process.
 
     Args:
-        command: It reaches what the namespace's ids may reach, and what it is given open.
-        folder: Where it starts.
-        descriptors: What else it is given open.
+        command: It can access what the namespace's ids may access, and the descriptors.
+        folder: Its working folder.
+        descriptors: Open files that it inherits.
         hear: Called with each line it prints.
         variables: Its environment; None for this process's.
 
@@ -57,7 +57,7 @@ def run(
         Its exit code and the last line it printed.
 
     Raises:
-        GuestBuildError: This user gets no such namespace here; one sentence says why and what to do.
+        GuestBuildError: This user cannot make such a namespace here; one sentence says why and what to do.
     """
     rows = {"uid": [_Row(0, GUEST_ID_SHIFT, GUEST_ID_COUNT)], "gid": [_Row(0, GUEST_ID_SHIFT, GUEST_ID_COUNT)]}
     if os.geteuid() != 0:
@@ -66,7 +66,7 @@ def run(
         ["unshare", "--user", "--keep-caps", "sh", "-c", _AS_ITS_ROOT, "sh", *command],  # noqa: S607
         cwd=folder,
         env=variables
-        or {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"},  # which users' may lack
+        or {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"},  # a user may lack these
         pass_fds=descriptors,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -94,7 +94,7 @@ def run(
 
 
 def _speaks(stream: IO[bytes]) -> bool:
-    ready = select.poll()  # unlike select(), for any number of open files
+    ready = select.poll()  # unlike select(), works for any number of open files
     ready.register(stream, select.POLLIN)
     return bool(ready.poll(_START_SECONDS * 1000))
 
@@ -118,7 +118,7 @@ def _rows_of_user(kind: str, own: int) -> list[_Row]:
 
 
 def _lent(listing: Path) -> int:
-    """The first of the ids that the system lends to this user."""
+    """Returns the first of the ids that the system grants this user."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -1,6 +1,6 @@
 """Shifts the owners of a directory tree, so that a user namespace sees it as its own.
 
-Changing a file's owner clears its set-uid bits and file capabilities; both are put back.
+Changing a file's owner clears its set-uid bits and file capabilities; both are restored.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _REVISION_2, _REVISION_3, _REVISION_MASK = 0x02000000, 0x03000000, 0xFF000000
 
 
 def shift_owners(root: Path, shift: int, count: int) -> None:
-    """Adds `shift` to every owner and group below `root`, itself included. Ids from `shift` on are taken as shifted.
+    """Adds `shift` to every owner and group below `root`, itself included. Ids from `shift` on count as shifted.
 
     Raises:
-        ValueError: An owner is no id of a namespace with `count` ids.
+        ValueError: An owner is not an id of a namespace with `count` ids.
     """
     _shift(root, shift, count)
     for folder, directories, files in os.walk(root):
@@ -52,7 +52,7 @@ def _capability(path: Path) -> bytes | None:
 
 
 def for_namespace(capability: bytes, root_id: int) -> bytes:
-    """A file capability as it must be stored to count in the user namespace whose root is `root_id` outside."""
+    """Returns a file capability in the form that is valid in the user namespace whose root is `root_id` outside."""
     (magic,) = struct.unpack_from("<I", capability)
     if magic & _REVISION_MASK != _REVISION_2:
         return capability

@@ -1,4 +1,4 @@
-"""The lower layer of a guest image: Debian's packages, put together by mmdebstrap, and the Python packages that Debian lacks."""
+"""The lower layer of a guest image: Debian's packages, from mmdebstrap, and Python packages that Debian lacks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CUSTOMIZE = RECIPE / "customize.sh"
 DPKG_SETTINGS = RECIPE / "dpkg.cfg"
 REQUIREMENTS = RECIPE / "requirements.txt"
 WITHOUT_SYNC = Path("/usr/share/mmdebstrap/hooks/eatmydata")
-"""Has packages installed without waiting for the disk after each: a third of the time. It needs `dpkg-architecture`."""
+"""Installs packages without waiting for the disk after each: a third of the time. It needs `dpkg-architecture`."""
 
 
 def digest(profile: str, release: Release) -> str:
-    """Identifies everything this layer is made from, but for the versions that the release has today."""
+    """Returns an id of everything this layer is made from, except the versions that the release has today."""
     recipe = [(file.name, file.read_text()) for file in sorted(RECIPE.iterdir())]
     made_from = [release.suite, release.mirror, PROFILES[profile], recipe]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
@@ -41,7 +41,7 @@ def build(profile: str, release: Release, target: Path, progress: Callable[[str]
     """
     options = [
         "--variant=apt",
-        # Given to dpkg alone: mmdebstrap's own option for it also filters the first packages, which costs more than it saves.
+        # Only for dpkg: mmdebstrap's own option also filters the first packages, which costs more than it saves.
         f'--setup-hook=install -D -m 644 {shlex.quote(str(DPKG_SETTINGS))} "$1/etc/dpkg/dpkg.cfg.d/guest"',
         f"--include={','.join(PROFILES[profile])}",
         f"--customize-hook={CUSTOMIZE}",

@@ -1,4 +1,4 @@
-"""Which Debian packages each guest image has. Every profile holds the whole of `core`."""
+"""The Debian packages of each guest image. Every profile includes all of `core`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GNOME = """
     gnome-session-bin gnome-settings-daemon gnome-shell gnome-shell-extension-dashtodock
     gnome-shell-extension-desktop-icons-ng libgl1-mesa-dri
 """
-"""The desktop that the light one of `SESSION` stands for."""
+"""The desktop that the light one of `SESSION` imitates."""
 
 PROFILES: dict[str, tuple[str, ...]] = {
     name: tuple(sorted(set(packages.split())))

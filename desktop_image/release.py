@@ -1,4 +1,4 @@
-"""Releases of Debian, or of what is made like it, and where their packages come from."""
+"""Releases of Debian or a similar distribution, and where their packages come from."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUITE = "bookworm"
-"""What the project's own images are made of."""
+"""The release of the project's own images."""
 _FIELDS = ("REPO_URI", "RELEASE", "COMPONENT", "ORIGIN")
 _PARTS = ("", "updates", "security")
-"""Of a release in Debian's archives: ``bookworm-updates``."""
+"""Parts of a release in Debian's archives, such as ``bookworm-updates``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a guest's packages are from."""
+    """The release that a guest's packages come from."""
 
     suite: str = SUITE
     mirror: str = ""
-    """An archive's address, and components after it where others than ``main`` are wanted; empty: this machine's archives."""
+    """An archive's address, followed by components unless only ``main`` is wanted; empty: this machine's archives."""
     keyring: Path | None = None
-    """Keys that the archive's lists are signed with; None for those that this machine trusts."""
+    """Keys that sign the archive's lists; None for those that this machine trusts."""
 
     def sources(self) -> str:
-        """As a sources.list; empty where this machine knows no archive that has the release."""
+        """Returns the lines of a sources.list; empty when this machine knows no archive with the release."""
         if self.mirror:
             address, *components = self.mirror.split()
             signed = f"[signed-by={self.keyring}] " if self.keyring else ""
@@ -37,7 +37,7 @@ BOOKWORM = Release()
 
 
 def _archives_here(suite: str) -> Sequence[tuple[str, str]]:
-    """This machine's archives of Debian, and what the release's parts are called there; the machine may have another release."""
+    """Returns this machine's Debian archives with the release's parts; it may run another release itself."""
     listing = subprocess.run(  # noqa: S603
         ["apt-get", "indextargets", "--format", "|".join(f"$({field})" for field in _FIELDS), "Created-By: Packages"],  # noqa: S607
         capture_output=True,

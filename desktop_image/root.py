@@ -1,4 +1,4 @@
-"""The guest's root as read-only layers, found in the cache or built into it: packages, the project's files, a user's additions."""
+"""The guest's root as read-only layers from the cache: packages, the project's files, a user's additions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GuestRoot:
 
 
 def guest_root(name: str, progress: Progress = lambda _sentence: None) -> GuestRoot:
-    """The image of a name, built first where it is missing.
+    """Returns the root of a named image; builds it first when it is missing.
 
     Raises:
         GuestBuildError: It cannot be built here.
@@ -35,7 +35,7 @@ def guest_root(name: str, progress: Progress = lambda _sentence: None) -> GuestR
 
 
 def root_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestRoot:
-    """An image's root, built first where it is missing.
+    """Returns an image's root; builds it first when it is missing.
 
     Raises:
         GuestBuildError: It cannot be built here.
@@ -64,7 +64,7 @@ def root_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestR
 
 
 def layer_names(image: Image) -> tuple[str, ...]:
-    """What an image's layers are called now: the packages, the project's files, and what a user added, if he did."""
+    """Returns the current names of an image's layers: packages, the project's files, and a user's additions, if any."""
     packages = packages_layer.digest(image.profile, image.release)
     files = files_layer.digest(image.release.suite)
     names = (f"packages-{image.profile}-{packages}", f"files-{files}")
@@ -74,13 +74,13 @@ def layer_names(image: Image) -> tuple[str, ...]:
 
 
 def root_digest(image: Image) -> str:
-    """Changes whenever anything in the image does."""
+    """Returns a digest that changes whenever anything in the image does."""
     packages, files, *added = layer_names(image)
     return f"{added[0][-16:]}" if added else f"{files[-16:]}{packages[-16:]}"
 
 
 def guest_image_name(name: str) -> str:
-    """Names an image; changes whenever anything in it does. Empty where there is no such image on this machine."""
+    """Returns the image's name with its digest; empty when the image does not exist on this machine."""
     try:
         return f"{name}-{root_digest(image_named(name))}"
     except GuestBuildError:
@@ -88,7 +88,7 @@ def guest_image_name(name: str) -> str:
 
 
 def size_of(layer: Path) -> int:
-    """How many bytes a layer takes on disk."""
+    """Returns how many bytes a layer takes on disk."""
     counted: dict[tuple[int, int], int] = {}
     for folder, _directories, files in os.walk(layer):
         for name in files:

@@ -1,7 +1,7 @@
-"""Parts of a virtual machine's image, built by a user who is not root: as the root of a user namespace.
+"""Builds parts of a virtual machine's image without root's rights, as the root of a user namespace.
 
-What containers use cannot be made like that, for its owners must be ids that the user does not have; a disk can, for the owners
-of what is in it are numbers.
+Images of containers cannot be built in this way: their files must belong to ids that the user does not have. On a disk,
+owners are only numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def is_needed() -> bool:
-    """Whether this user must build like this."""
+    """Whether this user must build in this way."""
     return os.geteuid() != 0
 
 
@@ -27,8 +27,8 @@ def build(what: str, target: Path, progress: Progress) -> None:
 
     Args:
         what: ``kernel``, or the profile of a disk.
-        target: The folder; the user's own afterwards, as is all in it.
-        progress: Told what is done next.
+        target: The folder; afterwards it and its content belong to the user.
+        progress: Called with each step.
 
     Raises:
         GuestBuildError: It cannot be built here.

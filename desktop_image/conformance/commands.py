@@ -1,6 +1,6 @@
-"""What commands use: programs, Python modules, GNOME's settings, names on a bus, the machine's files, hosts of the internet.
+"""Finds what commands use: programs, Python modules, GNOME's settings, bus names, system files, internet hosts.
 
-Shell text is read by its grammar, so that what stands inside quotes, pipes and substitutions is found as the shell would find it.
+Shell text is parsed by its grammar, so that quotes, pipes and substitutions are read as the shell reads them.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _BUILT_IN = frozenset(
     local popd printf pushd pwd read return set shift source test time times trap true type ulimit umask unalias unset wait
     while""".split()  # noqa: SIM905
 )
-"""What a shell does itself."""
+"""Commands that the shell runs itself."""
 _PREFIXES = frozenset({"env", "exec", "nice", "nohup", "setsid", "sudo", "timeout", "xargs"})
-"""Programs that start the one named after them."""
+"""Programs that start the command in their arguments."""
 _INSTALLERS = frozenset({"apt", "apt-get", "conda", "npm", "snap"})
 _PACKAGE = re.compile(r"[A-Za-z0-9][\w.+-]*")
 _PIPS = re.compile(r"pip(3(\.\d+)?)?")
 _SYSTEM_FILES = ("/usr/", "/etc/", "/opt/", "/lib/", "/snap/", "/var/lib/")
 _MODULES_OF_PYTHON = frozenset(sys.stdlib_module_names)
 _DEEPEST = 5
-"""Of commands inside commands."""
+"""Most levels of commands inside commands."""
 
 
 def uses_of_words(words: Sequence[str], depth: int = 0) -> Iterator[Use]:
-    """What a command uses that is given as its words.
+    """Yields what a command uses, given as its words.
 
     Args:
         words: The program and its arguments.
-        depth: How many commands this one is inside of; what is deeper than any honest task goes is not looked at.
+        depth: How many commands this one is inside of; nothing deeper than a real task goes is looked at.
     """
     if not words or depth > _DEEPEST:
         return
@@ -67,7 +67,7 @@ def uses_of_words(words: Sequence[str], depth: int = 0) -> Iterator[Use]:
 
 
 def uses_of_shell(text: str, depth: int = 0) -> Iterator[Use]:
-    """What a piece of shell uses."""
+    """Yields what a piece of shell code uses."""
     if depth > _DEEPEST:
         return
     tree = _parser().parse(text.encode())
@@ -77,7 +77,7 @@ def uses_of_shell(text: str, depth: int = 0) -> Iterator[Use]:
 
 
 def uses_of_python(code: str) -> Iterator[Use]:
-    """The modules that a piece of Python imports, but for Python's own."""
+    """Yields the modules that Python code imports, except Python's own."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError):
@@ -94,7 +94,7 @@ def uses_of_python(code: str) -> Iterator[Use]:
 
 
 def split(command: str) -> list[str]:
-    """The words of a command that no shell is to read; as they are where quotes do not match."""
+    """Returns the words of a command that runs without a shell; split at blanks when quotes do not match."""
     try:
         return shlex.split(command)
     except ValueError:
@@ -102,7 +102,7 @@ def split(command: str) -> list[str]:
 
 
 def host_of(text: str) -> str:
-    """The host of a web page on the internet; empty for anything else."""
+    """Returns the host of a web page on the internet; empty for anything else."""
     if not text.startswith(("http://", "https://")):
         return ""
     try:
@@ -129,7 +129,7 @@ def _uses_of_arguments(name: str, arguments: list[str]) -> Iterator[Use]:
 
 
 def _packages(arguments: Sequence[str]) -> Iterator[Use]:
-    """What an installer is to install, but for files; without a name, as from a list, it is packages in general."""
+    """Yields the packages to install, except files; when names are missing, as for a list, packages in general."""
     words = [word for word in arguments[arguments.index("install") + 1 :] if not word.startswith("-")]
     named = [word for word in words if not word.endswith((".whl", ".tar.gz", ".zip", ".deb"))]
     found = [name[0] for word in named if (name := _PACKAGE.match(word)) and "://" not in word]
@@ -147,7 +147,7 @@ def _destinations(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _after_prefix(arguments: list[str]) -> list[str]:
-    """The command that `sudo` and the like start: what follows their options, variables and durations."""
+    """Returns the command that `sudo` and similar programs start, after their options, variables and durations."""
     for number, word in enumerate(arguments):
         if not (word.startswith("-") or "=" in word or re.fullmatch(r"[\d.]+[smhd]?", word)):
             return arguments[number:]
@@ -160,7 +160,7 @@ def _parser() -> Parser:
 
 
 def _commands(node: Node) -> Iterator[Node]:
-    """Every simple command, in order, those inside substitutions too."""
+    """Yields every simple command in order, including those inside substitutions."""
     stack = [node]
     while stack:
         found = stack.pop()
@@ -170,7 +170,7 @@ def _commands(node: Node) -> Iterator[Node]:
 
 
 def _word(node: Node) -> str:
-    """A word without its quotes; empty for what only running it would tell."""
+    """Returns a word without its quotes; empty when its value is only known at run time."""
     text = (node.text or b"").decode(errors="replace")
     if node.type == "raw_string":
         return text[1:-1]

@@ -1,4 +1,4 @@
-"""What is known of a guest's image, and how that travels: found once, then kept in a file and told to whoever submits a run."""
+"""Facts about a guest's image and their text format; found once, kept in a file, and used when runs are submitted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 VERSION = 2
-"""Of what facts hold: another one, and they are found anew."""
+"""Version of the facts' content; facts of another version are found again."""
 LARGEST_BYTES = 64 << 20
-"""Of facts when they are unpacked; those of a full image have a tenth of it."""
+"""Largest size of unpacked facts; those of a full image have a tenth of it."""
 
 
 class FactsUnreadable(ValueError):
-    """Text that holds no facts."""
+    """The text is not facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +25,25 @@ class Facts:
     """What guests of one image have."""
 
     there: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Names by kind."""
+    """Names of what guests have, by kind."""
     titles: frozenset[str] = frozenset()
-    """Of the windows that its programs open."""
+    """Titles of the windows that its programs open."""
     classes: frozenset[str] = frozenset()
     """Instance and class of those windows: ``Mail.thunderbird``."""
     applications: frozenset[str] = frozenset()
-    """How those programs call themselves in the accessibility tree."""
+    """Names of those programs in the accessibility tree."""
 
     def has(self, kind: str, name: str) -> bool:
-        """Whether something of a kind is there."""
+        """Whether guests have something of a kind."""
         return name in self.there.get(kind, ())
 
     def with_networks(self, networks: Iterable[str]) -> Facts:
-        """The same guests where they may go elsewhere: ``internet``, or hosts."""
+        """Returns the same facts with other reachable networks: ``internet``, or hosts."""
         return replace(self, there={**self.there, "network": frozenset(networks)})
 
 
 def packed(facts: Facts) -> str:
-    """Facts as text."""
+    """Returns facts as text."""
     document = {
         "version": VERSION,
         "there": {kind: sorted(names) for kind, names in facts.there.items()},
@@ -53,10 +53,10 @@ def packed(facts: Facts) -> str:
 
 
 def unpacked(text: str) -> Facts:
-    """The facts in a text.
+    """Returns the facts in a text.
 
     Raises:
-        FactsUnreadable: It holds none.
+        FactsUnreadable: The text is not facts.
     """
     document = unpacked_json(text)
     if document.get("version") != VERSION:
@@ -68,10 +68,10 @@ def unpacked(text: str) -> Facts:
 
 
 def unpacked_json(text: str) -> dict[str, Any]:
-    """A compressed JSON object, never more than `LARGEST_BYTES` of it.
+    """Returns a compressed JSON object, unpacking at most `LARGEST_BYTES`.
 
     Raises:
-        FactsUnreadable: It is none.
+        FactsUnreadable: The text is not such an object.
     """
     try:
         opened = zlib.decompressobj()
@@ -85,7 +85,7 @@ def unpacked_json(text: str) -> dict[str, Any]:
 
 
 def by_kind(document: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """Lists of names by kind; whatever is none is passed over."""
+    """Returns sets of names by kind; values that are not lists of names are ignored."""
     return {str(kind): _names(names) for kind, names in document.items()}
 
 

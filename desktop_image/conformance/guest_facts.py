@@ -1,6 +1,6 @@
-"""Says what a guest has; runs inside the guest, on the Python that is there: guest_facts.py > FACTS.
+"""Prints what a guest has; runs inside the guest, with the guest's Python: guest_facts.py > FACTS.
 
-Facts are JSON, compressed and in base64: by kind, the names of everything of it that is there. Most kinds are `touches.Touch`'s.
+Facts are JSON, compressed and in base64: the names of everything found, by kind. Most kinds are `touches.Touch`'s.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 
 ANSWER_SECONDS = 60
 SYSTEM_FOLDERS = ("/etc", "/opt", "/snap", "/usr", "/var/lib")
-"""Whose files tasks may name; those of the user come with a task."""
+"""Folders whose files tasks may name; the user's files come with a task."""
 LEFT_OUT = frozenset({"/usr/share/doc", "/usr/share/locale", "/usr/share/man", "/var/lib/dpkg"})
-"""What no task names, and many files are in."""
+"""Folders that hold many files and that no task names."""
 CHROME_ENTRY = Path("/usr/share/applications/google-chrome.desktop")
 DEBUGGING = "--remote-debugging-port="
 
 
 def said(*command: str) -> str:
-    """What a program prints; nothing when it fails or is missing."""
+    """Returns what a program prints; empty when it fails or is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
@@ -35,25 +35,25 @@ def said(*command: str) -> str:
 
 
 def programs() -> set[str]:
-    """What a shell starts by its name."""
+    """Returns the programs that a shell can start by name."""
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(":") if os.path.isdir(folder)]  # noqa: PTH112
     found = (entry for folder in folders for entry in os.scandir(folder))
     return {entry.name for entry in found if entry.is_file() and os.access(entry.path, os.X_OK)}
 
 
 def settings() -> set[str]:
-    """``SCHEMA KEY``, of GNOME's settings."""
+    """Returns ``SCHEMA KEY`` for each of GNOME's settings."""
     lines = (line.split(None, 2) for line in said("gsettings", "list-recursively").splitlines())
     return {" ".join(words[:2]) for words in lines if len(words) > 1}
 
 
 def modules() -> set[str]:
-    """What Python could import."""
+    """Returns the modules that Python can import."""
     return {module.name for module in pkgutil.iter_modules()} | set(sys.builtin_module_names)
 
 
 def file_types() -> set[str]:
-    """Suffixes of the files that a double click opens in some program."""
+    """Returns the suffixes of files that a double click opens in a program."""
     from gi.repository import Gio  # comes with every guest that has an accessibility tree
 
     patterns = Path("/usr/share/mime/globs2").read_text(encoding="utf-8").splitlines()
@@ -63,7 +63,7 @@ def file_types() -> set[str]:
 
 
 def bus_names() -> set[str]:
-    """To what somebody on the session's or the system's bus answers, or would be started for."""
+    """Returns the names that are taken, or can be started, on the session's or the system's bus."""
     asking = ("--dest", "org.freedesktop.DBus", "--object-path", "/org/freedesktop/DBus", "--method")
     found = set()
     for bus in ("--session", "--system"):
@@ -73,7 +73,7 @@ def bus_names() -> set[str]:
 
 
 def ports() -> set[str]:
-    """Where Chrome, started by its icon, listens."""
+    """Returns the ports on which Chrome listens when started by its icon."""
     try:
         lines = CHROME_ENTRY.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -84,7 +84,7 @@ def ports() -> set[str]:
 
 
 def files() -> Iterator[str]:
-    """Every file and folder of the system."""
+    """Yields every file and folder of the system."""
     for top in SYSTEM_FOLDERS:
         for folder, below, names in os.walk(top):
             below[:] = [name for name in below if f"{folder}/{name}" not in LEFT_OUT]
@@ -92,7 +92,7 @@ def files() -> Iterator[str]:
 
 
 def networks() -> set[str]:
-    """``internet``, when there is a way out of the guest."""
+    """Returns ``internet`` when the guest has a default route."""
     try:
         routes = Path("/proc/net/route").read_text(encoding="ascii").splitlines()[1:]
     except OSError:
@@ -101,7 +101,7 @@ def networks() -> set[str]:
 
 
 def versions() -> set[str]:
-    """``PROGRAM MAJOR.MINOR``, of those whose version may decide."""
+    """Returns ``PROGRAM MAJOR.MINOR`` for the programs whose version may matter."""
     found = set()
     for program in ("gimp", "google-chrome", "libreoffice", "thunderbird", "vlc"):
         if number := re.search(r"\d+\.\d+", said(program, "--version")):

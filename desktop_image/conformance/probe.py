@@ -1,4 +1,4 @@
-"""What a running guest has of what tasks touch, found over the HTTP server that OSWorld's guests have."""
+"""Finds what a running guest has of what tasks touch, through the HTTP server of OSWorld's guests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import httpx
 from desktop_image.conformance.facts import Facts, FactsUnreadable, by_kind, unpacked_json
 
 WINDOW_SECONDS = 120.0
-"""So long a program may take until its windows are there, and stay as they are."""
+"""Longest wait until a program's windows are open and no longer change."""
 SETTLE_SECONDS = 3.0
-"""After a program's first window, the next may follow; a title may still change."""
+"""Pause after a program's first window: the next may follow, and a title may still change."""
 ANSWER_SECONDS = 150.0
 _FACTS = Path(__file__).with_name("guest_facts.py")
 _STARTED_WITH: Mapping[str, tuple[str, ...]] = {
@@ -32,24 +32,24 @@ _STARTED_WITH: Mapping[str, tuple[str, ...]] = {
     "eog": ("eog",),
     "code": ("code",),
 }
-"""Programs whose windows tasks name, and the commands that open some of them; Impress begins with a dialog that nothing passes."""
+"""Programs whose windows tasks name, and the commands that open some; Impress begins with a dialog that stays open."""
 _LATER: Mapping[str, tuple[str, ...]] = {
     "thunderbird": ("Account Settings", "Address Book", "Filter Rules", "Message Filters"),
 }
-"""Titles of windows that a program opens when somebody asks for them."""
+"""Titles of windows that a program opens only when a user asks for them."""
 
 
 class ProbeError(RuntimeError):
-    """The guest does not answer; says to what."""
+    """The guest does not answer; the message says to what."""
 
 
 @dataclass(slots=True)
 class Guest:
-    """A guest's control server.
+    """Client of a guest's control server.
 
     Args:
-        url: Where it answers, without a path.
-        sleep: Waits; given by who must be able to stop meanwhile.
+        url: The server's address, without a path.
+        sleep: Waits; give your own to be able to stop meanwhile.
     """
 
     url: str
@@ -57,7 +57,7 @@ class Guest:
     _client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=ANSWER_SECONDS, trust_env=False))
 
     def shell(self, command: str) -> str:
-        """What a shell command prints.
+        """Runs a shell command and returns what it prints.
 
         Raises:
             ProbeError: The guest does not answer, or cannot run it.
@@ -72,7 +72,7 @@ class Guest:
         self.shell(f"setsid {command} >/dev/null 2>&1 &")
 
     def tree(self) -> str:
-        """The accessibility tree's XML; empty where there is none."""
+        """Returns the accessibility tree's XML; empty when it cannot be read."""
         try:
             return str(self._client.get(f"{self.url}/accessibility").json().get("AT", ""))
         except (httpx.HTTPError, ValueError):
@@ -87,7 +87,7 @@ class Guest:
 
 
 def look(guest: Guest, progress: Callable[[str], None]) -> Facts:
-    """Asks a guest what it has; its programs are started and ended, so use one that is reset after.
+    """Asks a guest what it has; this starts and ends its programs, so use a guest that is reset afterwards.
 
     Raises:
         ProbeError: It does not answer.
@@ -123,13 +123,13 @@ def _listed(guest: Guest) -> dict[str, frozenset[str]]:
 
 
 def _windows(guest: Guest) -> set[tuple[str, str]]:
-    """Class and title of each window that is on a desktop."""
+    """Returns class and title of each window on a desktop."""
     rows = [line.split(maxsplit=4) for line in guest.shell("wmctrl -lx").splitlines()]
     return {(row[2], row[4] if len(row) > 4 else "") for row in rows if len(row) > 3 and row[1] != "-1"}
 
 
 def _windows_of(guest: Guest, command: str) -> set[tuple[str, str]]:
-    """The windows that a command opens, once they stay as they are."""
+    """Runs a command and returns the windows that it opens, once they no longer change."""
     before = seen = _windows(guest)
     guest.launch(command)
     deadline = time.monotonic() + WINDOW_SECONDS

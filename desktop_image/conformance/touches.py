@@ -1,4 +1,4 @@
-"""What a task touches in its guest: read from its setup, its evaluator's steps and getters, as OSWorld's task files have them."""
+"""Finds what a task touches in its guest, from the setup, evaluator steps and getters of an OSWorld task file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _BROWSER_GETTERS = re.compile(
 _LIVE_GETTERS = re.compile(
     r"active_.*|gotoRecreationPage_.*|macys_.*|number_of_search_results|open_tabs_info|page_info|url_.*"
 )
-"""Those that ask the running browser."""
+"""Getters that ask the running browser."""
 _VISITING = frozenset({"gotoRecreationPage_and_get_html_content", "info_from_website", "page_info", "pdf_from_url"})
 _PAGES = re.compile(r"https?://[^\s\"'<>)]+")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”")
@@ -64,14 +64,14 @@ _FETCHING = re.compile(
     r"|(?:home|personal web) ?pages?|arxiv(?:\.org| daily)?|github(?:\.com)?)\b",
     re.IGNORECASE,
 )
-"""Words by which an instruction speaks of the internet; "installed" and "downloaded" speak of what is there."""
+"""Words in an instruction that mean the internet; "installed" and "downloaded" mean what exists already."""
 _OFFICE = frozenset({"libreoffice_calc", "libreoffice_impress", "libreoffice_writer"})
-"""A picture that comes from these alone was rendered by them."""
+"""A picture that comes only from these programs was rendered by them."""
 _FEASIBLE_SINCE = (
     (re.compile(r"\bsparklines?\b", re.IGNORECASE), "libreoffice 7.4"),
     (re.compile(r"\bC(MY|YM)K\b"), "gimp 3.0"),
 )
-"""What infeasible tasks ask for, and the version of the program that can do it: with that one, giving up is wrong."""
+"""What infeasible tasks ask for, and the program version that can do it: from that version on, giving up is wrong."""
 _APPLICATION_NAME = re.compile(r"application\[\s*@?name\s*=\s*[\"']?([^\"'\]]+)")
 _PROGRAMS_OF_APPLICATIONS = {
     "chrome": "google-chrome",
@@ -84,7 +84,7 @@ _PROGRAMS_OF_APPLICATIONS = {
     "vs_code": "code",
     "vscode": "code",
 }
-"""What `related_apps` calls programs, and the command that starts them."""
+"""Names of programs in `related_apps`, and the commands that start them."""
 _OWN_FOLDERS = ("/home/user/", "/tmp/", "~/")  # noqa: S108
 
 
@@ -100,10 +100,10 @@ class Touch:
 
 
 def touches_of(task: Mapping[str, Any]) -> list[Touch]:
-    """Everything that a task is seen to touch, each thing once, at the place where it comes first.
+    """Returns everything that a task is found to touch, each thing once, at its first place.
 
     Args:
-        task: A task file's content; what is not as it should be is passed over, since other parts say so.
+        task: A task file's content; malformed parts are ignored, since other modules report them.
     """
     first: dict[Use, Touch] = {}
     for kind, name, place in _all(task):
@@ -129,7 +129,7 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         for getter in _listed(evaluator.get(side)):
             if isinstance(getter, Mapping):
                 for kind, name in _of_getter(getter):
-                    # One that the instruction names may be what the agent is asked to make.
+                    # A file that the instruction names may be one that the agent is asked to make.
                     if kind != "file" or side == "expected" or name not in instruction:
                         yield kind, name, f"evaluator.{side}"
     for getter in _getters(evaluator.get("expected")):
@@ -195,7 +195,7 @@ def _of_command(command: Any, shell: bool) -> Iterator[Use]:
 
 
 def _of_instruction(text: str) -> Iterator[Use]:
-    """What an instruction sends its reader to: a page, or something that has to be fetched."""
+    """Yields what an instruction needs from the internet: a page, or something that must be fetched."""
     for found in _PAGES.findall(text):
         if host := host_of(found):
             yield "internet", host
@@ -208,7 +208,7 @@ def _getters(side: Any) -> list[Mapping[str, Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text inside."""
+    """Yields every text inside a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

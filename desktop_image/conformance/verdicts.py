@@ -1,4 +1,4 @@
-"""What follows for a task from what it touches and what the guest has: faithful, unfaithful, or in need of something."""
+"""Compares what a task touches with what the guest has: faithful, unfaithful, or in need of something."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEEDS = {
     "program": "the program {name}",
     "proxy": "{name}",
 }
-"""Kinds that someone can give a guest, and how that is said."""
+"""Kinds that can be added to a guest, and their messages."""
 _LACKS = {
     "application": "no program calls itself {name} in the accessibility tree",
     "bus name": "nothing on its buses is called {name}",
@@ -37,13 +37,13 @@ _LACKS = {
     "window title": "no window there is titled {name}",
 }
 _MERGED = re.compile(r"^(/bin|/sbin|/lib)/")
-"""Folders that are links into /usr on every system of today."""
+"""Folders that are links into /usr on every current system."""
 _SHELL_SETTINGS = "org.gnome.shell"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How far a task's score can be relied on in a guest."""
+    """How reliable a task's score is in a guest."""
 
     name: Name
     reasons: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Verdict:
 
 
 def verdict_of(touches: Sequence[Touch], facts: Facts) -> Verdict:
-    """Compares a task with a guest. What a task needs is said first: without it, differences hardly matter."""
+    """Compares a task with a guest. Differences are only reported when nothing that the task needs is missing."""
     missing = [touch for touch in touches if not _is_there(touch, facts)]
     needs = [_said(_NEEDS, touch) for touch in missing if touch.kind in _NEEDS]
     if needs:
@@ -69,7 +69,7 @@ def verdict_of(touches: Sequence[Touch], facts: Facts) -> Verdict:
 
 
 def counts(verdicts: Iterable[str]) -> dict[str, int]:
-    """How many tasks got each verdict, the best one first."""
+    """Returns how many tasks got each verdict, the best one first."""
     counted = Counter(verdicts)
     return {name: counted[name] for name in ("faithful", "unfaithful", "needs")}
 
@@ -101,7 +101,7 @@ def _is_there(touch: Touch, facts: Facts) -> bool:
 
 
 def _reaches(touch: Touch, facts: Facts) -> bool:
-    """Whether guests may go where a task wants: anywhere, or there."""
+    """Whether guests can reach the whole internet, or the host that a task needs."""
     reached = facts.there.get("network", frozenset())
     return any(
         host in {"internet", touch.name} or (host.startswith("*.") and touch.name.endswith(host[1:]))
@@ -110,7 +110,7 @@ def _reaches(touch: Touch, facts: Facts) -> bool:
 
 
 def _is_older(program_and_version: str, facts: Facts) -> bool:
-    """Whether a program there is older than a version, or not there."""
+    """Whether the guest's program is older than a version, or missing."""
     program, _, version = program_and_version.partition(" ")
     found = [one.partition(" ")[2] for one in facts.there.get("version", ()) if one.partition(" ")[0] == program]
     return all(_number(one) < _number(version) for one in found)
@@ -121,13 +121,13 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def _has_package(name: str, facts: Facts) -> bool:
-    """Whether what a package brings is there by its name, or can be fetched."""
+    """Whether a program or module with the package's name exists, or the package can be fetched."""
     is_there = facts.has("program", name) or facts.has("module", name.replace("-", "_"))
     return is_there or facts.has("network", "internet")
 
 
 def _has_file(name: str, facts: Facts) -> bool:
-    """Whether there is such a file, or any that fits where the name is a pattern."""
+    """Whether the file exists, or any file that matches when the name is a pattern."""
     path = _MERGED.sub(r"/usr\1/", name).rstrip("/")
     if glob.has_magic(path):
         return any(fnmatch.filter(facts.there.get("file", ()), path))
@@ -135,7 +135,7 @@ def _has_file(name: str, facts: Facts) -> bool:
 
 
 def _has_title(wanted: str, facts: Facts) -> bool:
-    """Whether a program's windows are titled so: as a whole, or after, or before, the name of what is open in them."""
+    """Whether a program's windows have this title: the whole, or the part after or before the open file's name."""
     program = wanted.rpartition(" - ")[2].lower()
     titles = [title.lower() for title in facts.titles]
     if any(program in title for title in titles) or any(program in known_as.lower() for known_as in facts.classes):

@@ -1,4 +1,4 @@
-"""What programs say of themselves to assistive technology, as XML; and the text in the terminal."""
+"""Returns the accessibility tree of all programs as XML, and the text in the terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _bus: Bus | None = None
 
 @blueprint.get("/accessibility")
 def tree() -> Response:
-    """The tree of everything on the screen: ``{"AT": xml}``."""
+    """Returns the tree of everything on the screen: ``{"AT": xml}``."""
     width, height = current_app.config["SCREEN"]
     deadline = time.monotonic() + TREE_SECONDS
     places = x11.content_places()
@@ -46,7 +46,7 @@ def tree() -> Response:
 
 @blueprint.get("/terminal")
 def terminal() -> Response:
-    """What the focused terminal of the active window shows; null when another window is active, or none."""
+    """Returns the text of the active window's focused terminal; null when no such window is active."""
     deadline = time.monotonic() + TERMINAL_SECONDS
     return jsonify(output=_with_bus(lambda bus: _terminal_text(bus, deadline), deadline), status="success")
 
@@ -64,7 +64,7 @@ def _terminal_text(bus: Bus, deadline: float) -> str | None:
 
 
 def _with_bus(ask: Callable[[Bus], Found], deadline: float) -> Found:
-    """Asks over one lasting connection: programs drop their caches when the last one who asks has gone."""
+    """Asks over one lasting connection: programs drop their caches when the last client disconnects."""
     global _bus
     if not _one_at_a_time.acquire(timeout=max(deadline - time.monotonic(), 0)):
         raise Problem("the accessibility is still being read for someone else", 503)
@@ -88,7 +88,7 @@ def _with_bus(ask: Callable[[Bus], Found], deadline: float) -> Found:
 
 
 def _address() -> str:
-    """Where the bus of accessibility is, as the session's bus tells."""
+    """Returns the address of the accessibility bus, from the session's bus."""
     asking = (
         *("gdbus", "call", "--session", "--timeout", "5", "--dest", "org.a11y.Bus", "--object-path", "/org/a11y/bus"),
         *("--method", "org.a11y.Bus.GetAddress"),

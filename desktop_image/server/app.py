@@ -1,4 +1,4 @@
-"""Puts the server together out of its parts, and turns everything that goes wrong into JSON."""
+"""Makes the server's Flask application from its parts, and turns all errors into JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = (screen, accessibility, commands, python_code, windows, files, opening, 
 
 
 def make_app(screen_size: tuple[int, int]) -> Flask:
-    """The whole server, for a screen of this size."""
+    """Returns the whole server, for a screen of this size."""
     app = Flask("guest", static_folder=None)
     app.config["SCREEN"] = screen_size
     app.before_request(callers.refuse_pages)

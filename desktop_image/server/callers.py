@@ -1,7 +1,7 @@
-"""Who may call the server: whoever comes from outside the guest, and no web page.
+"""Access to the server: allowed from outside the guest, but not for web pages.
 
-Programs in the guest can do by themselves what the server would do for them; they are sent away as they connect, so that they
-cannot take its threads from others either. Requests that a browser made are refused wherever it runs.
+Programs in the guest can do themselves what the server would do for them; they are refused when they connect, so that
+they cannot occupy its threads. Requests from a browser are refused wherever it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flask import request
 from .problems import Problem
 
 RESERVED_PORTS = 1024
-"""Ports below are root's: the guest's host comes from one of them where it connects from within the guest's own network."""
+"""Only root may use lower ports; the guest's host uses one when it connects from within the guest's own network."""
 _BY_A_BROWSER = ("Origin", "Sec-Fetch-Site")
 _HOST = re.compile(r"(?P<name>\[[^\]]*\]|[^:]*)(:[0-9]*)?")
 _SENT_AWAY = (
@@ -28,13 +28,13 @@ _SENT_AWAY = (
 
 
 class Listener(socket.socket):
-    """A listening socket that gives only connections from outside the guest."""
+    """A listening socket that accepts only connections from outside the guest."""
 
     def accept(self) -> tuple[socket.socket, tuple[str, int]]:
-        """See `socket.socket`.
+        """Accepts a connection; see `socket.socket`.
 
         Raises:
-            BlockingIOError: Nobody is there, or one who was sent away; others are served before the next is looked at.
+            BlockingIOError: No connection waits, or one was refused; others are served before the next is accepted.
         """
         connection, address = super().accept()
         if not _is_inside(address):
@@ -43,15 +43,15 @@ class Listener(socket.socket):
             connection.setblocking(False)
             connection.send(_SENT_AWAY)
             connection.shutdown(socket.SHUT_WR)
-            connection.recv(1 << 16)  # what is not read would have the answer thrown away
+            connection.recv(1 << 16)  # unread data would have the answer discarded
         raise BlockingIOError(EAGAIN, "a program in the guest was sent away")
 
 
 def refuse_pages() -> None:
-    """Refuses what a web page can send, also one whose name has come to mean this machine.
+    """Refuses what a web page can send, also a page whose host name now points to this machine.
 
     Raises:
-        Problem: The request is one.
+        Problem: A web page can have sent the request.
     """
     for name in _BY_A_BROWSER:
         if name in request.headers:
@@ -68,7 +68,7 @@ def refuse_pages() -> None:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a Host header cannot be a name that others decide about."""
+    """Whether a Host header is ``localhost`` or an IP address, not a name that others control."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -86,7 +86,7 @@ def _is_here(host: str) -> bool:
 
 
 def _is_inside(address: tuple[str, int]) -> bool:
-    """Whether a connection's other end is a program of the guest's without root's rights."""
+    """Whether a connection's other end is a program in the guest without root's rights."""
     host, port = address[:2]
     if port < RESERVED_PORTS:
         return False

@@ -1,4 +1,4 @@
-"""Runs commands for whoever asks, as the guest's user."""
+"""Runs commands for the server's callers, as the guest's user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def execute() -> Response:
 @blueprint.post("/execute_with_verification")
 @blueprint.post("/setup/execute_with_verification")
 def execute_with_verification() -> Response:
-    """Runs a command, then waits until what it was for is true."""
+    """Runs a command, then waits until its verification succeeds."""
     values = request_fields.body()
     command, shell = _command(values)
     verification = values.get("verification") or {}
@@ -78,7 +78,7 @@ def run_bash_script() -> Response:
     except Problem as problem:
         if problem.status != 504:
             raise
-        # The client asks for this deadline, and takes its end for an answer, not for a server that fails.
+        # The client sets this deadline and expects an answer when it passes, not a server error.
         return jsonify(
             status="error", output="", error=f"Script execution timed out after {seconds:g} seconds", returncode=-1
         )
@@ -87,7 +87,7 @@ def run_bash_script() -> Response:
 
 
 def _command(values: dict[str, Any]) -> tuple[str | list[str], bool]:
-    """The command a request carries, and whether the shell reads it."""
+    """Returns the command of a request, and whether a shell reads it."""
     command, shell = values.get("command"), bool(values.get("shell", False))
     if isinstance(command, str) and command:
         if shell:
@@ -102,7 +102,7 @@ def _command(values: dict[str, Any]) -> tuple[str | list[str], bool]:
 
 
 def _unverified(verification: dict[str, Any]) -> str:
-    """Which of the conditions does not hold yet; empty when all do."""
+    """Returns the condition that does not hold yet; empty when all do."""
     if (title := verification.get("window_exists")) and not windows.find(str(title)):
         return f"a window {title!r} exists"
     if check := verification.get("command_success"):

@@ -1,7 +1,7 @@
-"""The icons on the desktop: their program says nothing of them to assistive technology, but notes in which cell each one is.
+"""Adds the desktop's icons to the accessibility tree: their program does not report them, but notes each one's cell.
 
-How large cells are, and what is between them, follows from the size of what panels leave of the screen, as in xfdesktop 4.18
-(Debian 12). What is read belongs to whoever uses the desktop: nothing in it may cost much, or hide more than itself.
+The size and spacing of cells follow from the size of the screen without panels, as in xfdesktop 4.18 (Debian 12). The
+files read here belong to the user: nothing in them may cost much time, or hide more than itself.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .atspi.nodes import Box, Node, Program
 
 PROGRAM, FRAME = "xfdesktop", "Desktop"
 NOTES = Path(".config/xfce4/desktop")
-"""In the user's home. Written a second after an icon has come, gone or moved."""
+"""In the user's home. Written a second after an icon appears, disappears or moves."""
 SETTINGS = Path(".config/xfce4/xfconf/xfce-perchannel-xml/xfce4-desktop.xml")
-"""In the user's home, too; there once anything was set. Written within seconds."""
+"""Also in the user's home; exists once a setting was changed. Written within seconds."""
 NOTES_BYTES, STARTER_BYTES = 1 << 20, 1 << 16
-"""So much of a file of notes, and of one that starts a program, is read."""
+"""Most bytes read of a file of notes, and of a file that starts a program."""
 PADDING, MARGIN = 6, 8
 """Pixels."""
 MOST = 500
 SPECIAL = {"Trash": ("Trash", "show-trash"), "/": ("File System", "show-filesystem")}
-"""What is noted for an icon that stands for no file: its label, and the setting that hides it. The home folder has one, too."""
+"""Names noted for icons without a file: label, and the setting that hides it. The home folder also has one."""
 _STATES = names.ENABLED | names.SENSITIVE | names.SHOWING | names.VISIBLE
 _FILE = re.compile(r"icons\.screen0-\d+x\d+\.rc")
 _NUMBER = re.compile(r"(row|col)=(\d{1,4})")
@@ -40,15 +40,15 @@ class Grid:
     """The cells of a screen.
 
     Args:
-        area: What panels leave of it.
-        icon: How large pictures are, in pixels.
+        area: The screen without panels.
+        icon: Size of the pictures, in pixels.
     """
 
     area: Box
     icon: int = 48
 
     def box(self, row: int, column: int) -> Box | None:
-        """Where the picture in a cell is; None where there is no such cell."""
+        """Returns the position of a cell's picture; None when the cell does not exist."""
         cell = 1.9 * self.icon + 2 * PADDING
         across, down = (self._cells(pixels - 2 * MARGIN, cell) for pixels in self.area[2:])
         if row >= down[0] or column >= across[0]:
@@ -59,7 +59,7 @@ class Grid:
 
     @staticmethod
     def _cells(pixels: int, cell: float) -> tuple[int, int, float]:
-        """How many there are, where the first one begins, and how far it is from one to the next."""
+        """Returns the number of cells, the start of the first, and the distance from one to the next."""
         cells = max(int((pixels - 2 * MARGIN) / cell), 1)
         rest = int(pixels - cells * cell)
         between = (rest - 2 * MARGIN) // (cells - 1) if cells > 1 else 1
@@ -67,12 +67,12 @@ class Grid:
 
 
 def add(programs: Sequence[Program], home: Path, area: Box) -> None:
-    """Puts the icons into the tree of the program that draws them, unless it has told of them itself.
+    """Adds the icons to the tree of the program that draws them, unless it reports them itself.
 
     Args:
-        programs: All that are on the screen.
+        programs: All programs on the screen.
         home: The user's home folder.
-        area: What panels leave of the screen.
+        area: The screen without panels.
     """
     for program in programs:
         for frame in program.root.children:
@@ -87,7 +87,7 @@ def add(programs: Sequence[Program], home: Path, area: Box) -> None:
 
 
 def read(home: Path, area: Box) -> list[tuple[str, Box]]:
-    """The label of each icon and where its picture is, column by column; none where nothing was noted."""
+    """Returns each icon's label and its picture's position, column by column; empty when nothing was noted."""
     settings = dict(
         re.findall(r'<property name="([\w-]+)" type="\w+" value="(\w+)"', _text(home / SETTINGS, NOTES_BYTES))
     )
@@ -99,13 +99,13 @@ def read(home: Path, area: Box) -> list[tuple[str, Box]]:
     for path, row, column in _noted(home):
         if (box := grid.box(row, column)) is not None and _is_shown(path, home, settings):
             cells.setdefault(box, []).append(path)
-    # Those that no cell was left for are noted in the first one, too, where the icon is that came first.
+    # Icons without a free cell are also noted in the first cell, which shows the icon that came first.
     first = {box: min(paths, key=lambda path: _order(path, home)) for box, paths in cells.items()}
     return [(_label(path, home), box) for box, path in sorted(first.items(), key=lambda cell: cell[0][:2])[:MOST]]
 
 
 def _noted(home: Path) -> Iterator[tuple[str, int, int]]:
-    """Each icon's path, row and column in the latest notes."""
+    """Yields each icon's path, row and column in the latest notes."""
     try:
         files = [file for file in (home / NOTES).iterdir() if _FILE.fullmatch(file.name)]
         latest = max(files, key=lambda file: file.lstat().st_mtime)
@@ -127,7 +127,7 @@ def _is_shown(path: str, home: Path, settings: dict[str, str]) -> bool:
 
 
 def _order(path: str, home: Path) -> tuple[bool, bool, str]:
-    """As xfdesktop fills the cells: what stands for no file, then folders, then files."""
+    """Sort key: xfdesktop fills the cells with icons without a file, then folders, then files."""
     return path not in SPECIAL and path != str(home), not os.path.isdir(path), path.casefold()
 
 
@@ -143,7 +143,7 @@ def _label(path: str, home: Path) -> str:
 
 
 def _name_in(starter: str) -> str:
-    """What a file that starts a program calls it, in the session's language."""
+    """Returns a program's name from the file that starts it, in the session's language."""
     language = os.environ.get("LANG", "").partition(".")[0]
     keys = ("Name", f"Name[{language.partition('_')[0]}]", f"Name[{language}]")
     group, found = "", {}
@@ -158,7 +158,7 @@ def _name_in(starter: str) -> str:
 
 
 def _text(path: Path, most: int, errors: str = "replace") -> str:
-    """The beginning of a file; nothing where it is none, or may not be read. Never waits, as opening a pipe would."""
+    """Returns the beginning of a file; empty when it is not readable. Never waits, as opening a pipe would."""
     with suppress(OSError):
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""What draws the desktop around programs, as the image has it: GNOME Shell, or light programs in its likeness."""
+"""The desktop shell of the image, and whether it is up: GNOME Shell, or light programs that imitate it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _DRAWS_ICONS = not IS_GNOME or Path("/usr/share/gnome-shell/extensions/ding@rast
 
 
 def rows_with_clock(display: Any) -> int:
-    """How many rows of the screen, from its upper edge, change by themselves: GNOME Shell's bar has a clock."""
+    """Returns how many rows at the top of the screen change by themselves: GNOME Shell's bar has a clock."""
     area = x11.work_area(display) if IS_GNOME else None
     return area[1] if area is not None else 0
 
 
 def missing(display: Any) -> str:
-    """What of it has not come up yet; empty when all has."""
+    """Returns which parts have not come up yet; empty when all have."""
     kinds = {window.kind for window in x11.windows(display)}
     area = x11.work_area(display)
     here = {
-        # GNOME Shell's bar is no window of its own, but room that it keeps from windows.
+        # GNOME Shell's bar is not a separate window, but space kept free of windows.
         "panel": area is not None and area[1] > 0 if IS_GNOME else "dock" in kinds,
         "desktop": "desktop" in kinds or not _DRAWS_ICONS,
     }

@@ -1,7 +1,7 @@
-"""Lets the bus start a file manager for what the desktop's icons ask of one: to open, rename or remove what they stand for.
+"""Lets the bus start a file manager when the desktop's icons need one: to open, rename or remove their files.
 
-If the bus knew one from the start, the desktop would start it for nobody as it comes up; so the bus is told once the desktop has
-looked for one. It has when it notes the places of its icons.
+If the bus knew one from the start, the starting desktop would start it needlessly; so the bus is told only after the
+desktop has looked for one. This has happened when it notes the places of its icons.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .desktop_icons import NOTES
 SERVICE = "org.xfce.FileManager"
 STARTS_IT = f"[D-BUS Service]\nName={SERVICE}\nExec=/usr/bin/Thunar --daemon\n"
 DESKTOP_SECONDS = 30.0
-"""So long the desktop may take; then the bus is told all the same."""
+"""Longest wait for the desktop; then the bus is told anyway."""
 BUS_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
 
 
 def offer() -> None:
-    """Tells the bus when it is time; returns at once."""
+    """Tells the bus later, when it is time; returns at once."""
     threading.Thread(target=_offer, name="file manager", daemon=True).start()
 
 

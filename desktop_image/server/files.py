@@ -1,4 +1,4 @@
-"""Files in and out of the guest, and what is in its folders."""
+"""Copies files in and out of the guest, and lists its folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHUNK = 1024 * 1024
 
 @blueprint.post("/file")
 def read_file() -> Response:
-    """The content of a file."""
+    """Returns the content of a file."""
     path = request_fields.form_path("file_path")
     if not os.path.isfile(path):
         raise not_found(f"there is no file {path}")
@@ -35,7 +35,7 @@ def read_file() -> Response:
 
 @blueprint.post("/setup/upload")
 def upload() -> str:
-    """Stores a file under the path it is to have."""
+    """Stores an uploaded file under its path."""
     path = request_fields.form_path("file_path")
     given = request.files.get("file_data")
     if given is None:
@@ -47,7 +47,7 @@ def upload() -> str:
 
 @blueprint.post("/setup/download_file")
 def download_file() -> str:
-    """Fetches a URL, as far as the guest has a network."""
+    """Fetches a URL, if the guest has a network."""
     values = request_fields.body()
     url, path = request_fields.text(values, "url"), request_fields.expanded(request_fields.text(values, "path"))
     deadline = time.monotonic() + DOWNLOAD_SECONDS
@@ -65,7 +65,7 @@ def download_file() -> str:
 
 @blueprint.post("/list_directory")
 def list_directory() -> Response:
-    """Everything below a folder, as a tree."""
+    """Returns everything below a folder, as a tree."""
     path = request_fields.expanded(request_fields.text(request_fields.body(), "path"))
     if not os.path.isdir(path):
         raise not_found(f"there is no folder {path}")
@@ -74,7 +74,7 @@ def list_directory() -> Response:
 
 @blueprint.post("/desktop_path")
 def desktop_path() -> Response:
-    """Where the user's desktop folder is."""
+    """Returns the path of the user's desktop folder."""
     return jsonify(desktop_path=str(Path.home() / "Desktop"))
 
 
@@ -105,7 +105,7 @@ class _whole_file:  # noqa: N801
             raise bad_request(f"{self._path} is a folder")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Beside the place it is for, so that renaming cannot fail half-way.
+            # In the same folder as the final file, so that renaming cannot fail half-way.
             self._file = tempfile.NamedTemporaryFile(dir=self._path.parent, prefix=".upload-", delete=False)
         except OSError as error:
             raise Problem(f"cannot write {self._path}: {error.strerror}") from error

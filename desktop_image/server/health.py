@@ -1,4 +1,4 @@
-"""Whether the desktop is in order, and what runs on it: for whoever looks after the machine."""
+"""Health check for the machine's host: whether the desktop works, and what runs on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEEDED = ("Xvfb", "at-spi-bus-laun", "dbus-daemon")
 
 @blueprint.get("/health")
 def health() -> Response:
-    """The state of the desktop."""
+    """Returns the state of the desktop."""
     running = sorted(_process_names())
     size, titles = [0, 0], list[str]()
     missing = [name for name in (*NEEDED, *desktop_shell.PROCESSES) if name not in running]
@@ -39,12 +39,12 @@ def health() -> Response:
 
 @blueprint.get("/platform")
 def platform_name() -> str:
-    """The operating system's name."""
+    """Returns the operating system's name."""
     return platform.system()
 
 
 def _process_names() -> Iterator[str]:
-    """The names of all processes but the kernel's own."""
+    """Yields the names of all processes except the kernel's own."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue

@@ -1,8 +1,8 @@
-"""An interpreter that has done its imports, and runs code in forks of itself: a process of its own, started by `warm`.
+"""A Python process that has done its imports and runs code in forks of itself; started by `warm`.
 
-Every action of ``desktop-env`` is a ``python -c "import pyautogui; ..."``, which spends most of its time importing. A fork of this
-process, which is root's so that no program of the user's can take its place, becomes the user's and runs the same code with the
-same output, exit code and environment. What opens a connection to the display when imported is left for the fork to import.
+Every action of ``desktop-env`` is a ``python -c "import pyautogui; ..."``, which spends most of its time importing. This
+process belongs to root, so that no program of the user can take its place. A fork of it becomes the user's and runs the
+same code with the same output, exit code and environment. Modules that connect to the display are imported by the fork.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ PRELOADED = (
 LENGTH = struct.Struct("<I")
 STATUS = struct.Struct("<i")
 ASKED = b"?"
-"""Comes with three descriptors: of a socket that the code comes over, once this is said there, and its outputs."""
+"""Comes with three descriptors: a socket that brings the code, once this is sent back on it, and two outputs."""
 PR_SET_DUMPABLE = 4
 CLICK_GAP_SECONDS = 0.05
-"""Between two clicks, at least. The window manager sees each before the window does, and on a busy machine one that comes while it
-still looks at the one before is lost now and then."""
+"""Shortest time between two clicks. The window manager sees each before the window does; on a busy machine, a click that
+comes while it handles the one before is sometimes lost."""
 CLICKING = (1, 2, 3)
-"""The buttons it sees; wheels are not among them."""
+"""The buttons that the window manager sees; wheels are not among them."""
 
 
 def main() -> None:
-    """Serves the socket that is standard input until its other end closes; in a fork, runs what was asked for.
+    """Serves the socket that is standard input until its other end closes; in a fork, runs the requested code.
 
     Its arguments are the user's id, group and groups.
     """
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _space_clicks() -> None:
-    """Has pyautogui, which clicks through this function, leave a gap where a hand does."""
+    """Makes pyautogui, which clicks through this function, leave a gap between clicks, as people do."""
     xtest = sys.modules["Xlib.ext.xtest"]
     send, press, release = xtest.fake_input, sys.modules["Xlib.X"].ButtonPress, sys.modules["Xlib.X"].ButtonRelease
     released = -CLICK_GAP_SECONDS
@@ -93,7 +93,7 @@ def _space_clicks() -> None:
 
 
 def _serve(line: socket.socket) -> tuple[str, list[int]]:
-    """Forks for everything that is asked; returns in the fork, with the code to run and its outputs."""
+    """Forks for every request; returns in the fork, with the code to run and its outputs."""
     running: dict[int, tuple[int, socket.socket]] = {}
     poll = select.poll()
     poll.register(line, select.POLLIN)
@@ -111,7 +111,7 @@ def _serve(line: socket.socket) -> tuple[str, list[int]]:
             connection, outputs = socket.socket(fileno=descriptors[0]), descriptors[1:]
             try:
                 code = _receive(connection)
-            except (OSError, EOFError):  # whoever asked has stopped waiting
+            except (OSError, EOFError):  # the caller has stopped waiting
                 connection.close()
             else:
                 pid = os.fork()
@@ -145,7 +145,7 @@ def _received(connection: socket.socket, length: int) -> bytes:
 
 
 def _report(connection: socket.socket, code: int) -> None:
-    # Whoever asked may have stopped waiting.
+    # The caller may have stopped waiting.
     with contextlib.suppress(OSError):
         connection.sendall(STATUS.pack(code))
     connection.close()
@@ -161,7 +161,7 @@ def _become_command(outputs: list[int]) -> None:
 
 
 def _let_be_traced(how: int) -> None:
-    """Whether (1) or not (0) others of the process's user, and the process itself, may look into it."""
+    """Sets whether (1) or not (0) processes of the same user, and the process itself, may look into it."""
     if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, how, 0, 0, 0) != 0:
         raise OSError("a process cannot say who may trace it")
 
@@ -175,7 +175,7 @@ def _run(code: str) -> None:
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Shows a traceback without this module, as an interpreter of its own would."""
+    """Shows a traceback without this module, as a separate interpreter would."""
     while trace is not None and trace.tb_frame.f_code.co_filename != "<string>":
         trace = trace.tb_next
     sys.__excepthook__(kind, error.with_traceback(trace), trace)

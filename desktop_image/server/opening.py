@@ -18,7 +18,7 @@ blueprint = Blueprint("opening", __name__)
 
 WINDOW_SECONDS = 120.0
 OTHER_TITLE_SECONDS = 8.0
-"""A new window whose title does not name the file is taken for its window after so long."""
+"""After this time, a new window counts as the file's window even if its title does not name the file."""
 SETTINGS_SECONDS = 10.0
 BACKGROUND = "org.gnome.desktop.background"
 
@@ -45,7 +45,7 @@ def open_file() -> str:
                 refused_after = refused_after or after
                 if (
                     after >= 2 * refused_after
-                ):  # one that gave up late, on a slow machine, may only have not seen the start
+                ):  # one that gave up late, on a slow machine, may just have missed the start
                     return "refused"
             new = any(window.kind == "normal" and window.id not in before for window in shown)
             return "opened" if new and after > OTHER_TITLE_SECONDS else ""
@@ -60,7 +60,7 @@ def open_file() -> str:
 
 @blueprint.post("/setup/change_wallpaper")
 def change_wallpaper() -> str:
-    """Shows another picture behind everything."""
+    """Sets another wallpaper."""
     path = request_fields.expanded(request_fields.text(request_fields.body(), "path"))
     if not os.path.isfile(path):
         raise not_found(f"there is no file {path}")
@@ -73,7 +73,7 @@ def change_wallpaper() -> str:
 
 @blueprint.post("/wallpaper")
 def wallpaper() -> Response:
-    """The picture behind everything."""
+    """Returns the wallpaper."""
     done = processes.run(["gsettings", "get", BACKGROUND, "picture-uri"], SETTINGS_SECONDS)
     path = urllib.parse.unquote(done.output.strip().strip("'").removeprefix("file://"))
     if not os.path.isfile(path):

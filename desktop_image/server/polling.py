@@ -1,4 +1,4 @@
-"""Waits for something that can be looked at."""
+"""Polling: waits until a condition is true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOOK_SECONDS = 0.05
 
 
 def wait_until(look: Callable[[], Found], seconds: float, every: float = LOOK_SECONDS) -> Found:
-    """Looks until what is found is true or the time is over; returns what was found last."""
+    """Calls `look` until its result is true or the time is over; returns the last result."""
     deadline = time.monotonic() + seconds
     while not (found := look()) and time.monotonic() < deadline:
         time.sleep(every)

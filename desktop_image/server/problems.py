@@ -1,4 +1,4 @@
-"""How a call says that it failed."""
+"""Errors that a call to the server returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 
 class Problem(Exception):
-    """Something the caller is told in one sentence."""
+    """An error that the caller gets as one sentence."""
 
     def __init__(self, sentence: str, status: int = HTTPStatus.INTERNAL_SERVER_ERROR) -> None:
         super().__init__(sentence)
@@ -14,15 +14,15 @@ class Problem(Exception):
 
 
 def bad_request(sentence: str) -> Problem:
-    """What was asked for makes no sense."""
+    """Returns the problem of a request that makes no sense."""
     return Problem(sentence, HTTPStatus.BAD_REQUEST)
 
 
 def not_found(sentence: str) -> Problem:
-    """What was asked for is not there."""
+    """Returns the problem of a request for something that does not exist."""
     return Problem(sentence, HTTPStatus.NOT_FOUND)
 
 
 def too_late(sentence: str) -> Problem:
-    """It did not happen before the deadline."""
+    """Returns the problem of something that did not happen before the deadline."""
     return Problem(sentence, HTTPStatus.GATEWAY_TIMEOUT)

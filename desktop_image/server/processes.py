@@ -15,7 +15,7 @@ from .problems import Problem, bad_request, too_late
 from .user import started_by_user
 
 LATE_OUTPUT_SECONDS = 0.5
-"""So long is waited for output after a command has ended: a program left in the background may hold its pipes for ever."""
+"""How long to wait for output after a command has ended: a program left in the background may keep its pipes open."""
 LARGEST_OUTPUT = 64 * 1024**2
 
 
@@ -35,10 +35,10 @@ def run(
 
     Args:
         command: A list, or text for the shell.
-        seconds: It is killed after so long, with its whole process group.
-        shell: Whether the shell reads it.
+        seconds: It is killed after this time, with its whole process group.
+        shell: Whether a shell reads it.
         folder: Where it runs; default: the user's home.
-        merge: Whether what it writes to stderr is part of its output.
+        merge: Whether its output includes stderr.
 
     Raises:
         Problem: It cannot be started, or did not end in time.
@@ -62,7 +62,7 @@ def start(
     stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
-    """Starts a command in a process group of its own.
+    """Starts a command in its own process group.
 
     Raises:
         Problem: It cannot be started.
@@ -93,19 +93,19 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kills a process group; none left is none to kill."""
+    """Kills a process group; does nothing when it no longer exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
 def shown(command: str | Sequence[str]) -> str:
-    """A command for a sentence."""
+    """Returns a command as text for a message."""
     text = command if isinstance(command, str) else " ".join(command)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 class Pipe:
-    """Reads a pipe to its end in a thread of its own."""
+    """Reads a pipe to its end in its own thread."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe, self._parts, self._size = pipe, list[bytes](), 0
@@ -121,6 +121,6 @@ class Pipe:
         self._pipe.close()
 
     def text(self) -> str:
-        """What has come, once it has ended or nothing more is waited for."""
+        """Returns what has come, once the pipe has ended or `LATE_OUTPUT_SECONDS` have passed."""
         self._thread.join(LATE_OUTPUT_SECONDS)
         return b"".join(list(self._parts)).decode("utf-8", "replace")

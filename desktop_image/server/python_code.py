@@ -1,4 +1,4 @@
-"""Runs Python code that comes as text."""
+"""Runs Python code that is sent as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .problems import Problem
 blueprint = Blueprint("python_code", __name__)
 
 CODE_SECONDS = 85.0
-"""Below the 90 s after which the client takes the server for dead."""
+"""Below the 90 s after which the client assumes that the server is dead."""
 
 
 @blueprint.post("/run_python")

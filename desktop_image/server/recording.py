@@ -1,7 +1,7 @@
 """Records the screen, one recording at a time.
 
-ffmpeg writes Matroska, which stays readable however it ends; the answer is made of it without encoding again, as an mp4 whose
-index comes first.
+ffmpeg writes Matroska, which stays readable however it ends; this is converted, without encoding again, into an mp4
+whose index comes first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _running: subprocess.Popen[bytes] | None = None
 
 @blueprint.post("/start_recording")
 def start_recording() -> Response:
-    """Starts to record; does nothing while a recording is running."""
+    """Starts recording; does nothing while a recording is running."""
     global _running
     with _one_at_a_time:
         if _running is not None and _running.poll() is None:
@@ -59,7 +59,7 @@ def start_recording() -> Response:
 
 @blueprint.post("/end_recording")
 def end_recording() -> Response:
-    """Ends the recording and returns it; asked again, returns the same one again."""
+    """Ends the recording and returns it; a repeated call returns the same recording."""
     with _one_at_a_time:
         if _running is None:
             raise bad_request("no recording was started")

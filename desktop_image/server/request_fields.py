@@ -1,4 +1,4 @@
-"""Reads what a request asks for; what is missing or of the wrong kind is the caller's problem."""
+"""Reads the fields of a request; missing fields and wrong types are bad requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .problems import bad_request
 
 
 def body() -> dict[str, Any]:
-    """The JSON object a request carries, whatever its content type says."""
+    """Returns the JSON object of a request, whatever its content type."""
     values = request.get_json(force=True, silent=True)
     if not isinstance(values, dict):
         raise bad_request(f"{request.path} wants a JSON object")
@@ -19,7 +19,7 @@ def body() -> dict[str, Any]:
 
 
 def text(values: dict[str, Any], name: str) -> str:
-    """A text that must be there."""
+    """Returns a text that must be present."""
     value = values.get(name)
     if not isinstance(value, str) or not value:
         raise bad_request(f"{request.path} wants a text {name!r}")
@@ -27,7 +27,7 @@ def text(values: dict[str, Any], name: str) -> str:
 
 
 def seconds(values: dict[str, Any], name: str, default: float, most: float) -> float:
-    """A number of seconds, at most `most`."""
+    """Returns a number of seconds, at most `most`."""
     value = values.get(name, default)
     if not isinstance(value, int | float) or value < 0:
         raise bad_request(f"{request.path} wants {name!r} as a number of seconds")
@@ -35,7 +35,7 @@ def seconds(values: dict[str, Any], name: str, default: float, most: float) -> f
 
 
 def form_path(name: str) -> str:
-    """A path out of a form, with ``~`` and variables filled in."""
+    """Returns a path from a form, with ``~`` and variables filled in."""
     value = request.form.get(name)
     if not value:
         raise bad_request(f"{request.path} wants a form field {name!r}")
@@ -43,5 +43,5 @@ def form_path(name: str) -> str:
 
 
 def expanded(path: str) -> str:
-    """A path with ``~`` and variables filled in."""
+    """Returns a path with ``~`` and variables filled in."""
     return os.path.expandvars(os.path.expanduser(path))

@@ -1,7 +1,7 @@
-"""What is on the screen: screenshots with the pointer, the screen's size, where the pointer is.
+"""Screenshots with the pointer, the screen's size, and the pointer's position.
 
-Every request takes a picture of its own, so that concurrent ones cannot mix. Until the desktop has drawn itself for the first
-time there is none: the first picture anyone gets is of a whole desktop.
+Every request takes its own picture, so that concurrent requests cannot mix. There are no pictures until the desktop has
+drawn itself for the first time: the first one shows a whole desktop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .problems import Problem
 blueprint = Blueprint("screen", __name__)
 
 START_SECONDS = 8.0
-"""So long a request waits for a desktop that has just been started; then it says that it has not."""
+"""Longest wait of a request for a desktop that is starting; then the request fails."""
 SETTLE_SECONDS = 2.0
 
 _started = threading.Event()
@@ -30,7 +30,7 @@ _starting = threading.Lock()
 
 @blueprint.get("/screenshot")
 def screenshot() -> Response:
-    """The screen as PNG, pointer included; with ``?without=clock``, only what does not change by itself."""
+    """Returns the screen as PNG, with the pointer; with ``?without=clock``, only what does not change by itself."""
     require_started()
     picture = _grab()
     with x11.connected() as display:
@@ -44,7 +44,7 @@ def screenshot() -> Response:
 
 @blueprint.post("/screen_size")
 def screen_size() -> Response:
-    """Width and height in pixels."""
+    """Returns width and height in pixels."""
     with x11.connected() as display:
         here = display.screen()
         return jsonify(width=here.width_in_pixels, height=here.height_in_pixels)
@@ -52,14 +52,14 @@ def screen_size() -> Response:
 
 @blueprint.get("/cursor_position")
 def cursor_position() -> Response:
-    """Where the pointer is: ``[x, y]``."""
+    """Returns the pointer's position: ``[x, y]``."""
     with x11.connected() as display:
         pointer = display.screen().root.query_pointer()
         return jsonify([pointer.root_x, pointer.root_y])
 
 
 def has_started() -> bool:
-    """Whether anyone has seen the whole desktop yet."""
+    """Whether the whole desktop has been seen once."""
     return _started.is_set()
 
 
@@ -125,6 +125,6 @@ def _draw_pointer(picture: Image.Image, display: Any) -> None:
     pixels = b"".join(
         bytes((pixel >> 16 & 255, pixel >> 8 & 255, pixel & 255, pixel >> 24)) for pixel in pointer.cursor_image
     )
-    # X gives colours already multiplied by their opacity.
+    # X gives colours that are already multiplied by their opacity.
     shape = Image.frombuffer("RGBa", (pointer.width, pointer.height), pixels, "raw", "RGBa", 0, 1).convert("RGBA")
     picture.paste(shape, (pointer.x - pointer.xhot, pointer.y - pointer.yhot), shape)

@@ -1,8 +1,8 @@
-"""The guest's user, for whom the server does everything, though its process is root's: no program of the user's can end it, trace
-it or take its place.
+"""Lets the server, a process of root, act as the guest's user: no program of the user can end, trace or replace it.
 
-Its threads reach files with the user's rights alone (`act_as_user`); what it starts is the user's from its first instruction
-(`started_by_user`). Ids are set for single threads, by the system calls themselves: the C library would set them for all.
+Its threads access files only with the user's rights (`act_as_user`); programs that it starts are the user's from their
+first instruction (`started_by_user`). Ids are set for single threads, by system calls: the C library would set them for
+all threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 OWN_VARIABLES = ("GUEST_SCREEN", "GUEST_XAUTHORITY", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "PYTHONPATH")
-"""What the server's environment has besides the user's."""
+"""Variables of the server's environment that the user's does not have."""
 _PR_SET_DUMPABLE = 4
 _SETRESUID = {"x86_64": 117, "aarch64": 147}
 _UNCHANGED = -1
@@ -28,7 +28,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whom the server acts for."""
+    """The user that the server acts for."""
 
     uid: int
     gid: int
@@ -38,23 +38,23 @@ class User:
 
 @lru_cache(maxsize=1)
 def the_user() -> User:
-    """The one whom the server's environment named first."""
+    """Returns the user that the server's environment named at the first call."""
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     known = pwd.getpwnam(environment["USER"])
     return User(known.pw_uid, known.pw_gid, tuple(os.getgrouplist(known.pw_name, known.pw_gid)), environment)
 
 
 def act_as_user() -> None:
-    """From now on this thread, and those it starts, reach files as the user does; the process is nobody's to trace.
+    """Makes this thread, and those it starts, access files as the user does; no process may trace this one.
 
-    Nor does it load any code for looking up names that root may put into /etc/nsswitch.conf later.
+    It also no longer loads code for name lookups that root may put into /etc/nsswitch.conf later.
 
     Raises:
-        OSError: The process is not root's, or the C library goes on following that file.
+        OSError: The process is not root's, or the C library still follows that file.
     """
     user = the_user()
     for database in (b"passwd", b"group", b"initgroups"):
-        if _libc.__nss_configure_lookup(database, b"files") != 0:  # with the first, the file is not read again
+        if _libc.__nss_configure_lookup(database, b"files") != 0:  # after the first, the file is not read again
             raise OSError("the C library cannot be told where to look up names")
     os.setgroups(user.groups)
     _libc.setfsgid(user.gid)
@@ -65,15 +65,15 @@ def act_as_user() -> None:
 
 
 def started_by_user() -> dict[str, Any]:
-    """What `subprocess.Popen` is told so that a program is the user's."""
+    """Returns the arguments of `subprocess.Popen` that make a program the user's."""
     user = the_user()
     return {"user": user.uid, "group": user.gid, "extra_groups": user.groups, "env": user.environment}
 
 
 def with_id_of_user(make: Callable[[], _Made]) -> _Made:
-    """Does something that others take for the user's doing, as the other end of a connection does.
+    """Calls `make` so that others, such as the other end of a connection, see the user's id.
 
-    A thread of its own does it, whose real id stays root's, so that nobody can end it.
+    It runs in its own thread, whose real id stays root's, so that no program can end it.
 
     Raises:
         OSError: Whatever `make` raises, or the thread may not have the user's id.
@@ -99,6 +99,6 @@ def with_id_of_user(make: Callable[[], _Made]) -> _Made:
 
 
 def _hide_from_tracers() -> None:
-    """Keeps the process's memory and descriptors from everybody without the right to trace all, also from the guest's root."""
+    """Hides the process's memory and descriptors from all without the right to trace all, also from the guest's root."""
     if _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the process cannot be hidden from tracers")

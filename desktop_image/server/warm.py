@@ -19,11 +19,11 @@ START_SECONDS = 5.0
 _lock = threading.Lock()
 _process: subprocess.Popen[bytes] | None = None
 _line: socket.socket | None = None
-"""To the interpreter, and to nobody else: what is run is handed over on it."""
+"""The connection to the interpreter alone: it carries what is to be run."""
 
 
 def takes(command: str | Sequence[str], *, shell: bool) -> bool:
-    """Whether a command has exactly the shape that is run here."""
+    """Whether a command has exactly the form that is run here."""
     if shell or isinstance(command, str) or len(command) != 3 or command[1] != "-c" or "pyautogui" not in command[2]:
         return False
     if command[0] not in ("python", "python3"):
@@ -33,10 +33,10 @@ def takes(command: str | Sequence[str], *, shell: bool) -> bool:
 
 
 def run(code: str, seconds: float) -> processes.Done | None:
-    """Runs Python code as `processes.run` would; None where there is nobody to run it, and nothing was run.
+    """Runs Python code as `processes.run` would; returns None when there is no interpreter and nothing was run.
 
     Raises:
-        Problem: It did not end in time, or may have run or not: it is not for the caller to try again.
+        Problem: It did not end in time, or it is not known whether it ran: the caller must not try again.
     """
     content = code.encode()
     pipes = [os.pipe() for _ in range(2)]
@@ -79,7 +79,7 @@ def run(code: str, seconds: float) -> processes.Done | None:
 
 
 def start() -> None:
-    """Starts the interpreter, so that the first command finds it warm."""
+    """Starts the interpreter, so that it is warm for the first command."""
     with _lock:
         _start()
 
@@ -94,7 +94,7 @@ def _start() -> None:
     groups = ",".join(map(str, user.groups))
     with other_end:
         _process = subprocess.Popen(  # noqa: S603
-            # Nothing of the user's is imported: it is root until it has forked.
+            # It imports nothing of the user's: it is root until it has forked.
             [PYTHON, "-I", "-B", "-u", interpreter.__file__, str(user.uid), str(user.gid), groups],
             cwd="/",
             env=user.environment,
@@ -104,10 +104,10 @@ def _start() -> None:
 
 
 def _hand_over(descriptors: Sequence[int]) -> None:
-    """Gives the interpreter something to run, one after the other.
+    """Gives the interpreter one thing to run at a time.
 
     Raises:
-        OSError: There is none, or it takes nothing.
+        OSError: The interpreter does not exist, or takes nothing.
     """
     with _lock:
         if _process is None or _process.poll() is not None:

@@ -17,11 +17,11 @@ CLOSING_SECONDS = 1.0
 
 
 def find(name: str, *, strict: bool = False, by_class: bool = False) -> list[x11.Window]:
-    """The windows of a name, oldest first: with several of one name it is the first that wmctrl, OSWorld's own means, takes.
+    """Returns the windows of a name, oldest first: of several, OSWorld's own tool, wmctrl, takes the first.
 
     Args:
-        name: A part of the title in any case; or of ``instance.class``.
-        strict: It must be the whole of it, exactly.
+        name: A part of the title, or of ``instance.class``, in upper or lower case.
+        strict: The name must be the whole text, exactly.
         by_class: Look at the class instead of the title.
     """
     with x11.connected() as display:
@@ -57,7 +57,7 @@ def close_window() -> str:
 
 @blueprint.post("/window_size")
 def window_size() -> Response:
-    """The size of a program's topmost window, found by its class."""
+    """Returns the size of a program's topmost window, found by its class."""
     class_name = request_fields.form_path("app_class_name")
     with x11.connected() as display:
         for window in x11.windows(display)[::-1]:
@@ -68,11 +68,11 @@ def window_size() -> Response:
 
 
 def _asked_window(seconds: float = 0.0, *, or_program: bool = False) -> x11.Window:
-    """The window that the request names.
+    """Returns the window that the request names.
 
     Args:
-        seconds: One that is not there yet may take so long to come.
-        or_program: Where no title has the name, a program's will do: a terminal's title says where it is, not what.
+        seconds: How long to wait for the window.
+        or_program: When no title matches, match the class: a terminal's title says where it is, not what.
     """
     values = request_fields.body()
     name = request_fields.text(values, "window_name")

@@ -1,4 +1,4 @@
-"""The X display: connections to it, its windows and its pointer, by the window manager's own properties."""
+"""The X display: connections, windows and keys, through the window manager's properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .problems import Problem
 
 FROM_A_PAGER = 2
 ANSWER_SECONDS = 5.0
-"""So long the window manager may take for an answer, on a machine that has much else to do."""
+"""Longest wait for an answer of the window manager, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Window:
 
 @contextmanager
 def connected() -> Iterator[Any]:
-    """A connection of one's own: python-xlib's are not for several threads."""
+    """Opens a new connection: python-xlib's must not be shared by threads."""
     try:
         display = Xlib.display.Display()
     except (Xlib.error.DisplayError, OSError) as error:
@@ -49,7 +49,7 @@ def connected() -> Iterator[Any]:
 
 
 def windows(display: Any, *, by_age: bool = False) -> list[Window]:
-    """Every top-level window the window manager knows: lowest first, or oldest first."""
+    """Returns all top-level windows that the window manager knows: lowest first, or oldest first."""
     root = display.screen().root
     found = []
     for window_id in property_of(display, root, "_NET_CLIENT_LIST" if by_age else "_NET_CLIENT_LIST_STACKING") or []:
@@ -61,7 +61,7 @@ def windows(display: Any, *, by_age: bool = False) -> list[Window]:
 
 
 def normal_windows(display: Any) -> list[Window]:
-    """Those that a user would call windows."""
+    """Returns the windows that a user would call windows: no docks or desktop."""
     return [window for window in windows(display) if window.kind not in ("dock", "desktop")]
 
 
@@ -78,7 +78,7 @@ def _window(display: Any, window_id: int) -> Window:
 
 
 def property_of(display: Any, window: Any, name: str) -> Any:
-    """A window's property, or None."""
+    """Returns a window's property, or None."""
     found = window.get_full_property(display.intern_atom(name), X.AnyPropertyType)
     return None if found is None else found.value
 
@@ -96,16 +96,16 @@ def ask_window_manager(display: Any, window_id: int, message: str, *data: int) -
 
 
 def press_first_key(display: Any) -> None:
-    """Presses and releases Shift, and waits until the window manager has done what that makes it do.
+    """Presses and releases Shift, and waits until the window manager has reacted.
 
-    At the first key from a program, X says that the keyboard has changed; the window manager then lets go of its keys and takes
-    them again. One that is pressed in between, as of a first Ctrl+Alt+T, would do nothing.
+    At the first key from a program, X reports that the keyboard has changed; the window manager then releases its keys and
+    grabs them again. A key pressed in between, as in a first Ctrl+Alt+T, would do nothing.
     """
     shift = display.keysym_to_keycode(XK.XK_Shift_L)
     xtest.fake_input(display, X.KeyPress, shift)
     xtest.fake_input(display, X.KeyRelease, shift)
     display.sync()
-    # It answers in the order in which it is asked.
+    # The window manager answers in the order of the requests.
     window = display.screen().root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
     ask_window_manager(display, window.id, "_NET_REQUEST_FRAME_EXTENTS")
     wait_until(lambda: property_of(display, window, "_NET_FRAME_EXTENTS") is not None, ANSWER_SECONDS)
@@ -114,13 +114,13 @@ def press_first_key(display: Any) -> None:
 
 
 def active_window(display: Any) -> int:
-    """The id of the window that has the focus; 0 for none."""
+    """Returns the id of the window that has the focus; 0 when no window has it."""
     found = property_of(display, display.screen().root, "_NET_ACTIVE_WINDOW")
     return int(found[0]) if found is not None and len(found) else 0
 
 
 def work_area(display: Any) -> tuple[int, int, int, int] | None:
-    """What panels leave of the screen: x, y, width, height; None when the window manager does not say."""
+    """Returns the screen without panels: x, y, width, height; None when the window manager does not report it."""
     found = property_of(display, display.screen().root, "_NET_WORKAREA")
     return (
         (int(found[0]), int(found[1]), int(found[2]), int(found[3])) if found is not None and len(found) > 3 else None
@@ -128,13 +128,13 @@ def work_area(display: Any) -> tuple[int, int, int, int] | None:
 
 
 def size_of(display: Any, window_id: int) -> tuple[int, int]:
-    """A window's width and height."""
+    """Returns a window's width and height."""
     geometry = display.create_resource_object("window", window_id).get_geometry()
     return int(geometry.width), int(geometry.height)
 
 
 def content_places() -> dict[tuple[int, str], tuple[int, int, int, int]]:
-    """By process id and title, where on the screen a window is, without the shadow it may draw: x, y, width, height."""
+    """Returns windows' positions, without shadows, by process id and title: x, y, width, height."""
     places = {}
     with connected() as display:
         for window in normal_windows(display):
@@ -154,7 +154,7 @@ def content_places() -> dict[tuple[int, str], tuple[int, int, int, int]]:
 
 
 def popup_places(display: Any) -> list[tuple[int, int, int, int]]:
-    """Where windows are that the window manager leaves alone, such as open menus: x, y, width, height."""
+    """Returns the positions of windows that the window manager ignores, such as open menus: x, y, width, height."""
     places = []
     for window in display.screen().root.query_tree().children:
         try:

@@ -1,4 +1,4 @@
-"""The desktop's processes, in the order they need each other."""
+"""Starts the desktop's processes, in the order in which they need each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_SECONDS = 30.0
 
 
 def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
-    """Starts everything; returns when all that others wait for is there."""
+    """Starts everything, and waits for what other processes need."""
     around = shell()
     user = {**environment(), **around.variables}
     server = {
@@ -29,7 +29,7 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
         "PYTHONPATH": f"{GUEST}/python",
         "GUEST_SCREEN": f"{screen[0]}x{screen[1]}",
         "GUEST_XAUTHORITY": str(AUTHORITY),
-        # Pictures are given back when they are done with, not kept in every thread's own heap.
+        # The memory of pictures is freed after use, not kept in every thread's own heap.
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": "1000000",
     }
@@ -42,7 +42,7 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     bus = ("dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address=unix:path={RUNTIME}/bus")
     supervisor.start(_user_service("display", display, user, essential=True))
     supervisor.start(_user_service("bus", bus, user))
-    # It is root's, who does all that is asked of it as the user; of the user's files and folders it imports nothing.
+    # It belongs to root and acts as the user; it imports nothing from the user's files and folders.
     listener = socket.create_server(("", CONTROL_PORT), backlog=WAITING_CONNECTIONS)
     supervisor.start(Service("server", ("/usr/bin/python3", "-sB", "-m", "server"), server, listener=listener))
     for port, to in ((9222, "TCP:127.0.0.1:1337"), (8006, f"EXEC:{GUEST}/vnc")):
@@ -51,7 +51,7 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
     _wait_for(X_SOCKETS / "X0")
     os.chown(X_SOCKETS / "X0", 0, 0)  # or the user could put a display of their own in its place
     _wait_for(RUNTIME / "bus")
-    # Without the key between Shift and Z of European keyboards: pyautogui takes it for "<" and gets ">".
+    # Removes the key between Shift and Z of European keyboards: pyautogui uses it for "<" and gets ">".
     subprocess.run(["/usr/bin/xmodmap", "-e", "keycode 94 ="], env=user, check=False, timeout=START_SECONDS)
     supervisor.start(_user_service("accessibility", ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately"), user))
     for name, command in around.programs.items():

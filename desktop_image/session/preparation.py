@@ -1,4 +1,4 @@
-"""What must be there before the desktop starts: folders, the host's name, the user's password and environment."""
+"""Prepares what the desktop needs before it starts: folders, the host's name, the user's password and environment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 USER, UID, GID = "user", 1000, 1000
 HOME = Path("/home/user")
 GUEST = "/usr/lib/guest"
-"""Where what the project puts into the guest is."""
+"""The folder of the project's files in the guest."""
 OWN = Path("/run/guest")
-"""What the session keeps where the user can read, but not change it."""
+"""Files of the session that the user can read, but not change."""
 AUTHORITY = OWN / "Xauthority"
 RUNTIME = Path("/run/user/1000")
 X_SOCKETS = Path("/tmp/.X11-unix")  # noqa: S108
@@ -25,10 +25,10 @@ _PR_SET_DUMPABLE = 4
 
 
 def screen_size(text: str) -> tuple[int, int]:
-    """Width and height out of ``1920x1080``.
+    """Returns width and height from a text like ``1920x1080``.
 
     Raises:
-        ValueError: It is no size of a screen.
+        ValueError: It is not the size of a screen.
     """
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
     if not found or not all(200 <= int(side) <= LARGEST_SIDE for side in found.groups()):
@@ -37,14 +37,14 @@ def screen_size(text: str) -> tuple[int, int]:
 
 
 def prepare(password: str) -> None:
-    """Makes the machine ready for its user. An empty password leaves the one the image has."""
+    """Makes the machine ready for its user. An empty password keeps the image's password."""
     _hide_from_tracers()
     _folder(OWN, 0o755, 0)
     _folder(Path("/run/user"), 0o755, 0)
     _folder(RUNTIME, 0o700, UID)
     _folder(Path("/run/lock"), 0o1777, 0)
     _folder(Path("/run/dbus"), 0o755, 0)
-    # What systemd's tools take for a sign of it; those that only need the system's bus then work.
+    # systemd's tools take this folder as a sign of it; those that only need the system's bus then work.
     Path("/run/systemd/system").mkdir(parents=True, exist_ok=True)
     for sockets in (X_SOCKETS, Path("/tmp/.ICE-unix")):  # noqa: S108
         _folder(sockets, 0o1777, 0)
@@ -62,7 +62,7 @@ def _folder(path: Path, mode: int, owner: int) -> None:
 
 
 def _name_in_hosts(name: str) -> None:
-    """Without its own name there, sudo waits for a name server."""
+    """Adds the host's name to /etc/hosts: without it, sudo waits for a name server."""
     hosts = Path("/etc/hosts")
     if name not in hosts.read_text().split():
         with hosts.open("a") as file:
@@ -79,7 +79,7 @@ def _identify(name: str) -> None:
 def _let_user_see_display() -> None:
     """Writes an authority entry; without one, python-xlib's warnings end up in what programs print.
 
-    The user's file is a copy: whatever becomes of it, the display and the server know each other.
+    The user's file is a copy: even when it is changed, the server can connect to the display.
     """
     entry = ["/usr/bin/xauth", "-q", "-f", str(AUTHORITY), "add", ":0", ".", secrets.token_hex(16)]
     subprocess.run(entry, check=True, stderr=subprocess.DEVNULL)  # noqa: S603
@@ -92,13 +92,13 @@ def _let_user_see_display() -> None:
 
 
 def _hide_from_tracers() -> None:
-    """Keeps process 1, which holds the server's listening socket, from being traced, also by the guest's root in a container."""
+    """Prevents tracing of process 1, which holds the server's listening socket, also by a container guest's root."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "process 1 cannot be hidden from tracers")
 
 
 def environment() -> dict[str, str]:
-    """The user's environment."""
+    """Returns the user's environment."""
     return {
         "HOME": str(HOME),
         "USER": USER,

@@ -1,4 +1,4 @@
-"""What draws the desktop around programs: GNOME Shell where the image has it, else light programs in its likeness."""
+"""The desktop shell's programs: GNOME Shell when the image has it, otherwise light programs that imitate it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Shell:
     """The programs, and what they need of the display."""
 
     programs: Mapping[str, tuple[str, ...]]
-    """By name: what is started, as the user."""
+    """By name: the commands that are started as the user."""
     display_options: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of every program of the user's."""
+    """Environment variables of every program of the user."""
 
 
 LIGHT = Shell(
@@ -26,10 +26,10 @@ LIGHT = Shell(
         "panel": ("xfce4-panel", "--disable-wm-check", "--sm-client-disable"),
         "desktop": ("xfdesktop",),
         "wallpaper": (f"{GUEST}/follow-wallpaper",),
-        # Pressed and let go by itself, the Super key finds programs, as GNOME's does. Only -d keeps it in the foreground.
+        # Pressed alone, the Super key opens the program finder, as in GNOME. Only -d keeps xcape in the foreground.
         "super key": ("sh", "-c", "exec xcape -d -e 'Super_L=Alt_L|F1;Super_R=Alt_L|F1' >/dev/null 2>&1"),
     },
-    # Every program of GTK would load a software renderer of 100 MB for what it draws without one.
+    # With GLX, every GTK program would load a software renderer of 100 MB that it does not need.
     display_options=("-extension", "GLX"),
 )
 
@@ -46,5 +46,5 @@ GNOME = Shell(
 
 
 def shell() -> Shell:
-    """The image's."""
+    """Returns the image's desktop shell."""
     return GNOME if Path("/usr/bin/gnome-shell").exists() else LIGHT

@@ -1,4 +1,4 @@
-"""Starts processes, starts them again when they end, and reaps every orphan, as process 1 must."""
+"""Starts processes, restarts them when they end, and reaps every orphan, as process 1 must."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PAUSE_SECONDS = (0.2, 5.0)
-"""Before a process that ended is started again: at first, and at most; doubled with each end within `RESTART_WINDOW` seconds."""
+"""First and longest pause before a process is restarted; doubled with each end within `RESTART_WINDOW` seconds."""
 RESTART_WINDOW = 60.0
 
 
@@ -31,7 +31,7 @@ class Service:
     essential: bool = False
     """The session ends with it."""
     listener: socket.socket | None = None
-    """Its standard input: stays open while it is started again, so that nobody else can listen in its place."""
+    """Its standard input: stays open during a restart, so that no other process can listen in its place."""
 
 
 class Supervisor:
@@ -41,7 +41,7 @@ class Supervisor:
         self._running: dict[int, Service] = {}
         self._ended: dict[str, list[float]] = {}
         self._due: list[tuple[float, str, Service]] = []
-        # Blocked from the start, so that none is lost before `run` waits for them; children get an empty mask.
+        # Blocked from the start, so that no signal is lost before `run` waits for it; children get an empty mask.
         self._awaited = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
         signal.pthread_sigmask(signal.SIG_BLOCK, self._awaited)
 
@@ -63,7 +63,7 @@ class Supervisor:
         self._running[process.pid] = service
 
     def run(self) -> int:
-        """Works until an essential service ends or a signal says so; returns the exit code."""
+        """Runs until an essential service or a signal ends it; returns the exit code."""
         while True:
             wait = max(self._due[0][0] - time.monotonic(), 0) if self._due else None
             got = signal.sigwait(self._awaited) if wait is None else self._wait_for_signal(wait)

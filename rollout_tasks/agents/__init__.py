@@ -1,1 +1,1 @@
-"""What turns a model into somebody who acts. One module an agent; `base.py` is the contract."""
+"""Agents: they turn a model into something that acts. One module per agent; `base.py` is the contract."""

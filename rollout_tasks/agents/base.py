@@ -17,21 +17,21 @@ class Episode:
     """How an episode ended; what happened in it is in the trajectory."""
 
     answer: str
-    """The final text, empty when there is none (a desktop task that ended by ``done``)."""
+    """The final text; may be empty, as for a desktop task that ended by ``done``."""
     ending: Literal["answer", "done", "fail"]
-    """A final text, or the tool that says finished or infeasible. Anything else is a failure and raised."""
+    """A final text, or the tool call that says finished or infeasible. Anything else is raised as a failure."""
     turns: int
     usage: Usage
 
 
 class Agent(Protocol):
-    """Constructed as ``Class(config)``. Lets errors of environment and model pass: they are classified already."""
+    """An agent, constructed as ``Class(config)``. Errors of environment and model pass through, already classified."""
 
     needs_model: ClassVar[bool]
-    """Whether it ever asks the model; a run whose agent does not needs no endpoint."""
+    """Whether the agent ever asks the model; if not, the run needs no endpoint."""
 
     def __init__(self, config: RunConfig) -> None:
-        """Takes the run's options; touches nothing."""
+        """Stores the run's options; does nothing else."""
 
     def run(
         self,
@@ -45,10 +45,10 @@ class Agent(Protocol):
         """Acts until there is an answer.
 
         Args:
-            item: What is asked.
+            item: The item to work on.
             environment: Already reset; its `execute` classifies its errors and refuses once the lease is lost.
             observation: What `environment.reset` returned.
-            model: Answers turns; already bound to this rollout's session.
+            model: The model, already bound to this rollout's session.
             limits: Turns, tokens and parse failures allowed.
             trajectory: Already started; the first observation, every message and every step goes here as it happens.
 

@@ -1,4 +1,4 @@
-"""From a call as the model wrote it to one that can be executed, or to the sentence that tells the model what is wrong."""
+"""Validates the model's tool calls: returns an executable call, or tells the model what is wrong."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rollout_tasks.models.base import RawToolCall
 from rollout_tasks.unicode_text import storable_json
 
 MAX_REASON = 500
-"""Characters of a validation error; the wrong value itself may be any size."""
+"""Characters of a validation error; the wrong value itself may have any size."""
 DEEPEST_ARGUMENTS = 32
-"""Lists and objects in each other; validating them is recursive."""
+"""Nesting depth of lists and objects; validation is recursive."""
 MOST_DIGITS = 100
-"""Of a whole number; more cannot become a float."""
+"""Digits of a whole number; more cannot become a float."""
 
 
 class UnusableCallError(ValueError):
@@ -27,7 +27,7 @@ class UnusableCallError(ValueError):
 
 
 class CallReader:
-    """Reads calls of an episode's tools; schemas are compiled once per process."""
+    """Validates calls of an episode's tools; schemas are compiled once per process."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._validators = {tool.name: _validator(tool.parameters) for tool in tools}
@@ -36,11 +36,11 @@ class CallReader:
         """Parses and validates one call.
 
         Args:
-            raw: As the model wrote it.
-            cut_off: The reply ended at its token limit, which explains broken arguments.
+            raw: The call as the model wrote it.
+            cut_off: Whether the reply ended at its token limit, which explains broken arguments.
 
         Raises:
-            UnusableCallError: Unknown tool, arguments that are no JSON object, or not what the tool takes.
+            UnusableCallError: Unknown tool, or arguments that are not a JSON object or do not match the tool's schema.
         """
         validator = self._validators.get(raw.name)
         if validator is None:

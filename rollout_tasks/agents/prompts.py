@@ -1,4 +1,4 @@
-"""The words around a conversation: system prompt, first message, results, and what is said to an unusable reply."""
+"""Message texts: system prompt, first message, tool results, and answers to unusable replies."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ NUDGE = "Your reply was empty. Call a tool, or give your final answer as text."
 NOT_EXECUTED = "Not executed: an earlier call of this turn ended the episode."
 
 Content = str | list[dict[str, Any]]
-"""Plain text where no picture is needed: every endpoint takes that."""
+"""Plain text if there is no picture: every endpoint accepts that."""
 
 
 def system_prompt(instructions: str, tools: Sequence[Tool], template: str | None = None) -> str:
-    """What stands before the task.
+    """Returns the system prompt.
 
     Args:
-        instructions: The environment's.
-        tools: What it offers.
-        template: A text in place of `SYSTEM`.
+        instructions: The environment's instructions.
+        tools: The environment's tools.
+        template: Replaces `SYSTEM`.
     """
     described = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
     parts = {"{instructions}": instructions.strip(), "{tools}": described}
-    # In one pass, and not by str.format: a user's text may have other braces, and so may the instructions.
+    # In one pass, not by str.format: the user's template and the instructions may contain other braces.
     return _PLACES.sub(lambda place: parts[place[0]], SYSTEM if template is None else template)
 
 
 def task_content(question: str, observation: Observation) -> Content:
-    """The first user message: the question and what can be seen."""
+    """Returns the first user message: the question and the observation."""
     text = f"{question}\n\n{STATE_HEADING}\n{observation.text}" if observation.text else question
     return _with_pictures(text, observation.images)
 
 
 def result_content(result: ToolResult, *, with_pictures: bool) -> Content:
-    """A tool message: status and response as JSON, then what can be seen."""
+    """Returns a tool message: status and response as JSON, then the observation."""
     text = json.dumps({"status": result.status, "response": result.response}, ensure_ascii=False)
     seen = result.observation or Observation()
     if seen.text:
@@ -60,7 +60,7 @@ def result_content(result: ToolResult, *, with_pictures: bool) -> Content:
 
 
 def pictures_content(shown: Sequence[tuple[str, ToolResult]]) -> Content:
-    """The user message that shows a turn's pictures, each under the name of its tool; empty when there are none."""
+    """Returns the user message with a turn's pictures, each below its tool's name; empty without pictures."""
     parts: list[dict[str, Any]] = []
     for name, result in shown:
         if result.observation is not None and result.observation.images:

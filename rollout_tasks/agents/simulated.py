@@ -1,4 +1,4 @@
-"""Works through a simulated episode without asking a model."""
+"""An agent that plays a simulated episode without asking a model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The agent for models with native tool calls: it asks, executes every call in order, answers each, and asks again.
 
-What was said is never edited afterwards, so every prefix of the history is exactly what the model saw.
+Messages are never edited afterwards, so every prefix of the history is exactly what the model saw.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
 MAX_UNUSABLE_TURNS = 3
-"""Consecutive turns without a usable call or a final text, after which the model is taken to be lost."""
+"""Consecutive turns without a usable call or a final text, after which the rollout fails."""
 
 
 class ToolCallingAgent(Agent):
@@ -28,7 +28,7 @@ class ToolCallingAgent(Agent):
     needs_model: ClassVar[bool] = True
 
     def __init__(self, config: RunConfig) -> None:
-        """Takes where pictures go and the system prompt."""
+        """Stores the options: where pictures go, and the system prompt."""
         self._config = config
 
     def run(
@@ -47,7 +47,7 @@ class ToolCallingAgent(Agent):
 
 
 class _Conversation:
-    """One episode's history, and what moves it on."""
+    """One episode's message history, and the loop that extends it."""
 
     def __init__(self, environment: World, model: Model, trajectory: TrajectoryWriter, config: RunConfig) -> None:
         self._environment = environment
@@ -64,13 +64,13 @@ class _Conversation:
         self._unusable_turns = 0
 
     def open(self, item: Item, observation: Observation) -> None:
-        """System prompt and task."""
+        """Adds the system prompt and the task."""
         instructions = self._environment.instructions(item)
         self._say({"role": "system", "content": prompts.system_prompt(instructions, self._tools, self._system_prompt)})
         self._say({"role": "user", "content": prompts.task_content(item.question, observation)})
 
     def play(self, limits: Limits) -> Episode:
-        """Turn after turn until an answer or a limit."""
+        """Plays turns until there is an answer or a limit is reached."""
         while self._turn < limits.max_turns:
             self._check_tokens(limits.max_tokens)
             self._turn += 1
@@ -101,7 +101,7 @@ class _Conversation:
         return reply
 
     def _execute_all(self, reply: Reply) -> Literal["done", "fail"] | None:
-        """Executes the turn's calls in order and answers every one; says how the episode ended, if it did."""
+        """Executes the turn's calls in order and answers every one; returns how the episode ended, if it did."""
         cut_off = reply.finish_reason == "length"
         ending: Literal["done", "fail"] | None = None
         problems: list[str] = []

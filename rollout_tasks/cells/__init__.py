@@ -1,1 +1,1 @@
-"""Processes for code and data that are not ours: a cell has no rights, no keys, and of the network only what it is handed."""
+"""Cells: isolated processes for untrusted code and data, without rights or keys, and with only the network they are given."""

@@ -1,6 +1,6 @@
-"""The worker's side of a cell: opens one, calls what is inside, answers what it asks for, and ends it.
+"""The worker's side of a cell: opens it, calls its methods, answers its requests, and ends it.
 
-Nothing that comes out is believed: who calls checks the answer, and what a cell asks for is done by handlers that check.
+Nothing from a cell is trusted: callers check its answers, and handlers check its requests.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from vm_pool.gate import Dial, Gate, Gates
 logger = logging.getLogger(__name__)
 
 OPEN_SECONDS = 30.0
-"""For a cell to be made; others may be made at the same time."""
+"""Limit for making a cell; others may be made at the same time."""
 END_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
-"""After this a call that goes on is interrupted again."""
+"""After this time, a call that still runs is interrupted again."""
 _CREDENTIALS = struct.Struct("3i")
 _NUMBER = struct.Struct("i")
 _MOST_LISTENERS = 32
@@ -41,15 +41,15 @@ Handled = tuple[Any, Content | None]
 
 
 class CellEnded(RuntimeError):
-    """The cell is gone, or nothing that it says makes sense; one sentence says how it ended."""
+    """The cell is gone, or sent invalid messages; the message says how it ended."""
 
 
 class CallFailed(Exception):
-    """What was called raised an error.
+    """The called method raised an error.
 
     Args:
-        kind: The error's class, as the cell says.
-        message: What it says.
+        kind: The error's class, as reported by the cell.
+        message: The error's message.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -59,12 +59,12 @@ class CallFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What a worker does for a cell in the middle of a call."""
+    """What a worker does for a cell during a call."""
 
     asked: Mapping[str, Callable[..., Handled]]
-    """By what is asked for; given JSON values by name, of which nothing is known. Whatever it raises is the answer."""
+    """Handler by request name; called with untrusted JSON values by name. Any error it raises is the answer."""
     told: Mapping[str, Callable[[bytes], object]]
-    """By what is told; given pieces of it."""
+    """Handler by message name; called with each piece of the content."""
 
 
 class Cell:
@@ -79,17 +79,17 @@ class Cell:
         hosts: Iterable[str] = (),
         limits: CellLimits | None = None,
     ) -> None:
-        """Opens it.
+        """Opens the cell.
 
         Args:
-            template: Makes it.
-            ports: Where its programs find, on their loopback, what they may reach: port by name.
-            dial: Connects to one of these, or to port 443 of one of the hosts.
+            template: The template that makes the cell.
+            ports: What its programs may reach: loopback port by name.
+            dial: Connects to one of these names, or to port 443 of one of the hosts.
             hosts: Names of hosts that its programs may reach by name, at port 443.
-            limits: What it may use.
+            limits: What the cell may use.
 
         Raises:
-            CellEnded: It does not open.
+            CellEnded: The cell does not open.
         """
         self._numbers = itertools.count(1)
         self._broken_off: int | None = None
@@ -116,7 +116,7 @@ class Cell:
             raise
 
     def _welcome(self, mine: socket.socket, dial: Dial, limits: CellLimits) -> None:
-        """Takes what the cell hands out before it touches what is not ours."""
+        """Receives the process id and listening sockets that the cell sends before it runs untrusted code."""
         mine.settimeout(OPEN_SECONDS)
         room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_NUMBER.size * _MOST_LISTENERS)
         said, ancillary, _, _ = mine.recvmsg(1 << 16, room)
@@ -137,20 +137,20 @@ class Cell:
     def call(
         self, method: str, handlers: Handlers, content_to: Callable[[bytes], object] | None = None, **arguments: Any
     ) -> Any:
-        """Calls a method of what runs inside, for as long as it takes: an alarm may break in.
+        """Calls a method inside the cell, without a time limit; an alarm may interrupt it.
 
         Args:
-            method: Its name.
-            handlers: For what it asks for meanwhile.
-            content_to: Is given the bytes that come with the answer, piece by piece; it limits them.
+            method: The method's name.
+            handlers: For the cell's requests during the call.
+            content_to: Called with each piece of the bytes that come with the answer; must limit them.
             arguments: JSON values.
 
         Returns:
-            The answer, a JSON value of which nothing is known.
+            The answer, an untrusted JSON value.
 
         Raises:
             CallFailed: The method raised an error.
-            CellEnded: The cell did not survive it.
+            CellEnded: The cell has ended.
         """
         if self._over:
             raise CellEnded(self._over)
@@ -172,12 +172,12 @@ class Cell:
         return answer.get("value")
 
     def close(self) -> None:
-        """Ends it with all its processes. Harmless when repeated."""
+        """Ends the cell with all its processes. Harmless when repeated."""
         self._over = self._over or "the cell is closed"
         self._end()
 
     def _settle(self) -> None:
-        """After a call that was broken off: interrupts it in the cell, too, and passes over what it still says."""
+        """After an interrupted call: interrupts it in the cell too, and skips what the cell still sends."""
         if self._broken_off is None:
             return
         until = time.monotonic() + END_SECONDS
@@ -202,11 +202,11 @@ class Cell:
         content_to: Callable[[bytes], object] | None,
         until: float = math.inf,
     ) -> dict[str, Any]:
-        """The answer to a call; without handlers, nothing is done for the cell meanwhile."""
+        """Returns the answer to a call; without handlers, the cell's requests are ignored."""
         while time.monotonic() < until:
             message, has_bytes = self._channel.receive_header()
             if message.get("answer") == number:
-                self._broken_off = None  # whatever becomes of its bytes
+                self._broken_off = None  # even if reading its bytes fails
                 self._pass_on(has_bytes, content_to)
                 return message
             if "tell" in message:
@@ -239,13 +239,13 @@ class Cell:
         self._channel.send(answer, content)
 
     def _overdone(self, why: str) -> None:
-        """Ends it from the watching thread; whoever waits for an answer hears why."""
+        """Ends the cell from the watching thread; the waiting call reports why."""
         self._ended = self._ended or why
         with suppress(OSError):
             self._template.shutdown(socket.SHUT_RDWR)
 
     def _how_it_ended(self) -> str:
-        """In words; waits until the template has seen it."""
+        """Returns how the cell ended, in words; waits until the template has noticed."""
         if self._ended:
             return self._ended
         try:

@@ -1,7 +1,7 @@
-"""Messages between a worker and a cell, over a socket: JSON, with bytes behind it where there are any. Both sides use this.
+"""Messages between a worker and a cell over a socket: JSON, optionally followed by bytes. Both sides use this.
 
-A message is a frame of JSON; with ``bytes`` in it, frames of bytes follow, up to an empty one. What the other side sends is
-limited and checked by whoever receives it; nothing is ever unpickled.
+A message is a frame of JSON; with ``bytes`` in it, frames of bytes follow, up to an empty one. The receiver limits and
+checks what it reads; nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 LARGEST_MESSAGE = 16 << 20
-"""Bytes of JSON; an accessibility tree as OSWorld writes it has a few millions."""
+"""Bytes of JSON; OSWorld's accessibility trees have a few million."""
 PIECE = 1 << 18
-"""The most bytes in a frame of bytes."""
+"""Maximum bytes in a frame of bytes."""
 _HEADER = struct.Struct("!cI")
 _MESSAGE, _BYTES = b"m", b"b"
 _LARGEST = {_MESSAGE: LARGEST_MESSAGE, _BYTES: PIECE}
@@ -28,15 +28,15 @@ class ChannelEnded(Exception):
 
 
 class ChannelSilent(ChannelEnded):
-    """The other side has sent nothing for as long as the socket's own limit says."""
+    """The other side sent nothing within the socket's timeout."""
 
 
 class BadMessage(Exception):
-    """The other side sent what is no message; one sentence says how."""
+    """The other side sent an invalid message; the error says what was wrong."""
 
 
 class Channel:
-    """One side."""
+    """One side of the connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -45,7 +45,7 @@ class Channel:
 
     @property
     def usable(self) -> bool:
-        """Whether nothing was broken off while it was sent: what is sent next would be taken for the rest of it."""
+        """False after sending was interrupted: the next message would be read as the rest of that one."""
         return not self._in_the_middle
 
     def send(self, message: dict[str, Any], content: Iterable[bytes] | None = None) -> None:
@@ -56,8 +56,8 @@ class Channel:
             content: Bytes that follow it, in pieces.
 
         Raises:
-            TypeError, ValueError: It is not JSON.
-            ChannelEnded: Nobody is there to receive it.
+            TypeError, ValueError: The message is not JSON.
+            ChannelEnded: The other side is gone.
         """
         if content is not None:
             message = {**message, _WITH_BYTES: True}
@@ -72,14 +72,14 @@ class Channel:
         self._in_the_middle = False
 
     def receive(self, take: Callable[[bytes], object] | None = None) -> dict[str, Any]:
-        """The next message.
+        """Returns the next message.
 
         Args:
-            take: Is given the bytes that follow it, piece by piece; None: they are dropped.
+            take: Called with each piece of the bytes that follow it; None drops them.
 
         Raises:
-            ChannelEnded: There is none.
-            BadMessage: It is none.
+            ChannelEnded: The other side is gone.
+            BadMessage: The message is invalid.
         """
         message = self._message()
         if message.pop(_WITH_BYTES, False):
@@ -89,21 +89,21 @@ class Channel:
         return message
 
     def receive_header(self) -> tuple[dict[str, Any], bool]:
-        """The next message, and whether bytes follow it: whoever calls this goes on with `pieces`.
+        """Returns the next message, and whether bytes follow it; if so, read them with `pieces`.
 
         Raises:
-            ChannelEnded: There is none.
-            BadMessage: It is none.
+            ChannelEnded: The other side is gone.
+            BadMessage: The message is invalid.
         """
         message = self._message()
         return message, bool(message.pop(_WITH_BYTES, False))
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes behind a message.
+        """Yields the bytes that follow a message.
 
         Raises:
-            ChannelEnded: They do not come to their end.
-            BadMessage: Something else comes.
+            ChannelEnded: The other side ended before the last piece.
+            BadMessage: Something else arrived.
         """
         while True:
             kind, content = self._frame()
@@ -114,7 +114,7 @@ class Channel:
             yield content
 
     def close(self) -> None:
-        """Ends it for both sides."""
+        """Closes the connection for both sides."""
         self.socket.close()
 
     def _message(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Channel:
         return message
 
     def _frame(self) -> tuple[bytes, bytes]:
-        """The next frame, taken as a whole or not at all: an alarm may break in."""
+        """Returns the next frame, read entirely or not at all: an alarm may interrupt."""
         received = self._fill(_HEADER.size)
         kind, length = _HEADER.unpack_from(received)
         if length > _LARGEST.get(kind, -1):
@@ -141,12 +141,12 @@ class Channel:
         return kind, received[_HEADER.size : end]
 
     def _fill(self, length: int) -> bytes:
-        """What has been received and not taken, once that is as long."""
+        """Returns the unread bytes received, once there are at least `length`."""
         while sum(map(len, self._received)) < length:
             self._wait()
             there = len(self._received)
             try:
-                # In one step, which no alarm breaks in two: what was received must be kept.
+                # In one step, which no alarm can interrupt: received bytes must not be lost.
                 self._received.extend(map(self.socket.recv, (PIECE,)))
             except OSError as error:
                 raise ChannelEnded from error
@@ -155,7 +155,7 @@ class Channel:
         return b"".join(self._received)
 
     def _wait(self) -> None:
-        """Until something can be received, or the socket's own limit has passed."""
+        """Waits until something can be received; raises after the socket's timeout."""
         try:
             limit = self.socket.gettimeout()
             poll = select.poll()

@@ -1,8 +1,8 @@
-"""What a template and its cells see of the machine: the interpreter, its packages, the system's libraries and programs, read-only.
+"""The filesystem of a template and its cells: the interpreter, its packages, the system's libraries and programs, read-only.
 
-bubblewrap makes it once, for the template; each cell adds what is its own (`isolation.py`). Root makes it as root, and each cell
-becomes a user of its own. Others, and a root without rights as in a container, make it in a user namespace, where all cells are
-one user, who is the caller outside.
+bubblewrap makes it once, for the template; each cell adds its own parts (`isolation.py`). Root makes it as root, and each
+cell becomes a different user. Other users, and a root without rights as in a container, make it in a user namespace: there all
+cells are one user, which is the caller outside.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FILES = (
 _TEMPORARY = "/tmp"  # noqa: S108
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _RIGHTS = ("SYS_ADMIN", "NET_ADMIN", "NET_BIND_SERVICE", "SETUID", "SETGID", "SETPCAP", "KILL")
-"""What the template needs to make cells, which have none of it."""
+"""Capabilities that the template needs to make cells; cells have none."""
 _VARIABLES = {
     "PATH": "/usr/bin",
     "HOME": FOLDER,
@@ -44,7 +44,7 @@ _VARIABLES = {
     "OMP_NUM_THREADS": "1",
 }
 _TEMPLATE_BYTES = 64 << 20
-"""Room for what imports write; no cell sees it."""
+"""Space for what imports write; no cell sees it."""
 _CHECK_SECONDS = 20.0
 _HOW = (
     "allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0;"
@@ -53,21 +53,21 @@ _HOW = (
 
 
 class CellsUnavailable(RuntimeError):
-    """This machine cannot make cells; one sentence says what to install or enable."""
+    """This machine cannot make cells; the message says what to install or enable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellFilesystem:
-    """A way to make that filesystem on this machine."""
+    """A way to make the cells' filesystem on this machine."""
 
     as_root: bool
 
     def command(self, arguments: Sequence[str], packages: Iterable[Path]) -> list[str]:
-        """The command line of the interpreter in it.
+        """Returns the command line that runs the interpreter in it.
 
         Args:
-            arguments: Of the interpreter.
-            packages: Folders of the packages that it imports besides the installed ones.
+            arguments: The interpreter's arguments.
+            packages: Folders of packages that it imports besides the installed ones.
         """
         line = [_bubblewrap(), "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
         line += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "cells", "--clearenv"]
@@ -82,7 +82,7 @@ class CellFilesystem:
             line += ["--setenv", name, value]
         above = _folders_above([*_SYSTEM, *_FILES, *map(str, _interpreter()), *map(str, packages), "/dev/null"])
         for folder in above:
-            line += ["--dir", folder]  # else bubblewrap makes them for root alone
+            line += ["--dir", folder]  # otherwise bubblewrap makes them for root only
         for library in map(Path, _SYSTEM):
             line += _library(library)
         for place in _interpreter():
@@ -95,17 +95,17 @@ class CellFilesystem:
             line += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
         line += ["--size", str(_TEMPLATE_BYTES), "--tmpfs", FOLDER, "--chdir", FOLDER]
         line += ["--symlink", f"{FOLDER}/{HOSTS_NAME}", "/etc/hosts"]
-        if _TEMPORARY not in above:  # where the interpreter or a package is below it, programs have to look at TMPDIR
+        if _TEMPORARY not in above:  # if the interpreter or a package is below it, programs must use TMPDIR
             line += ["--symlink", FOLDER, _TEMPORARY]
         return [*line, "--remount-ro", "/", "--", sys.executable, "-B", "-P", "-X", "utf8", *arguments]
 
 
 @lru_cache(maxsize=1)
 def cell_filesystem() -> CellFilesystem:
-    """The way that works on this machine; tried once.
+    """Returns the way that works on this machine; tested once.
 
     Raises:
-        CellsUnavailable: None does.
+        CellsUnavailable: No way works.
     """
     if sys.platform != "linux" or not seccomp.supported():
         raise CellsUnavailable("cells need Linux on x86_64 or aarch64")
@@ -119,7 +119,7 @@ def cell_filesystem() -> CellFilesystem:
 
 
 def complaint(one: CellFilesystem) -> str:
-    """What is wrong with a way to make cells on this machine; empty where one can be made."""
+    """Returns why a way to make cells fails on this machine; empty if it works."""
     packages = [Path(__file__).resolve().parent.parent]
     command = one.command(["-S", "-m", "rollout_tasks.cells.self_test"], packages)
     try:
@@ -140,7 +140,7 @@ def _bubblewrap() -> str:
 
 
 def _interpreter() -> list[Path]:
-    """What holds this interpreter and its installed packages, where the system's folders do not."""
+    """Returns the paths of this interpreter and its installed packages, unless they are in the system's folders."""
     wanted = [Path(sys.executable).resolve(), Path(sys.base_prefix).resolve() / "lib"]
     if sys.prefix != sys.base_prefix:
         wanted.append(Path(sys.prefix))
@@ -149,7 +149,7 @@ def _interpreter() -> list[Path]:
 
 
 def _folders_above(places: Iterable[str]) -> list[str]:
-    """Every folder that places are in, outer ones first."""
+    """Returns every folder above the given paths, outer ones first."""
     found = {str(parent): len(parent.parts) for place in places for parent in Path(place).parents if parent.parts[1:]}
     return sorted(found, key=lambda folder: found[folder])
 

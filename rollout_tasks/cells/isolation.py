@@ -1,7 +1,7 @@
-"""What a process does to itself to become a cell: namespaces of its own, a folder in memory, limits, no rights, few system calls.
+"""How a process turns itself into a cell: its own namespaces, a folder in memory, limits, no rights, few system calls.
 
-Runs in a process that was forked from the template (`template.py`) and is about to touch what is not ours. The order matters:
-each step needs rights that a later one gives up.
+Runs in a process forked from the template (`template.py`), before any untrusted code. The order matters: each step needs
+rights that a later one gives up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from rollout_tasks.cells import seccomp, system_calls
 
 FOLDER = "/cell"
-"""The one folder that can be written; it is in memory and goes with the cell."""
+"""The only writable folder; it is in memory and is deleted with the cell."""
 
 HOSTS_NAME = ".hosts"
 
@@ -42,45 +42,45 @@ class CellLimits:
     """What one cell may use."""
 
     memory_bytes: int = 2 << 30
-    """Of all its processes together, as who watches it counts; each one has it as a limit of its own, too."""
+    """For all its processes together, as `ResourceWatch` counts; also the limit of each process."""
     folder_bytes: int = 2 << 30
-    """Files, all together; they are in memory."""
+    """For all files together; they are in memory."""
     folder_files: int = 20_000
     processes: int = 128
-    """And threads."""
+    """Processes and threads together."""
     cpu_seconds: int = 3600
     """Processor time of each process."""
     open_files: int = 512
-    """Of each process."""
+    """For each process."""
     sockets: int = 256
-    """Of all its processes together."""
+    """For all its processes together."""
     connections: int = 64
-    """TCP sockets among them: each may hold some megabytes of the kernel's memory."""
+    """TCP sockets among them; each may use some megabytes of kernel memory."""
 
 
 def user_of(number: int) -> int | None:
-    """Whom a cell becomes where this process is root: of no other cell beside it; None where this process is not root."""
+    """Returns the cell's user id, different from that of other cells; None if this process is not root."""
     return _FIRST_USER + number % _USERS if os.geteuid() == 0 else None
 
 
 def begin_process_namespace(itself: int) -> None:
-    """The next process that this one forks is the first of a namespace of processes; may be repeated.
+    """Makes the next forked process the first of a new process namespace; may be repeated.
 
     Args:
         itself: A descriptor (`os.pidfd_open`) of this process.
 
     Raises:
-        OSError: This process may not.
+        OSError: This process lacks the rights.
     """
     _checked(_libc.setns(itself, _NEW_PROCESSES), "return to its namespace of processes")
     _checked(_libc.unshare(_NEW_PROCESSES), "make a namespace of processes")
 
 
 def enter_namespaces(limits: CellLimits) -> None:
-    """Mounts, network, name and IPC of its own: `FOLDER` is fresh, and the network has only a loopback.
+    """Enters new mount, network, host name and IPC namespaces: `FOLDER` is empty, the network has only a loopback.
 
     Raises:
-        OSError: This process may not.
+        OSError: This process lacks the rights.
     """
     _checked(_libc.unshare(_NEW_MOUNTS | _NEW_NAME | _NEW_IPC | _NEW_NETWORK), "make namespaces")
     _checked(_libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "keep mounts to itself")
@@ -93,11 +93,11 @@ def enter_namespaces(limits: CellLimits) -> None:
 
 
 def listeners(ports: Mapping[str, int], hosts: Mapping[str, str]) -> dict[str, socket.socket]:
-    """Sockets on the cell's loopback, for somebody outside to accept connections at.
+    """Returns sockets on the cell's loopback; the worker outside accepts their connections.
 
     Args:
-        ports: A port of 127.0.0.1 by what is reached there.
-        hosts: Loopback addresses by the name of a host that is reached at port 443 of them.
+        ports: Port of 127.0.0.1, by the name of what is reached there.
+        hosts: Loopback address by host name; the host is reached at its port 443.
     """
     found = {name: socket.create_server(("127.0.0.1", port), backlog=64) for name, port in ports.items()}
     for host, address in hosts.items():
@@ -106,7 +106,7 @@ def listeners(ports: Mapping[str, int], hosts: Mapping[str, str]) -> dict[str, s
 
 
 def name_hosts(hosts: Mapping[str, str]) -> None:
-    """Gives hosts their addresses, in the place of DNS, of which there is none: the filesystem's ``/etc/hosts`` leads to this file.
+    """Writes the hosts' addresses to the file that ``/etc/hosts`` links to; a cell has no DNS.
 
     Args:
         hosts: Address by name.
@@ -118,16 +118,16 @@ def name_hosts(hosts: Mapping[str, str]) -> None:
 
 
 def give_up_rights(user: int | None, limits: CellLimits) -> None:
-    """Limits, another user where there is one to be, no capabilities, and few system calls: there is no way back.
+    """Sets limits, changes the user if one is given, drops all capabilities and most system calls. Cannot be undone.
 
     Args:
-        user: Whom to become, and which group; None: who it is already, as in a namespace that has one user only.
-        limits: What it may use.
+        user: User and group id to change to; None keeps the current ones, as in a namespace with only one user.
+        limits: What the cell may use.
 
     Raises:
         OSError: A step fails.
     """
-    # Where all cells are one user, they share its limit, and who watches them counts each one's.
+    # If all cells are one user, they share its limit; `ResourceWatch` counts each cell's processes.
     _limit(limits, processes=limits.processes * (1 if user is not None else _CELLS_OF_ONE_USER))
     _prctl(_SET_NO_NEW_PRIVILEGES, 1, "give up gaining rights")
     for capability in range(_MOST_CAPABILITIES):
@@ -170,7 +170,7 @@ def _filter_system_calls() -> None:
 
 
 def _bring_loopback_up() -> None:
-    """As `vm_pool.namespaces` does it; to see whether cells can be made, this runs without any package installed."""
+    """Does the same as `vm_pool.namespaces`; the self-test runs this without any installed package."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", b"lo", 0)
         (flags,) = struct.unpack_from("H", ioctl(any_socket, _GET_FLAGS, request), 16)

@@ -1,4 +1,4 @@
-"""Looks after what a cell uses as a whole, which no limit of a process counts: memory and sockets, from outside."""
+"""Watches from outside what a cell uses as a whole (memory, sockets), which limits of single processes do not count."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _PAGE = os.sysconf("SC_PAGESIZE")
 
 
 class ResourceWatch:
-    """A thread that looks at one cell until it is stopped."""
+    """A thread that checks one cell until it is stopped."""
 
     def __init__(self, pid: int, limits: CellLimits, overdone: Callable[[str], None]) -> None:
-        """Begins to look.
+        """Starts the thread.
 
         Args:
-            pid: The cell's first process, to which all its orphans belong.
-            limits: What it may use.
-            overdone: Is told, once, what it used too much of.
+            pid: The cell's first process, which adopts all its orphans.
+            limits: What the cell may use.
+            overdone: Called once, with what the cell used too much of.
         """
         self._pid = pid
         self._limits = limits
         self._overdone = overdone
         self._stopped = threading.Event()
         self.most_memory = 0
-        """Bytes that were counted at most."""
+        """Highest number of bytes counted."""
         self._thread = threading.Thread(target=self._look_on, name="cell-usage", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it. Harmless when repeated."""
+        """Stops the thread. Harmless when repeated."""
         self._stopped.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -46,16 +46,16 @@ class ResourceWatch:
                 return
 
     def _too_much(self) -> str:
-        """What it uses too much of; empty while it does not."""
+        """Returns what the cell uses too much of, in words; empty if nothing."""
         limits = self._limits
         processes = list(_with_descendants(self._pid))
         memory = sum(map(_memory_of, processes))
         if memory > limits.memory_bytes:
-            memory = sum(map(_own_share_of, processes))  # takes longer, and counts what forks share once
+            memory = sum(map(_own_share_of, processes))  # slower, but counts memory shared by forks once
         self.most_memory = max(self.most_memory, memory)
         if memory > limits.memory_bytes:
             return f"it used more than {limits.memory_bytes >> 20} MiB of memory"
-        if sum(map(_threads_of, processes)) > limits.processes:  # root's own limit holds for root nowhere
+        if sum(map(_threads_of, processes)) > limits.processes:  # the kernel does not limit root's processes
             return f"it had more than {limits.processes} processes and threads"
         sockets, connections = _sockets_of(self._pid)
         if sockets > limits.sockets or connections > limits.connections:
@@ -64,7 +64,7 @@ class ResourceWatch:
 
 
 def _with_descendants(pid: int) -> Iterator[int]:
-    """A process and all that it has started; none where it has ended."""
+    """Yields a process and all its descendants; only the process itself if it has ended."""
     yield pid
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -80,7 +80,7 @@ def _with_descendants(pid: int) -> Iterator[int]:
 
 
 def _own_share_of(pid: int) -> int:
-    """Bytes in memory, of those that several have a part for each."""
+    """Returns bytes in memory; of shared ones, only this process's share."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -96,7 +96,7 @@ def _threads_of(pid: int) -> int:
 
 
 def _memory_of(pid: int) -> int:
-    """Bytes in memory that are of no file; pages that a fork shares count for each."""
+    """Returns bytes in memory that belong to no file; pages shared by a fork count for each process."""
     try:
         _, resident, of_files, *_ = Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()
     except OSError:
@@ -105,7 +105,7 @@ def _memory_of(pid: int) -> int:
 
 
 def _sockets_of(pid: int) -> tuple[int, int]:
-    """How many sockets there are in a process's network namespace, and how many of them are of TCP."""
+    """Returns how many sockets a process's network namespace has, and how many of them are TCP."""
     try:
         words = Path(f"/proc/{pid}/net/sockstat").read_text(encoding="utf-8").split()
     except OSError:

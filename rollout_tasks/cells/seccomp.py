@@ -1,7 +1,7 @@
-"""Which system calls confined code may make, as a BPF program for the kernel: an allowlist, everything else fails with EPERM.
+"""The seccomp filter for confined code, a BPF program for the kernel: an allowlist of system calls; others fail with EPERM.
 
-Namespaces, missing files and resource limits are the walls; this keeps code away from the rest of the kernel, calls that are
-newer than this list included.
+Namespaces, missing files and resource limits isolate the code; this filter keeps it away from the rest of the kernel,
+including calls that are newer than this list.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from rollout_tasks.cells.system_calls import NUMBERS
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Column of the table and the kernel's name of the architecture (AUDIT_ARCH_*)."""
+"""Column of the table, and the kernel's constant for the architecture (AUDIT_ARCH_*)."""
 
 _LOAD = 0x20
 _EQUAL = 0x15
@@ -28,28 +28,28 @@ _ENOSYS = 0x00050026
 _EAFNOSUPPORT = 0x00050061
 _NUMBER_OFFSET, _ARCH_OFFSET, _FIRST_ARGUMENT_OFFSET = 0, 4, 16
 _X32 = 0x40000000
-"""Numbers from here up are x86_64's second system call table."""
+"""Numbers from here on are x86_64's second system call table."""
 
 _NEW_NAMESPACES = 0x7E020080
 """Every flag of `clone` that makes a namespace."""
 _FAMILIES = (1, 2, 10, 16)
-"""Unix, IPv4, IPv6, netlink: address families that a network namespace holds."""
+"""Unix, IPv4, IPv6, netlink: address families that a network namespace confines."""
 _WITH_CONDITION = ("clone", "socket", "socketpair")
 
 
 def supported(machine: str | None = None) -> bool:
-    """Whether there is a table for the machine."""
+    """Returns whether there is a table for the machine."""
     return (machine or platform.machine()) in _MACHINES
 
 
 def program(allowed: Collection[str], machine: str | None = None) -> bytes:
-    """The filter for the machine, this one by default.
+    """Returns the filter for a machine, by default this one.
 
     Args:
-        allowed: Names of system calls. `clone` makes no namespaces, and sockets are of families that a namespace holds.
+        allowed: Names of system calls. `clone` cannot make namespaces, and sockets are limited to `_FAMILIES`.
 
     Raises:
-        KeyError: There is no table for it (see `supported`), or no such call in it.
+        KeyError: There is no table for the machine (see `supported`), or a call is not in it.
     """
     column, architecture = _MACHINES[machine or platform.machine()]
 
@@ -94,7 +94,7 @@ def _family_checked() -> list[bytes]:
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Numbers in order, those that follow each other together."""
+    """Yields the first and last of each range of consecutive numbers, in order."""
     first = last = None
     for number in sorted(numbers):
         if first is None or last is None:
@@ -109,7 +109,7 @@ def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _when(test: int, value: int | None, then: list[bytes], *, otherwise: bool = False) -> list[bytes]:
-    """Lines that are carried out where a test holds (`otherwise`: where it does not), and passed over elsewhere."""
+    """Returns lines that run if a test holds (`otherwise`: if it does not) and are skipped if not."""
     if value is None:
         return []
     passed_over = len(then)
@@ -120,5 +120,5 @@ def _when(test: int, value: int | None, then: list[bytes], *, otherwise: bool = 
 
 
 def _line(code: int, value: int, *, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One instruction; `if_true` and `if_false` say how many to pass over."""
+    """Returns one instruction; `if_true` and `if_false` say how many to skip."""
     return struct.pack("<HBBI", code, if_true, if_false, value)

@@ -1,4 +1,4 @@
-"""Makes one cell in which nothing happens, run with the filesystem of cells: says in its last line why this machine cannot."""
+"""Self-test, run in the cells' filesystem: makes one empty cell. If that fails, the last line of stderr says why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rollout_tasks.cells.isolation import CellLimits, begin_process_namespace, e
 
 
 def main() -> None:
-    """Exits with 0 where a cell can be made."""
+    """Exits with 0 if a cell can be made."""
     begin_process_namespace(os.pidfd_open(os.getpid()))
     cell = os.fork()
     if cell:

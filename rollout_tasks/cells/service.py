@@ -1,6 +1,6 @@
-"""The inside of a cell: answers a worker's calls one after the other, and asks the worker for what only it can get.
+"""The service inside a cell: answers a worker's calls one after the other, and asks the worker for what only it can get.
 
-Whoever is called here may raise anything: it becomes the answer. Nothing here protects anybody; the walls do.
+Methods may raise anything: the error becomes the answer. This module protects nothing; the isolation around it does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Answer = tuple[Any, Content | None]
 
 
 class CallInterrupted(BaseException):
-    """The worker does not wait for the call's answer any more."""
+    """The worker no longer waits for the call's answer."""
 
 
 class RequestFailed(Exception):
-    """The worker could not do what it was asked for; says why."""
+    """The worker could not do what it was asked for; the message says why."""
 
 
 class Service:
@@ -35,8 +35,8 @@ class Service:
         """Answers nothing yet.
 
         Args:
-            channel: To the worker.
-            methods: What may be called: each takes JSON values by name.
+            channel: The channel to the worker.
+            methods: Methods that may be called; each takes JSON values by name.
         """
         self._channel = channel
         self._methods = methods
@@ -46,7 +46,7 @@ class Service:
         signal.signal(INTERRUPT_SIGNAL, self._interrupted)
 
     def run(self) -> None:
-        """Until the worker is gone."""
+        """Answers calls until the worker is gone."""
         try:
             while True:
                 call = self._channel.receive()
@@ -55,18 +55,18 @@ class Service:
             os._exit(0)
 
     def ask(self, what: str, arguments: Mapping[str, Any], take: Callable[[bytes], object]) -> Any:
-        """Has the worker do something, in the middle of a call.
+        """Asks the worker to do something, during a call.
 
         Args:
-            what: As the worker calls it.
+            what: The worker's name for it.
             arguments: JSON values by name.
-            take: Is given the bytes that come with its answer, piece by piece.
+            take: Called with each piece of the bytes that come with the answer.
 
         Returns:
-            Its answer.
+            The worker's answer.
 
         Raises:
-            RequestFailed: It cannot, or does not want to.
+            RequestFailed: The worker cannot do it, or refuses.
         """
         with self._sending:
             self._send({"ask": what, "arguments": dict(arguments)}, None)
@@ -76,21 +76,21 @@ class Service:
         return answer.get("value")
 
     def ask_for_bytes(self, what: str, arguments: Mapping[str, Any]) -> tuple[Any, bytes]:
-        """The same, with the bytes as a whole.
+        """Does the same as `ask`, and returns the bytes as a whole.
 
         Raises:
-            RequestFailed: It cannot, or does not want to.
+            RequestFailed: The worker cannot do it, or refuses.
         """
         received = bytearray()
         return self.ask(what, arguments, received.extend), bytes(received)
 
     def tell(self, what: str, content: bytes) -> None:
-        """Hands the worker something that needs no answer."""
+        """Sends the worker something that needs no answer."""
         with self._sending:
             self._send({"tell": what}, [content])
 
     def _send(self, message: dict[str, Any], content: Content | None) -> None:
-        """Sends a message as a whole, whatever happens meanwhile."""
+        """Sends a message as a whole, even if it is interrupted meanwhile."""
         self._channel.send(message, content)
         if self._interrupted_late:
             self._interrupted_late = False
@@ -113,7 +113,7 @@ class Service:
             self._send_answer({"error": str(error), "kind": type(error).__name__, "answer": number}, None)
 
     def _send_answer(self, answer: dict[str, Any], content: Content | None) -> None:
-        """Sends it as a whole or, where it cannot be sent, raises before a byte of it is."""
+        """Sends the answer as a whole or, if it cannot be sent, raises before the first byte."""
         if content is not None:
             content = [memoryview(piece).tobytes() for piece in content]
         self._interrupted_late = False
@@ -121,9 +121,9 @@ class Service:
             self._channel.send(answer, content)
 
     def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
-        if not self._interruptible:  # there is no call any more, or not yet
+        if not self._interruptible:  # no call is running
             return
-        if not self._channel.usable:  # in the middle of a message, which must be sent to its end
+        if not self._channel.usable:  # a message is being sent and must be completed
             self._interrupted_late = True
             return
         raise CallInterrupted

@@ -1,6 +1,6 @@
 """The system calls that confined code may be allowed: their numbers on x86_64 and on aarch64, from the kernel's headers.
 
-None where a machine has no such call. What does not stand here is refused everywhere.
+None if a machine has no such call. Calls that are not listed here are always refused.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ _OPEN_SOCKETS = (
 )
 
 ALONE = frozenset(" ".join((_FILES, _MEMORY, _TIME, _WAITING, _SIGNALS, _ITSELF, _OPEN_SOCKETS)).split())
-"""For one process with one thread that makes no other and opens no socket."""
+"""For one process with one thread, which starts no other and opens no socket."""
 PROCESSES = frozenset(
     [
         "clone",

@@ -1,9 +1,9 @@
-"""The process that cells are forked from: it imports what they need once, and then makes one for each that asks.
+"""The template: the process that cells are forked from. It imports what they need once, then makes one cell per request.
 
-`python -m rollout_tasks.cells.template LISTENER MODULE`, started with the filesystem of cells (`filesystem.py`). It has the
-rights to make cells and touches nothing that is not ours. Who connects to the listener sends one message with a descriptor, the
-cell's end of a channel; the connection stays open as long as the cell is wanted, and its end is the cell's. A byte on it
-interrupts the cell's call.
+`python -m rollout_tasks.cells.template LISTENER MODULE`, started in the cells' filesystem (`filesystem.py`). It has the
+rights to make cells and touches no untrusted code or data. A client connects to the listener and sends one message with a
+descriptor, the cell's end of a channel. The connection stays open as long as the cell is wanted; closing it ends the cell.
+A byte on it interrupts the cell's call.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class _Cell:
 
     pid: int
     process: int
-    """Descriptor of the process; can be read once it has ended."""
+    """Descriptor of the process; readable once it has ended."""
     asker: socket.socket
 
 
 class Template:
-    """Makes cells and ends those that nobody wants any more."""
+    """Makes cells, and ends those that are no longer wanted."""
 
     def __init__(self, listener: socket.socket, serve: Any) -> None:
         self._listener = listener
         self._serve = serve
         self._itself = os.pidfd_open(os.getpid())
         self._cells: dict[int, _Cell] = {}
-        """By each of their two descriptors."""
+        """Cells by each of their two descriptors."""
         self._next_user = secrets.randbelow(1 << 30)  # there may be other templates
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
 
     def run(self) -> None:
-        """Until the process is killed."""
+        """Serves until the process is killed."""
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._listener.fileno():
@@ -89,7 +89,7 @@ class Template:
             self._poll.register(descriptor, select.POLLIN | select.POLLRDHUP)
 
     def _become(self, request: dict[str, Any], channel: int) -> None:
-        """From here on this is the cell."""
+        """Turns this process into the cell; does not return."""
         try:
             for cell in {id(one): one for one in self._cells.values()}.values():
                 os.close(cell.process)
@@ -107,7 +107,7 @@ class Template:
         os._exit(0)
 
     def _told(self, cell: _Cell) -> None:
-        """What who asked for the cell says: an interruption, or by being gone that it is over."""
+        """Handles a message of the cell's client: interrupts the cell, or kills it if the client is gone."""
         try:
             word = cell.asker.recv(1)
         except BlockingIOError:
@@ -131,7 +131,7 @@ class Template:
 
 
 def _enter(request: dict[str, Any], connection: socket.socket, user: int) -> None:
-    """Builds the walls, and hands out what leads through them, the listening sockets."""
+    """Isolates this process, and sends the worker the listening sockets."""
     limits = CellLimits(**request["limits"])
     isolation.enter_namespaces(limits)
     isolation.name_hosts(request["hosts"])
@@ -148,7 +148,10 @@ def _enter(request: dict[str, Any], connection: socket.socket, user: int) -> Non
 
 
 def main() -> None:
-    """Arguments: the listener's descriptor, and the module whose function `serve` each cell calls with its channel."""
+    """Runs the template.
+
+    Arguments: the listener's descriptor, and the module whose function `serve` each cell calls with its channel.
+    """
     listener = socket.socket(fileno=int(sys.argv[1]))
     serve = importlib.import_module(sys.argv[2]).serve
     signal.signal(signal.SIGINT, signal.SIG_IGN)

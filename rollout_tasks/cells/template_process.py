@@ -1,6 +1,6 @@
-"""A worker's template: started before the worker forks, started again if it dies, reached by all of the worker's children.
+"""A worker's template process: started before the worker forks, restarted if it dies, used by all of the worker's children.
 
-A process that has none, as a test or a program, gets one of its own when it first asks.
+A process without one, such as a test or a program, gets its own at first use.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rollout_tasks.temporary_files import TemporaryFolder
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
-"""For the imports, which read hundreds of megabytes from a disk that may be slow."""
+"""For the imports, which read hundreds of megabytes, maybe from a slow disk."""
 _RESTART_SECONDS = (1.0, 60.0)
-"""Pause before one that ended is started again: at first, and at most when it goes on ending soon."""
+"""Pause before a restart: the first one, and the longest one if it keeps ending early."""
 _BACKLOG = 128
 _PACKAGES = ("rollout_tasks", "benchmark", "vm_pool", "desktop_image")
 
@@ -35,15 +35,15 @@ class TemplateProcess:
     """The template of this process and of those forked from it."""
 
     def __init__(self, module: str, packages: Sequence[Path] = (), way: CellFilesystem | None = None) -> None:
-        """Starts it.
+        """Starts the template.
 
         Args:
-            module: What cells run; see `template`.
+            module: The module that cells run; see `template`.
             packages: Folders of packages that it imports besides this project's and the installed ones.
-            way: How the cell_filesystem is made; default: as this machine can.
+            way: How the cells' filesystem is made; default: the way that works on this machine.
 
         Raises:
-            CellsUnavailable: It does not start, or this machine can make none.
+            CellsUnavailable: The template does not start, or this machine cannot make cells.
         """
         self._module = module
         self._packages = [*_own_packages(), *packages]
@@ -64,14 +64,14 @@ class TemplateProcess:
 
     @property
     def _address(self) -> str:
-        """Of the socket: paths of sockets are short, those of temporary folders may be long."""
+        """The socket's address, through /proc: socket paths must be short, temporary folders' may be long."""
         return f"/proc/self/fd/{self._place}/template"
 
     def connect(self, seconds: float) -> socket.socket:
-        """A connection to it, over which one cell is asked for.
+        """Returns a connection to the template, to request one cell.
 
         Raises:
-            OSError: It cannot be reached.
+            OSError: The template cannot be reached.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -83,7 +83,7 @@ class TemplateProcess:
         return connection
 
     def stop(self) -> None:
-        """Ends it with all its cells; harmless when repeated, and in a forked process."""
+        """Ends the template with all its cells; does nothing when repeated, or in a forked process."""
         if os.getpid() != self._owner or self._stopping.is_set():
             return
         self._stopping.set()
@@ -147,10 +147,10 @@ class TemplateProcess:
 
 @lru_cache(maxsize=4)
 def shared_template(module: str) -> TemplateProcess:
-    """The template of this process: the one that it inherited by a fork, or else one of its own.
+    """Returns this process's template: the one inherited by a fork, or else a new one.
 
     Raises:
-        CellsUnavailable: It does not start, or this machine can make none.
+        CellsUnavailable: The template does not start, or this machine cannot make cells.
     """
     template = TemplateProcess(module)
     atexit.register(template.stop)
@@ -158,7 +158,7 @@ def shared_template(module: str) -> TemplateProcess:
 
 
 def _own_packages() -> list[Path]:
-    """Folders of this project's packages, wherever they are installed."""
+    """Returns the folders of this project's packages, wherever they are installed."""
     found = []
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)

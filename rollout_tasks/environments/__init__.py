@@ -1,1 +1,1 @@
-"""What an agent acts in. One module an environment; `base.py` is the contract, `registry` finds them by name."""
+"""Environments that agents act in. One module per environment; `base.py` is the contract, `registry` finds them by name."""

@@ -1,6 +1,6 @@
 """Evaluates one arithmetic expression as a pocket calculator would, bounded in time and memory. No variables, no text.
 
-The evaluator underneath is simpleeval, cut down to numbers; whether a result is right for a problem is not known here.
+Uses simpleeval, restricted to numbers; it does not know whether a result is right for a problem.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_FACTORIAL = 450
 MAX_COMBINATIONS = 3_000
 MAX_ROUNDING_DIGITS = 400
 SAME = 1e-14
-"""Relative difference that is nothing but binary rounding, as between 0.1 + 0.2 and 0.3."""
+"""Relative difference that is only binary rounding, as between 0.1 + 0.2 and 0.3."""
 
 _TOO_LARGE = "the result is too large"
 
@@ -29,16 +29,16 @@ Number = int | float
 
 
 class ArithmeticRefused(ValueError):
-    """An expression has no value here; the message says why."""
+    """The expression cannot be calculated; the message says why."""
 
 
 def calculate(expression: str) -> str:
-    """The value as text: whole numbers in full, others without binary rounding noise.
+    """Returns the value as text: whole numbers in full, others without binary rounding noise.
 
     Understands what people write besides Python: ``10%``, ``15% of 80``, ``2^3``, ``×``, ``÷``, ``$``, ``1,000``.
 
     Raises:
-        ArithmeticRefused: It is no arithmetic, has no real value, or is too large.
+        ArithmeticRefused: The expression is not arithmetic, has no real value, or is too large.
     """
     if len(expression) > MAX_CHARACTERS:
         raise ArithmeticRefused(f"{len(expression)} characters are more than the {MAX_CHARACTERS} allowed")
@@ -83,7 +83,7 @@ def _with_percents(text: str) -> str:
 
 
 def _operand_start(text: str) -> int | None:
-    """Where the number or parenthesis that ends the text begins."""
+    """Returns where the number or parenthesis at the end of the text begins; None if not found."""
     if not text.endswith(")"):
         number = _OPERAND.search(text)
         return number.start() if number else None
@@ -96,7 +96,7 @@ def _operand_start(text: str) -> int | None:
 
 
 def _number(value: Any) -> Number:
-    """The value if it is a real number of bearable size."""
+    """Returns the value if it is a real number within the size limits."""
     if isinstance(value, complex):
         raise ArithmeticRefused("has no real value")
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -118,7 +118,7 @@ def _shown(value: Number) -> str:
 
 
 def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, of real numbers of bearable size alone: a repeated list would fill the memory."""
+    """Restricts a function to real numbers within the size limits: a repeated list would fill the memory."""
     return lambda *arguments: function(*map(_number, arguments))
 
 
@@ -190,7 +190,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 class _Evaluator(SimpleEval):  # type: ignore[misc]
-    """simpleeval with nothing but numbers, lists of them, and the operators and functions above."""
+    """simpleeval with only numbers, lists of numbers, and the operators and functions above."""
 
     nodes: dict[type[ast.AST], Callable[[Any], Any]]
 

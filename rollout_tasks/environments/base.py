@@ -1,4 +1,4 @@
-"""The contract between an agent and what it acts in. Heavy environments declare `needs_vm` and get a leased VM."""
+"""The contract between agents and environments. Heavy environments declare `needs_vm` and get a leased VM."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Tool:
     """JSON Schema of the arguments object."""
 
     def as_openai(self) -> dict[str, Any]:
-        """The tool as Chat Completions wants it."""
+        """Returns the tool in the Chat Completions format."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call the model asked for; arguments already parsed and valid against the tool's schema."""
+    """One call the model asked for; the arguments are parsed and match the tool's schema."""
 
     id: str
     name: str
@@ -50,13 +50,13 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call."""
+    """The result of a call."""
 
     status: Literal["success", "failed"]
     response: str
     observation: Observation | None = None
     ends_episode: Literal["done", "fail"] | None = None
-    """Set when the call says the task is finished, or cannot be done."""
+    """Set if the call says that the task is finished, or cannot be done."""
 
 
 class VMAccess(Protocol):
@@ -68,21 +68,21 @@ class VMAccess(Protocol):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it answers, and what its gate asks for: `vm_pool.gate_client` connects.
+        """Its address and the token for its gate; `vm_pool.gate_client` connects.
 
-        Its ports are ``control``, ``chromium``, ``vnc``, ``vlc``, and ``attest`` where the VM's host can tell who answers.
+        Its ports are ``control``, ``chromium``, ``vnc``, ``vlc``, and ``attest`` if the VM's host can tell which server answers.
         """
 
     def check(self) -> None:
-        """Raises when the lease is lost or past its deadline: call before touching the VM."""
+        """Raises if the lease is lost or past its deadline: call it before touching the VM."""
 
 
 class VMLost(Exception):
-    """The VM stopped answering; raised by environments, and tried again on another VM. Says how it showed."""
+    """The VM stopped answering; the message says how it showed. Environments raise it; the rollout retries on another VM."""
 
 
 class ItemUnsupported(ValueError):
-    """Nothing installed here can set the item up or score it; it alone is left out, and named beside the score."""
+    """Nothing installed here can set up or score the item; only this item is left out, and named beside the score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Conformance:
 
     @property
     def sentence(self) -> str:
-        """The item with its reasons, for people."""
+        """The item with its reasons, for people to read."""
         verb = "needs" if self.verdict == "needs" else "is unfaithful in these VMs:"
         return f"item {self.item.id!r}: {verb} {'; '.join(self.reasons)}"
 
@@ -109,7 +109,7 @@ class EnvironmentContext:
     directory: Path
     """The attempt's own folder; recordings and other artefacts go here."""
     vm: VMAccess | None
-    """None exactly when `needs_vm_for` said so."""
+    """None exactly when `needs_vm_for` returned False."""
     attempt: int = 1
     """Which try of the rollout this is, from 1."""
     index: int = 0
@@ -117,94 +117,94 @@ class EnvironmentContext:
 
 
 class World(Protocol):
-    """What an agent acts in, once it is there. Raises plain Python errors.
+    """An environment in use. Raises plain Python errors.
 
     Called in order: `reset` once, `execute` any number of times, `evaluate` at most once, `close` always.
     """
 
     def instructions(self, item: Item) -> str:
-        """What the system prompt says about this environment and how to answer."""
+        """Returns what the system prompt says about this environment and how to answer."""
 
     def tools(self) -> list[Tool]:
-        """The tools on offer, the same through the episode."""
+        """Returns the tools, the same throughout the episode."""
 
     def reset(self, item: Item) -> Observation:
-        """Brings the world to the item's start."""
+        """Brings the environment to the item's start."""
 
     def execute(self, call: ToolCall) -> ToolResult:
-        """Carries out one call. A call the world refuses is a ``failed`` result; only a broken world raises."""
+        """Executes one call. A refused call is a ``failed`` result; only a broken environment raises."""
 
     def evaluate(self) -> float | None:
         """Scores the end state in [0, 1]; None when the score comes from comparing the answer instead."""
 
     def close(self) -> None:
-        """Gives back what the episode holds, in every case; never stops a pooled VM."""
+        """Releases what the episode holds, in every case; never stops a pooled VM."""
 
 
 class Environment(World, Protocol):
-    """A kind of world. Constructed as ``Class(context)``, one for each attempt; inherit from it for the defaults."""
+    """A kind of environment. Constructed as ``Class(context)``, one per attempt; inherit from it for the defaults."""
 
     needs_vm: ClassVar[bool]
     """Whether its attempts lease a VM."""
     needs_desktop: ClassVar[bool] = False
     """Whether those VMs must have a desktop to connect to; simulated ones have none."""
     compares_answers: ClassVar[bool] = False
-    """Whether every item must have an answer that the run's metric can compare with: the environment gives no score itself."""
+    """Whether every item must have an answer for the run's metric to compare with: the environment gives no score itself."""
     queue: ClassVar[str]
     """The Celery queue of its rollouts, as in ``rollout.light``."""
     default_agent: ClassVar[str]
     """The agent's registry name used when the run does not say."""
     task_code: Literal["cell", "worker"] | None = None
-    """Where code that comes with items runs: apart in a cell, or in the worker's own process; None where none comes."""
+    """Where code that comes with items runs: isolated in a cell, or in the worker's process; None if items have no code."""
     attestation: Literal["attested", "unattested"] | None = None
-    """Once evaluated: whether the VM's server is known to be its own; None where the score does not rest on that."""
+    """After evaluation: whether the VM's server is known to be its own; None if the score does not depend on that."""
 
     def __init__(self, context: EnvironmentContext) -> None:
-        """Made within the attempt's deadline; what takes long belongs into `reset`."""
+        """Runs within the attempt's deadline; slow work belongs in `reset`."""
 
     @classmethod
     def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:  # noqa: ARG003
-        """Whether an attempt at this item leases a VM, for environments where that differs."""
+        """Returns whether an attempt at this item leases a VM, for environments where that differs."""
         return cls.needs_vm
 
     @classmethod
     def check_item(cls, config: RunConfig, item: Item) -> None:
-        """Looks at an item before anything is enqueued.
+        """Checks an item before anything is enqueued.
 
         Raises:
-            ItemUnsupported: It cannot be set up or scored here, in one sentence.
-            ValueError: It is wrong, in one sentence.
+            ItemUnsupported: The item cannot be set up or scored here; one sentence says why.
+            ValueError: The item is wrong; one sentence says why.
         """
 
     @classmethod
     def needs(cls, config: RunConfig, items: Iterable[Item]) -> Mapping[str, Any]:  # noqa: ARG003
-        """What the items need besides this project, for people: said by a dry run. JSON values by kind of need."""
+        """Returns what the items need besides this project, for a dry run to show: JSON values by kind of need."""
         return {}
 
     @classmethod
     def unmet(cls, config: RunConfig, items: Sequence[Item]) -> list[str]:  # noqa: ARG003
-        """What the items ask for and a run with this configuration does not give them: sentences, said at submission."""
+        """Returns what the items ask for but this configuration does not provide: sentences, shown at submission."""
         return []
 
     @classmethod
     def conformance(cls, config: RunConfig, items: Sequence[Item], images: Sequence[Facts]) -> Sequence[Conformance]:  # noqa: ARG003
-        """How far the items' scores can be relied on, where that depends on the VMs.
+        """Returns how far the items' scores can be relied on, if that depends on the VMs.
 
         Args:
-            config: The run's.
-            items: Those that run in this environment.
+            config: The run's options.
+            items: The items that run in this environment.
             images: What is known of each image that their VMs may be made from; at least one.
         """
         return ()
 
     @classmethod
     def snapshot(cls, item: Item) -> str | None:  # noqa: ARG003
-        """The snapshot that the item's VM starts from in place of the run's, where VMs have some to choose from."""
+        """Returns the snapshot that the item's VM starts from instead of the run's, if its VMs offer several."""
         return None
 
     @classmethod
     def prepare(cls, config: RunConfig, item: Item) -> None:
-        """What takes long and needs no VM, as downloads do: done before the attempt asks for one."""
+        """Does slow work that needs no VM, such as downloads, before the attempt asks for one."""
 
     @classmethod
     def preload(cls) -> None:
@@ -212,4 +212,4 @@ class Environment(World, Protocol):
 
     @classmethod
     def check_available(cls) -> None:
-        """Raises `RuntimeError` with one sentence when this machine cannot serve the environment."""
+        """Raises `RuntimeError` with one sentence if this machine cannot serve the environment."""

@@ -9,7 +9,7 @@ from rollout_tasks.environments.arithmetic import ArithmeticRefused, calculate
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 
 MAX_EXPRESSIONS = 100
-"""In one call; a longer list is refused whole."""
+"""Maximum in one call; a longer list is refused entirely."""
 
 CALCULATOR = Tool(
     name="calculator",
@@ -49,22 +49,22 @@ class MathEnvironment(Environment):
     default_agent: ClassVar[str] = "tool_calling"
 
     def __init__(self, context: EnvironmentContext) -> None:
-        """Holds nothing: every call stands for itself."""
+        """Holds nothing: calls are independent."""
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
         """See `Environment`."""
         return INSTRUCTIONS
 
     def tools(self) -> list[Tool]:
-        """The calculator."""
+        """Returns the calculator."""
         return [CALCULATOR]
 
     def reset(self, item: Item) -> Observation:  # noqa: ARG002
-        """There is nothing to see."""
+        """Returns an empty observation."""
         return Observation()
 
     def execute(self, call: ToolCall) -> ToolResult:
-        """Calculates each expression; ``failed`` when any of them was refused, with the others' values all the same."""
+        """Calculates each expression; ``failed`` if any was refused, but still with the others' values."""
         expressions = call.arguments["expressions"]
         if len(expressions) > MAX_EXPRESSIONS:
             return ToolResult("failed", f"{len(expressions)} expressions are more than the {MAX_EXPRESSIONS} allowed")
@@ -79,8 +79,8 @@ class MathEnvironment(Environment):
         return ToolResult("failed" if refused else "success", "\n".join(lines))
 
     def evaluate(self) -> float | None:
-        """None: the answer is compared."""
+        """Returns None: the answer is compared."""
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""

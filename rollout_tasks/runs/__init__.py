@@ -1,1 +1,1 @@
-"""A run's life: submitted, stored, watched, finalised, repaired. Redis coordinates, the run's folder is the truth."""
+"""Runs: submitted, stored, watched, finalised, reconciled. Redis coordinates; the run's folder is the truth."""

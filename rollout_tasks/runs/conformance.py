@@ -1,4 +1,4 @@
-"""How far the scores of a run could be relied on in the VMs at hand, asked before anything is enqueued."""
+"""Checks before enqueuing whether items' scores can be relied on in the VMs that the run would use."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of comparing items with the images of the VMs that they would run in."""
+    """The result of comparing items with the images of the VMs that they would run in."""
 
     found: Sequence[Conformance] = ()
-    """One for each item that was compared."""
+    """One for each compared item."""
     unknown: str = ""
-    """Says of which VMs nothing is known."""
+    """Names the VMs about which nothing is known."""
     images: Sequence[str] = ()
-    """What those VMs are made from, for the report: the image, and where it is."""
+    """The images of those VMs, and where they are, for the report."""
 
     @property
     def doubts(self) -> list[Conformance]:
-        """Those whose score could not be relied on."""
+        """The items whose score cannot be relied on."""
         return [one for one in self.found if one.verdict != "faithful"]
 
 
 def check(config: RunConfig, items: Sequence[Item], client: redis.Redis | None) -> Checked:
-    """Compares items with what is known of the VMs that the run would use.
+    """Compares items with what is known about the VMs that the run would use.
 
     Args:
-        config: The run's.
-        items: Its items.
-        client: Where the pool is; None when the run makes its VMs here.
+        config: The run's configuration.
+        items: The run's items.
+        client: The pool's Redis; None when the run starts its VMs here.
 
     Raises:
         UserError: The provider does not accept its options.
@@ -60,7 +60,7 @@ def check(config: RunConfig, items: Sequence[Item], client: redis.Redis | None) 
 
 
 def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts], str, list[str]]:
-    """What is known of the images, which VMs nothing is known of, and which images those are."""
+    """Returns the images' known facts, a sentence part naming VMs without any, and the names of all images."""
     from vm_pool.images import images
     from vm_pool.pool import VMPool
 
@@ -82,13 +82,13 @@ def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts]
 
 
 def _read(image: str, told: str) -> Facts | None:
-    """The facts of an image that somebody told, else those that are kept on this machine."""
+    """Returns an image's facts as its host reported them, else those stored on this machine; None if there are none."""
     from desktop_image import kept_facts
     from vm_pool.providers.base import without_network
 
     _image, network = without_network(image)
     for text in (told, kept_facts(image)):
-        with suppress(FactsUnreadable):  # there is none, or it is another version's
+        with suppress(FactsUnreadable):  # missing, or written by another version
             facts = unpacked(text)
             return facts.with_networks(network.split(",")) if network else facts
     return None

@@ -1,4 +1,4 @@
-"""Turning rollouts into Celery messages: one flat chord for a run, plain messages for what got lost."""
+"""Sends rollouts as Celery messages: one flat chord for a run, plain messages for lost rollouts."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from rollout_tasks.runs.verdict import split_rollout_id
 
 @lru_cache(maxsize=1)
 def rollout_queues() -> tuple[str, ...]:
-    """The queues that rollouts of any environment go to."""
+    """Returns the queues of all environments' rollouts."""
     return tuple(sorted({environment(name).queue for name in known_environments()}))
 
 
 def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Sequence[str]) -> None:
     """Sends every rollout in one chord whose callback finalises the run.
 
-    The messages are those of Celery's `chord`, which makes all of them before it sends the first: 6 KB each. Here each is made
+    The messages are those of Celery's `chord`. Celery makes all of them, 6 KB each, before it sends the first. Here each is made
     when it is sent, so that the size of a run does not matter.
 
     Args:
         run_id: The run.
         config: Its configuration.
-        items: By id; at least those of the rollouts.
-        rollout_ids: What to roll out.
+        items: Items by id; at least those of the rollouts.
+        rollout_ids: The rollouts to send.
     """
     group_id = uuid()
     callback = finalize_task(run_id)
@@ -65,12 +65,12 @@ def _signatures(
         name = environment_name(items[item_id], config)
         if name not in queues:
             queues[name] = environment(name).queue
-        # The reconciler finds out from the headers whose message it is; a worker, whether it understands it.
+        # The headers tell the reconciler which rollout this is, and a worker whether it understands the message.
         headers = {"run": run_id, "rollout": rollout_id, "min_version": MIN_VERSION}
         yield rollout_task(run_id, rollout_id, queues[name]).set(headers=headers)
 
 
 def queues_of(config: RunConfig, items: Iterable[Item]) -> list[str]:
-    """The queues that the rollouts of some items go to."""
+    """Returns the queues of some items' rollouts."""
     names = {environment_name(item, config) for item in items}
     return sorted({environment(name).queue for name in names})

@@ -1,7 +1,7 @@
-"""events.jsonl of a run: which worker used which VM for which rollout, from when to when, in every attempt.
+"""A run's events.jsonl: which worker used which VM for which rollout, and when, in every attempt.
 
-An attempt that ended has ``allocate`` and ``release``. One whose process died has ``allocate``, when its record begins, and
-``worker_exit``, when its record was last written to.
+An attempt that ended has ``allocate`` and ``release``. One whose process died has ``allocate``, at the beginning of its
+record, and ``worker_exit``, at the last write to its record.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rollout_tasks.trajectories.writer import RECORD_NAME
 logger = logging.getLogger(__name__)
 
 _Event = tuple[float, str, str, str]
-"""When (seconds since the epoch), which worker, which VM, what."""
+"""Time (seconds since the epoch), worker, VM, action."""
 
 
 class EventsFile:
-    """The file while its events are collected, of which only the places are held in memory; a context manager."""
+    """Collects the events of events.jsonl on disk; only times and offsets are in memory. A context manager."""
 
     def __init__(self, folder: RunFolder) -> None:
-        """Opens nothing yet; takes the run's folder, which must be there when this is entered."""
+        """Takes the run's folder, which must exist on entry; opens nothing yet."""
         self._folder = folder
         self._opened = ExitStack()
         self._times = array("d")
@@ -45,10 +45,10 @@ class EventsFile:
         self._opened.close()
 
     def note(self, verdicts: Sequence[Verdict | None]) -> Sequence[Verdict | None]:
-        """Adds the events of some rollouts, given by their verdicts, which it returns.
+        """Adds the events of some rollouts, given their verdicts; returns the verdicts.
 
         Raises:
-            OSError: There is no room for them.
+            OSError: The disk has no room for them.
         """
         for verdict in verdicts:
             if verdict is None:
@@ -67,10 +67,10 @@ class EventsFile:
         return verdicts
 
     def publish(self, check: Callable[[], None] = lambda: None) -> None:
-        """Writes events.jsonl in the order of time.
+        """Writes events.jsonl in order of time.
 
         Args:
-            check: Called before the file takes its place; raises when it must not any more.
+            check: Called before the file is put in place; raises when that is no longer allowed.
 
         Raises:
             OSError: It cannot be written; names the path.
@@ -84,7 +84,7 @@ class EventsFile:
 
     def _of(self, verdict: Verdict) -> Iterator[_Event]:
         if verdict.lease is None and verdict.attempt == 1 and verdict.status == "completed":
-            return  # it used no VM, and there was no other attempt: the folder need not be looked at
+            return  # no VM and no other attempt: the folder need not be read
         begun = self._folder.begun_attempts(verdict.rollout_id)
         ended = self._ended(verdict)
         for path in begun:
@@ -94,7 +94,7 @@ class EventsFile:
             yield from _lent(verdict)
 
     def _ended(self, verdict: Verdict) -> dict[int, Verdict]:
-        """How attempts ended, by number; the verdict knows of its own also where that could not be written."""
+        """Returns how attempts ended, by number; the verdict covers its own attempt even if that was not written."""
         ended = {verdict.attempt: verdict} if verdict.lease is not None else {}
         try:
             ended |= {attempt.attempt: attempt for attempt in self._folder.attempts(verdict.rollout_id)}
@@ -110,7 +110,7 @@ def _lent(attempt: Verdict) -> Iterator[_Event]:
 
 
 def _died(attempt: Path) -> Iterator[_Event]:
-    """Tells from its record what an attempt was that has no result; nothing where it recorded no VM."""
+    """Yields the events of an attempt without a result, from its record; none if it recorded no VM."""
     path = attempt / RECORD_NAME
     try:
         with path.open(encoding="utf-8") as file:

@@ -1,6 +1,6 @@
-"""The end of a run: scores what is in and writes the report. Safe to call at any time, as often as anybody likes.
+"""Finalises a run: scores its verdicts and writes the report. Safe to call at any time and repeatedly.
 
-`score_run` needs the run's folder alone, so a finished run can be scored again with another metric, without Redis.
+`score_run` needs only the run's folder, so a finished run can be scored again with another metric, without Redis.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ logger = logging.getLogger(__name__)
 
 
 def finalize(run_id: str) -> str:
-    """Finalises a run whose rollouts are all in.
+    """Finalises a run whose rollouts all have a verdict.
 
     Returns:
         The run's final state, or why there was nothing to do: ``incomplete``, ``busy``, ``over``, ``unknown``, ``superseded``.
 
     Raises:
-        UnreadableRun: This code cannot work on the run; it is left to whoever can.
+        UnreadableRun: This version cannot work on the run; it is left to one that can.
     """
     store = run_store()
     try:
@@ -67,12 +67,12 @@ def finalize(run_id: str) -> str:
 
 
 def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, check: Check) -> str:
-    """Writes what a finished run leaves; returns why it could not, empty when it could.
+    """Writes a finished run's reports and events; returns why that failed, else empty.
 
-    A run whose answers cannot be scored is over all the same: they are committed, and can be scored again at any time.
+    A run whose answers cannot be scored is over nevertheless: they are committed and can be scored again at any time.
 
     Raises:
-        Superseded: Another process finalises the run now; nothing was written since.
+        Superseded: Another process finalises the run now; nothing was written after that.
     """
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
                 if config.evaluate_results:
                     write_reports(folder, config, config.metric, found, total_items=total_items, check=check)
             finally:
-                for _ in found:  # what could not be scored took place all the same
+                for _ in found:  # rollouts that could not be scored have events too
                     pass
                 events.publish(check)
     except (BenchmarkError, UserError) as error:
@@ -103,9 +103,9 @@ def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
     """Scores a run from its folder, and writes the reports.
 
     Args:
-        folder: The run's.
-        metric: What to score with.
-        suffix: What the reports' names end with.
+        folder: The run's folder.
+        metric: The metric to score with.
+        suffix: The end of the reports' file names.
 
     Raises:
         UserError: The folder is not a run's, or broken.
@@ -121,7 +121,7 @@ def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What was written."""
+    """The reports that were written."""
 
     overview: Overview
     json: Path
@@ -141,13 +141,13 @@ def write_reports(
     """Scores outcomes one by one into evaluation.json, and sums them up in report.md.
 
     Args:
-        folder: The run's.
-        config: The run's.
-        metric: What to score with; under ``llm_judgement`` a model is asked for what the folder does not hold yet.
+        folder: The run's folder.
+        config: The run's configuration.
+        metric: The metric to score with; with ``llm_judgement`` a model judges answers not yet judged in the folder.
         found: How the rollouts of each item ended.
         total_items: How many items there are.
-        suffix: What the reports' names end with.
-        check: Called before each request to a judge and before a file takes its place; raises when neither may be any more.
+        suffix: The end of the reports' file names.
+        check: Called before each request to a judge and before a file is put in place; raises when that must stop.
 
     Raises:
         BenchmarkError: The metric cannot be used.

@@ -1,4 +1,4 @@
-"""A finaliser's claim on its run: kept fresh by a thread of its own, given up as soon as somebody else has it."""
+"""A finaliser's claim on its run: kept fresh by its own thread, given up once another process has it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Superseded(Exception):
 
 
 class FinalizerClaim:
-    """What a finaliser holds between `begin_finalize` and `end_finalize`; a context manager that beats while it is entered."""
+    """A finaliser's claim from `begin_finalize` to `end_finalize`; a context manager that sends heartbeats while entered."""
 
     def __init__(self, store: RunStore, run_id: str, token: str, *, interval: float) -> None:
-        """Begins to beat when entered.
+        """Sends nothing yet; heartbeats begin on entry.
 
         Args:
-            store: The finaliser's own, patient one; a holder that is silent for longer than its `silent_seconds` is replaced.
+            store: The finaliser's patient store; a holder that is silent for longer than its `silent_seconds` is replaced.
             run_id: The run.
-            token: What the run was claimed with.
-            interval: Seconds between two beats.
+            token: The token that the run was claimed with.
+            interval: Seconds between two heartbeats.
         """
         self._store = store
         self._run_id = run_id
@@ -48,11 +48,11 @@ class FinalizerClaim:
         self._over.set()
 
     def check(self) -> None:
-        """Returns when the run is still this finaliser's; after a silence it asks first, and waits for Redis to answer.
+        """Returns if this finaliser still has the run; after a silence it asks Redis first and waits for the answer.
 
         Raises:
-            Superseded: Somebody else has it.
-            redis.RedisError: Redis stayed away longer than patience lasts.
+            Superseded: Another process has it.
+            redis.RedisError: Redis was unavailable for longer than the store waits.
         """
         if not self._superseded and time.monotonic() - self._last_beat > self._store.silent_seconds:
             self._beat(self._store)

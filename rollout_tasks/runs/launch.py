@@ -1,4 +1,4 @@
-"""Starting a run on the workers of the configured broker."""
+"""Submits a run to the workers of the configured broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def submit_to_workers(work: Work) -> tuple[Work, RunStore]:
     """Checks and enqueues a run on the configured broker.
 
     Raises:
-        UserError: Anything is wrong; nothing was enqueued then.
+        UserError: Something is wrong; nothing was enqueued, unless Redis was lost while messages were being sent.
     """
     environments = preflight.check_names(work.config, work.items)
     client = checked_client()

@@ -1,4 +1,4 @@
-"""A run's items with how their rollouts ended, a few at a time: what finalising reads. Of a large run, little is ever held."""
+"""Joins a run's items with their verdicts for finalising, a few at a time, so that a large run needs little memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmark.scoring import Outcome
 from rollout_tasks.runs.verdict import Verdict, rollout_id_of
 
 _AT_A_TIME = 200
-"""Rollouts whose verdicts are asked for at once."""
+"""Rollouts whose verdicts are read at once."""
 
 
 def outcomes(
@@ -20,12 +20,12 @@ def outcomes(
     """Joins items with their verdicts, in the items' order.
 
     Args:
-        items: The run's.
-        rollouts_per_item: n.
-        find: From ids of rollouts to their verdicts, in the same order.
+        items: The run's items.
+        rollouts_per_item: n, the rollouts of each item.
+        find: Returns the verdicts of the given rollout ids, in the same order.
 
     Raises:
-        BenchmarkError: Two items have one id.
+        BenchmarkError: Two items have the same id.
     """
     seen: set[str] = set()
     coming = iter(items)

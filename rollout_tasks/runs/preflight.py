@@ -1,4 +1,4 @@
-"""What is looked at before anything is enqueued: 1,428 rollouts failing one after another help nobody."""
+"""Checks before anything is enqueued, so that a mistake fails once and not in 1,428 rollouts."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def check_names(config: RunConfig, items: Iterable[Item]) -> set[str]:
 
 
 def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """Has each item looked at by the environment it runs in.
+    """Has each item checked by its environment.
 
     Returns:
-        The items that are right, and a sentence for each other one: those that nothing here can set up or score, and with
-        `skip_invalid` also those that are wrong.
+        The valid items, and a sentence for each other one: items that nothing here can set up or score and, with
+        `skip_invalid`, wrong ones.
 
     Raises:
-        UserError: One is wrong and may not be left out, or none is right.
+        UserError: An item is wrong and may not be left out, or no item is valid.
     """
     right: list[Item] = []
     wrong: list[str] = []
@@ -77,10 +77,10 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
 
 
 def check_reference(metric_name: str, answer: str) -> None:
-    """Checks that a metric could compare something with an item's answer.
+    """Checks that a metric can compare answers with an item's reference answer.
 
     Raises:
-        ValueError: It could not.
+        ValueError: It cannot.
     """
     problem = reference_problem(metric_name, answer)
     if problem:
@@ -88,14 +88,14 @@ def check_reference(metric_name: str, answer: str) -> None:
 
 
 def needs(config: RunConfig, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
-    """What the items need besides this project, by environment; those that need nothing are left out."""
+    """Returns what the items need besides this project, by environment; environments without needs are left out."""
     groups = _by_environment(config, items).items()
     said = {name: dict(registry.environment(name).needs(config, group)) for name, group in groups}
     return {name: value for name, value in said.items() if value}
 
 
 def unmet(config: RunConfig, items: Sequence[Item]) -> list[str]:
-    """What items ask for and will not get in this run, as sentences."""
+    """Returns sentences about what items ask for and will not get in this run."""
     groups = _by_environment(config, items).items()
     return [sentence for name, group in groups for sentence in registry.environment(name).unmet(config, group)]
 
@@ -108,10 +108,10 @@ def _by_environment(config: RunConfig, items: Iterable[Item]) -> dict[str, list[
 
 
 def check_metric(name: str) -> None:
-    """Checks that there is such a metric.
+    """Checks that a metric exists.
 
     Raises:
-        UserError: There is none, or it cannot be imported.
+        UserError: It does not exist, or cannot be imported.
     """
     try:
         metric(name)
@@ -130,7 +130,7 @@ def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[
     """Checks that this machine alone can do what the items need.
 
     Raises:
-        UserError: It cannot serve an environment, or has no such VMs.
+        UserError: It cannot serve an environment, or cannot run the VMs.
     """
     for name in sorted(environments):
         try:
@@ -150,10 +150,10 @@ def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[
 
 
 def check_provider(config: RunConfig, environments: Iterable[str]) -> None:
-    """Checks that the run's provider has what the environments connect to.
+    """Checks that the run's provider has what the environments need.
 
     Raises:
-        UserError: They need desktops, and it has none; or it cannot give its VMs the network that was asked for.
+        UserError: They need desktops and it has none, or it cannot give its VMs the requested network.
     """
     from vm_pool.providers.base import option_names
 
@@ -189,10 +189,10 @@ def needs_vm(config: RunConfig, items: Iterable[Item]) -> bool:
 
 
 def check_pool(config: RunConfig, client: redis.Redis) -> None:
-    """Checks that somebody has VMs to lend.
+    """Checks that the pool has VMs.
 
     Raises:
-        UserError: The pool has none, or the run asks for a network, which is the hosts' to give.
+        UserError: The pool has none, or the run asks for a network, which only the pool's hosts can set.
     """
     from vm_pool.pool import VMPool
     from vm_pool.states import VMState
@@ -212,10 +212,10 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
 
 
 def check_output_dir(folder: Path) -> None:
-    """Checks that a run's folder could be made, without making it.
+    """Checks that a run's folder can be made, without making it.
 
     Raises:
-        UserError: It exists, or what it would be made in is no folder or cannot be written to.
+        UserError: It exists, or its parent is not a folder or cannot be written to.
     """
     if folder.exists():
         raise UserError(f"--run-id: {folder} exists already; take another name, or --resume it")

@@ -1,4 +1,4 @@
-"""Which workers are there and which queues they serve, as they themselves say: so that nobody waits for nobody unknowingly."""
+"""Which workers are running and which queues they serve; warns when no worker serves a run's queue."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from rollout_tasks.redis_client import server_time
 _WORKERS = "workers"
 ANNOUNCE_SECONDS = 10.0
 SILENT_SECONDS = 35.0
-"""A worker that has not announced itself for this long is taken to be gone."""
+"""A worker that has not announced itself for this long counts as gone."""
 STARTING_SECONDS = 180.0
-"""A worker that said it starts, and nothing for this long, is taken to be gone."""
+"""A worker that announced its start, and nothing since, counts as gone after this long."""
 
 
 def announce_start(client: redis.Redis, worker: str, queues: Iterable[str]) -> None:
-    """Says that a worker is starting, which takes seconds where it has much to import."""
+    """Announces that a worker is starting, which takes seconds when it has much to import."""
     client.hset(_WORKERS, worker, json.dumps({"queues": [], "starting": sorted(queues), "at": server_time(client)}))
 
 
 def announce(client: redis.Redis, worker: str, queues: Iterable[str]) -> None:
-    """Says that a worker is there."""
+    """Announces a running worker and its queues."""
     client.hset(_WORKERS, worker, json.dumps({"queues": sorted(queues), "at": server_time(client)}))
 
 
 def leave(client: redis.Redis, worker: str) -> None:
-    """Says that a worker is going."""
+    """Removes a worker's announcement."""
     client.hdel(_WORKERS, worker)
 
 
 def unserved(client: redis.Redis, queues: Iterable[str]) -> str:
-    """A sentence about queues that no worker serves, empty when each has one."""
+    """Returns a sentence about queues that no worker serves; empty when each has one."""
     workers = _workers(client)
     missing = sorted(set(queues) - {queue for said in workers for queue in said["queues"]})
     if not missing:
@@ -47,7 +47,7 @@ def unserved(client: redis.Redis, queues: Iterable[str]) -> str:
 
 
 def _workers(client: redis.Redis) -> list[dict[str, Any]]:
-    """What each worker said last; forgets those that are gone."""
+    """Returns each worker's last announcement; deletes those of workers that are gone."""
     now = server_time(client)
     there = []
     workers: Any = client.hgetall(_WORKERS)

@@ -1,4 +1,4 @@
-"""How far a run is: as the run store counts it, or as its folder tells where Redis does not know it."""
+"""A run's progress: from the run store, or from its folder when Redis does not know the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rollout_tasks.runs.verdict import rollout_ids
 
 
 def progress_of(store: RunStore, run_id: str) -> Progress:
-    """The run's progress.
+    """Returns a run's progress from the run store.
 
     Raises:
         UserError: Redis does not know the run.
@@ -26,7 +26,7 @@ def progress_of(store: RunStore, run_id: str) -> Progress:
 
 
 def progress_in_folder(folder: RunFolder) -> Progress:
-    """The progress of a run that Redis does not know: what its folder has."""
+    """Returns the progress of a run that Redis does not know, from its folder."""
     config = folder.config()
     every = rollout_ids(folder.each_item(), config.rollouts_per_item)
     statuses: Counter[str] = Counter()

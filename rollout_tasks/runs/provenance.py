@@ -1,4 +1,4 @@
-"""What made a run: this software, its commit, the packages that decide results, and the machine that submitted it."""
+"""Records what made a run: this software's version and commit, packages that affect results, the submitting machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GIT_SECONDS = 5.0
 
 
 def provenance() -> Mapping[str, Any]:
-    """Versions as installed here; ``commit`` is empty where this is no checkout, and ends in ``-dirty`` where it was changed."""
+    """Returns the installed versions; ``commit`` is empty outside a checkout and ends in ``-dirty`` if that was changed."""
     return {
         "version": _version(PACKAGE),
         "commit": _commit(Path(__file__).resolve().parents[2]),

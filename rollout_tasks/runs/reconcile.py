@@ -1,11 +1,11 @@
-"""Finds what got lost between broker, chord and workers, and sends it again. Doubles are harmless: a claim admits one holder.
+"""Finds work that got lost between broker, chord and workers, and sends it again. Doubles are harmless: a claim admits one holder.
 
 The chord is a trigger and may be lost; the run store is the truth. A rollout is lost when it has no verdict, nobody holds it,
-and no message for it waits or is being delivered, seen twice in a row (a message is in nobody's hands for a moment while it is
-delivered). Runs are looked at one by one: what is wrong with one is no reason not to look after the others.
+and no message for it waits or is being delivered, in two passes in a row (while a message is delivered, it is nowhere for a
+moment). Runs are checked one by one: an error in one does not stop the others.
 
-The messages are compared with the run store on the server itself (lua/note_messages.lua, lua/find_lost.lua), so that a look
-reads next to nothing however many messages wait.
+The messages are compared with the run store on the server itself (lua/note_messages.lua, lua/find_lost.lua), so that a pass
+reads very little however many messages wait.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 _LOCK = "reconcile:lock"
 _LOCK_SECONDS = 30
-"""A killed reconciler keeps the others waiting for so long; one that works says so after each step."""
+"""How long a killed reconciler blocks the others; a running one extends the lock at each step."""
 _NOTES = "reconcile:messages"
 _NOTES_SECONDS = 600
 _CHUNK = 1_000
 _AT_ONCE = 2_000
-"""Lost rollouts that one look sends again, for each run; the next look sends more."""
+"""Lost rollouts of each run that one pass sends again; the next pass sends more."""
 _BROKEN = (UserError, KeyError, ValueError, TypeError, OSError, redis.ResponseError)
-"""What reading a run raises that is broken, that a newer version of this software stored, or whose folder cannot be used."""
+"""Errors from reading a run that is broken, was stored by a newer version, or whose folder cannot be used."""
 _HOLD_LOCK = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('EXPIRE', KEYS[1], ARGV[2])
@@ -49,18 +49,18 @@ return redis.call('DEL', KEYS[1])
 
 
 class LockLost(Exception):
-    """Another process reconciles by now."""
+    """Another process has taken over reconciling."""
 
 
 Cancel = Callable[[RunStore, str], object]
-"""Goes on with the cancelling of a run; `execution.cancellation` does it, which is above what is here."""
+"""Continues cancelling a run. Passed in by the caller, because `execution.cancellation` is in a higher layer."""
 
 
 def reconcile_runs(cancel: Cancel) -> dict[str, int]:
-    """Looks at every active run once; one process at a time.
+    """Checks every active run once; only one process does so at a time.
 
     Args:
-        cancel: Called with a run that is being cancelled.
+        cancel: Called for each run that is being cancelled.
 
     Returns:
         How many rollouts and finalisations were sent again.
@@ -79,7 +79,7 @@ def reconcile_runs(cancel: Cancel) -> dict[str, int]:
 
 
 class Reconciliation:
-    """One look at every active run."""
+    """One pass over every active run."""
 
     def __init__(self, store: RunStore, token: str, cancel: Cancel) -> None:
         self.store = store
@@ -90,7 +90,7 @@ class Reconciliation:
         self._scripts = Scripts("rollout_tasks.runs.lua")
 
     def run(self) -> dict[str, int]:
-        """Looks; returns how many rollouts and finalisations were sent again."""
+        """Checks all runs; returns how many rollouts and finalisations were sent again."""
         waiting: list[str] = []
         for run_id in self.store.active():
             self._still_locked()
@@ -114,7 +114,7 @@ class Reconciliation:
             raise LockLost
 
     def _look_at(self, run_id: str) -> int:
-        """Moves a run on that has lost its submitter or its finaliser; returns how many rollouts nobody holds."""
+        """Moves a run on if its submitter or finaliser is gone; returns how many rollouts nobody holds."""
         before = self.store.state(run_id)
         state = self.store.adopt(run_id)
         if state is not None and state != before:
@@ -133,7 +133,7 @@ class Reconciliation:
         return progress.pending - progress.running if progress.state == "running" else 0
 
     def _note_messages(self) -> None:
-        """Has the server note which rollouts have messages: first those that wait, then those on their way from there."""
+        """Has the server note which rollouts have messages: first waiting ones, then delivered ones."""
         self.client.delete(_NOTES)
         for key in (*rollout_queues(), "unacked"):
             place = "0"
@@ -149,7 +149,7 @@ class Reconciliation:
                     break
 
     def _send_lost(self, run_id: str) -> None:
-        """Sends the rollouts of a run for which no message exists, now and at the last look."""
+        """Sends a run's rollouts that have no message, neither now nor in the last pass."""
         suspects, suspects_now = f"{{run:{run_id}}}:suspects", f"{{run:{run_id}}}:suspects_now"
         self.client.delete(suspects_now)
         cursor = "0"
@@ -182,6 +182,6 @@ def _key(run_id: str) -> str:
 
 
 def _ids(body: str) -> Iterator[tuple[str, str]]:
-    """(run, rollout) of a message whose headers do not say so: one of an older version."""
+    """Yields (run, rollout) of a message of an older version, whose headers do not name them."""
     arguments = json.loads(base64.b64decode(body))[0]
     yield str(arguments[0]), str(arguments[1])

@@ -1,4 +1,4 @@
-"""What the run store says of a run and of a rollout: values, no behaviour."""
+"""States and results that the run store returns about runs and rollouts: values, no behaviour."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ StartStatus = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What came of claiming a rollout."""
+    """The result of claiming a rollout."""
 
     status: StartStatus
     attempt: int
@@ -41,37 +41,37 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What came of offering a verdict."""
+    """The result of committing a verdict."""
 
     outcome: Literal["ok", "committed", "superseded", "unknown"]
     left: int
     finalize: bool
-    """Whether nobody but the caller will ask for the run to be finalised."""
+    """Whether the caller must ask for the run to be finalised, because nothing else will."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What came of cancelling a run."""
+    """The result of cancelling a run."""
 
     found: str
-    """The state it was in; ``unknown`` when Redis does not know the run."""
+    """The run's state before; ``unknown`` when Redis does not know the run."""
     cancelled: int
-    """Rollouts that were committed as cancelled just now: nobody had begun them, or whoever had is gone."""
+    """Rollouts committed as cancelled just now: not yet begun, or begun by a worker that is gone."""
     left: int
     """Rollouts without a verdict."""
     begun: Sequence[str] = ()
-    """Those of them that nobody holds (any more)."""
+    """Those of them that were begun and that nobody holds now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is."""
+    """A run's progress."""
 
     run_id: str
     state: RunState
     total: int
     pending: int
-    """Rollouts that are stored and have no verdict."""
+    """Stored rollouts without a verdict."""
     committed: int
     """Rollouts with a verdict."""
     running: int
@@ -80,14 +80,14 @@ class Progress:
     cancelled: int
     failures: Mapping[str, int]
     score_sum: float
-    """Of the rollouts that the environment itself scored."""
+    """Sum over the rollouts that the environment itself scored."""
     created: float
     queues: tuple[str, ...] = ()
-    """Where its rollouts wait for a worker."""
+    """The queues where its rollouts wait for a worker."""
     problem: str = ""
-    """Why a run that is over has no report."""
+    """Why a finished run has no report, else empty."""
 
     @property
     def stored(self) -> int:
-        """Rollouts that the run store knows; fewer than `total` while, or because, submitting is not over."""
+        """Rollouts that the run store knows; fewer than `total` while submitting goes on, or if it broke off."""
         return self.pending + self.committed

@@ -1,4 +1,4 @@
-"""A verdict: how one rollout ended. What is written to its folder, and committed once in the run store."""
+"""A verdict: how one rollout ended. It is written to the rollout's folder and committed once in the run store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Status = Literal["completed", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """One VM held for one attempt, for the record of who used what when (seconds since the epoch)."""
+    """Which VM an attempt held, and when (seconds since the epoch)."""
 
     vm_id: str
     fence: int
@@ -29,7 +29,7 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The end of a rollout, with what it took."""
+    """How a rollout ended, and what it used."""
 
     rollout_id: str
     attempt: int
@@ -45,16 +45,16 @@ class Verdict:
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds in the environment's ``setup``, ``acting`` and ``evaluation``, and waiting for the ``model``."""
     task_code: Literal["cell", "worker"] | None = None
-    """Where code that came with the item ran: apart in a cell, or in the worker's own process; None where none did."""
+    """Where the item's own code ran: in a separate cell or in the worker's own process; None if there was none."""
     attestation: Literal["attested", "unattested"] | None = None
-    """Whether the VM's server is known to be the one that was there at first; None where the score does not rest on that."""
+    """Whether the VM's server is known to be the original one; None if the score does not depend on that."""
     worker: str = ""
     started: float = 0.0
     finished: float = 0.0
     lease: LeaseRecord | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, without what is empty; text that no file and no Redis takes is replaced."""
+        """Returns plain values without empty ones; text that files or Redis do not accept is replaced."""
         values = _values(self) | {"usage": _values(self.usage)}
         values |= {name: storable(values[name]) for name in ("answer", "error")}
         if self.lease is not None:
@@ -62,18 +62,18 @@ class Verdict:
         return {key: value for key, value in values.items() if value not in (None, "", {})}
 
     def as_json(self, **more: Any) -> str:
-        """One line of JSON."""
+        """Returns one line of JSON."""
         return json.dumps(self.as_dict() | more, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, *, rollout_id: str | None = None) -> Verdict:
-        """Reads `as_json` back."""
+        """Parses the result of `as_json`."""
         return cls.from_dict(json.loads(text), rollout_id=rollout_id)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, rollout_id: str | None = None) -> Verdict:
-        """Reads `as_dict` back; unknown keys are ignored, so that older runs stay readable."""
-        values = {"lease": values.get("lending"), **values}  # as runs of earlier versions call it
+        """Parses the result of `as_dict`; unknown keys are ignored, so that older runs stay readable."""
+        values = {"lease": values.get("lending"), **values}  # the name in runs of earlier versions
         known = {entry.name for entry in fields(cls)}
         values = {key: value for key, value in values.items() if key in known}
         if rollout_id is not None:
@@ -88,11 +88,11 @@ class Verdict:
 
     @property
     def worth_repeating(self) -> bool:
-        """Whether a resumed run should try this rollout again: it says nothing about the agent."""
+        """Whether a resumed run should try this rollout again, because the verdict says nothing about the agent."""
         return self.failure_class is not None and self.failure_class.counted_as == "infrastructure"
 
     def as_result(self) -> RolloutResult:
-        """The verdict as the benchmark sees it."""
+        """Returns the verdict in the benchmark's form."""
         item_id, index = split_rollout_id(self.rollout_id)
         return RolloutResult(
             item_id=item_id,
@@ -119,17 +119,17 @@ def _values(record: Verdict | Usage | LeaseRecord) -> dict[str, Any]:
 
 
 def rollout_id_of(item_id: str, index: int) -> str:
-    """``<item id>#<index>``."""
+    """Returns ``<item id>#<index>``."""
     return f"{item_id}#{index}"
 
 
 def split_rollout_id(rollout_id: str) -> tuple[str, int]:
-    """Item id and index of a rollout id; the item's id may itself hold ``#``."""
+    """Returns item id and index of a rollout id; the item's id may itself contain ``#``."""
     item_id, _, index = rollout_id.rpartition("#")
     return item_id, int(index)
 
 
 def rollout_ids(items: Iterable[Item], rollouts_per_item: int) -> list[str]:
-    """Every rollout of a run: first each item's first, then each item's second, and so on."""
+    """Returns every rollout id of a run: first each item's first, then each item's second, and so on."""
     names = [item.id for item in items]
     return [rollout_id_of(name, index) for index in range(rollouts_per_item) for name in names]

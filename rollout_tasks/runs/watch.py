@@ -1,4 +1,4 @@
-"""Watching a run: how far it is, how fast, what fails, and how the VMs stand. Looks only; the run needs no watcher."""
+"""Shows a run's progress, speed, failures and VMs until it is over. Read-only; the run needs no watcher."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from vm_pool.states import VMState
 
 _LOOK_SECONDS = 0.5
 _LINE_SECONDS = 10.0
-"""How often a line is printed where the output is no terminal."""
+"""How often a line is printed when the output is not a terminal."""
 _RATE_SECONDS = 120.0
-"""The rate is that of the last two minutes."""
+"""The rate is measured over the last two minutes."""
 _AWAY_SECONDS = 600.0
-"""How long a Redis that does not answer is waited for."""
+"""How long to wait for a Redis that does not answer."""
 _WORKERS_START_SECONDS = 20.0
-"""How long workers get to come up before their absence is worth a word."""
+"""How long workers may take to start before their absence is shown."""
 _BAR_WIDTH = 40
 _VM_STATES = frozenset(state.value for state in VMState)
 OVER = frozenset({"done", "cancelled"})
@@ -45,12 +45,12 @@ ENDS = OVER | {"half_submitted"}
 
 @dataclass(slots=True)
 class Rate:
-    """Verdicts per second, lately."""
+    """Measures the recent verdicts per second."""
 
     seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, committed: int) -> None:
-        """Notes how many verdicts there are now."""
+        """Records how many verdicts there are now."""
         now = time.monotonic()
         self.seen.append((now, committed))
         while len(self.seen) > 2 and now - self.seen[0][0] > _RATE_SECONDS:
@@ -58,7 +58,7 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """0 until something happened."""
+        """Recent verdicts per second; 0 until there are two measurements."""
         if len(self.seen) < 2:
             return 0.0
         (began, before), (now, after) = self.seen[0], self.seen[-1]
@@ -66,7 +66,7 @@ class Rate:
 
 
 def describe(progress: Progress, rate: Rate | None = None, vms: dict[str, int] | None = None) -> dict[str, Any]:
-    """A run's progress as JSON types."""
+    """Returns a run's progress as JSON types."""
     values = asdict(progress)
     if rate is not None:
         values["rollouts_per_second"] = round(rate.per_second, 3)
@@ -77,7 +77,7 @@ def describe(progress: Progress, rate: Rate | None = None, vms: dict[str, int] |
 
 
 def pool_state(client: redis.Redis, pool: str) -> dict[str, int]:
-    """How many VMs are in which state, and how many rollouts wait for one; empty where there is no pool."""
+    """Returns how many VMs are in each state and how many rollouts wait for one; empty when the pool cannot be read."""
     try:
         status = VMPool(client, pool).status()
     except (PoolError, redis.RedisError):
@@ -96,16 +96,16 @@ def watch(
     until: Callable[[Progress], bool] | None = None,
     own_worker: bool = False,
 ) -> Progress:
-    """Shows a run until it is over, or turns out to be half-submitted.
+    """Shows a run until it is over or half-submitted.
 
     Args:
-        store: Where the run is.
+        store: The run's store.
         run_id: The run.
-        console: Where to show it; a terminal that can draw gets a live picture, anything else a line now and then.
-        pool: The pool whose VMs to show, if the run uses any.
-        alive: Called at each look; raises when going on makes no sense.
-        until: Another reason to stop looking.
-        own_worker: Whether the run's worker and VMs were started for it just now, and are looked after by `alive`.
+        console: Where to show it: a live display on a terminal that can draw, else a line now and then.
+        pool: The pool whose VMs to show, if the run uses one.
+        alive: Called at each check; raises when watching on makes no sense.
+        until: Stops watching when it returns True.
+        own_worker: Whether the run's worker and VMs were started for it just now; `alive` checks them.
 
     Returns:
         The last progress seen.
@@ -159,7 +159,7 @@ def _away_for_good(run_id: str, error: Exception) -> str:
 
 
 class _NoLive:
-    """Stands where no terminal is."""
+    """Replaces `Live` when there is no terminal."""
 
     def __enter__(self) -> _NoLive:
         return self
@@ -172,14 +172,14 @@ class _NoLive:
 
 
 def nobody_serves(store: RunStore, progress: Progress) -> str:
-    """Why nothing happens, when no worker serves a queue that the run waits in; else empty."""
+    """Returns a sentence if no worker serves a queue that the run waits in; else empty."""
     if progress.running or not progress.pending:
         return ""
     return presence.unserved(store.client, progress.queues)
 
 
 def out_of_reach(store: RunStore, progress: Progress) -> str:
-    """Why rollouts wait for the model's endpoint; empty when they do not."""
+    """Returns why rollouts wait for the model's endpoint; empty when they do not."""
     if not progress.pending:
         return ""
     with suppress(KeyError, UnreadableRun):
@@ -189,12 +189,12 @@ def out_of_reach(store: RunStore, progress: Progress) -> str:
 
 
 def _waited_for(store: RunStore, progress: Progress, vms: dict[str, int] | None, *, own_worker: bool) -> str:
-    """What a run waits for before anything can happen in it; empty once that is there.
+    """Returns what a run waits for before anything can happen in it; empty when it waits for nothing.
 
     Args:
-        store: Where the run is.
-        progress: The run's.
-        vms: How many VMs of its pool are in which state; None where it borrows none.
+        store: The run's store.
+        progress: The run's progress.
+        vms: How many VMs of its pool are in each state; None when it uses no pool.
         own_worker: Whether its worker and VMs were started for it.
     """
     if unserved := nobody_serves(store, progress):
@@ -208,7 +208,7 @@ def _waited_for(store: RunStore, progress: Progress, vms: dict[str, int] | None,
 
 
 def line(progress: Progress, rate: Rate, vms: dict[str, int], idle: str = "") -> str:
-    """One line of progress."""
+    """Returns the progress as one line of text."""
     parts = [f"{progress.state}: {progress.committed}/{progress.total} rollouts", f"{progress.running} running"]
     if rate.per_second:
         parts.append(f"{rate.per_second:.1f}/s, about {_duration(progress.pending / rate.per_second)} left")

@@ -1,4 +1,4 @@
-"""A connection to a message bus that asks many questions at once and does not wait for those who never answer."""
+"""A D-Bus connection that sends many calls at once and does not wait for programs that never answer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from . import dbus_format
 from .dbus_format import Call, Reply
 
 SILENCE_SECONDS, SILENT_BEFORE_SECONDS = 5.0, 1.0
-"""A program that has answered nothing for so long, while questions wait for it, is not asked any more: one that is opening a window
-on a busy machine takes its time; one that did not answer before is likely to be stuck."""
+"""A program that answers nothing for this long, while calls wait for it, is no longer asked: opening a window takes
+time on a busy machine; a program that did not answer before is likely to be stuck."""
 AT_ONCE = 64
-"""So many questions wait for one program at a time."""
+"""Most calls that wait for one program at a time."""
 _CHUNK = 1 << 20
 
 
 class BusError(Exception):
-    """The bus is not there, or has ended."""
+    """The bus does not exist, or has ended."""
 
 
 class Bus:
@@ -38,7 +38,7 @@ class Bus:
         self._serial = 0
         self._received = bytearray()
         self.silent: set[str] = set()
-        """The programs that gave no answer in time, since this was emptied last."""
+        """Programs that gave no answer in time since this set was last cleared."""
         self._silent_before: set[str] = set()
         try:
             _authenticate(self._socket)
@@ -54,14 +54,14 @@ class Bus:
         self._socket.close()
 
     def ask(self, calls: Sequence[Call], deadline: float) -> list[Reply | None]:
-        """Asks all of it at once.
+        """Sends all calls at once and returns the answers.
 
         Args:
-            calls: Whom to ask what.
+            calls: The calls, each with its destination.
             deadline: When to stop waiting, by the monotonic clock.
 
         Returns:
-            The answers, in the order of the calls; None for an error, or where none came in time.
+            The answers, in the order of the calls; None for an error, or when no answer came in time.
 
         Raises:
             BusError: The connection has ended.

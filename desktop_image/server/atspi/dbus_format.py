@@ -1,4 +1,4 @@
-"""D-Bus messages as bytes: only what reading accessibility needs, without a library's cost per call."""
+"""Encodes and decodes D-Bus messages: only what accessibility needs, without a library's cost per call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer, or an error where `error` names one."""
+    """An answer; an error when `error` is not empty."""
 
     body: bytes
     signature: str
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
 
 
 def encode(call: Call, serial: int) -> bytes:
-    """A call as the bytes of its message."""
+    """Returns a call as the bytes of its message."""
     path = call.path.encode()
     first = b"\x01\x01o\x00" + struct.pack("<I", len(path)) + path + b"\x00"
     fields = _padded(first) + _other_fields(call.destination, call.interface, call.member, call.signature)
@@ -64,14 +64,14 @@ def _padded(data: bytes) -> bytes:
 
 
 def decode(buffer: bytearray, start: int) -> tuple[int, int, Reply | None]:
-    """The message that begins at `start`.
+    """Decodes the message that begins at `start`.
 
     Returns:
-        Where it ends, the serial it answers, and the answer. Where it is not complete yet the end is 0; where it is no answer
-        there is none.
+        Its end, the serial it answers, and the answer. The end is 0 when the message is not complete yet; the answer is
+        None when the message is not an answer.
 
     Raises:
-        ValueError: These bytes are no message.
+        ValueError: These bytes are not a message.
     """
     if len(buffer) - start < HEADER.size:
         return 0, 0, None
@@ -114,7 +114,7 @@ def _fields(buffer: bytearray, at: int, end: int, start: int) -> tuple[int, str,
 
 
 class Reader:
-    """Takes values out of a body, one after the other."""
+    """Reads values from a message's body, one after the other."""
 
     __slots__ = ("_at", "_body")
 
@@ -126,31 +126,31 @@ class Reader:
         self._at += -self._at % size
 
     def u32(self) -> int:
-        """An unsigned number of 32 bits."""
+        """Reads an unsigned number of 32 bits."""
         at = self._at + (-self._at % 4)
         self._at = at + 4
         return int.from_bytes(self._body[at : at + 4], "little")
 
     def i32(self) -> int:
-        """A signed number of 32 bits."""
+        """Reads a signed number of 32 bits."""
         at = self._at + (-self._at % 4)
         self._at = at + 4
         return int.from_bytes(self._body[at : at + 4], "little", signed=True)
 
     def text(self) -> str:
-        """A string or an object path."""
+        """Reads a string or an object path."""
         length = self.u32()
         start = self._at
         self._at = start + length + 1
         return self._body[start : start + length].decode("utf-8", "replace")
 
     def reference(self) -> tuple[str, str]:
-        """A structure of two strings: a program, and the path of something in it."""
+        """Reads a structure of two strings: a program, and the path of something in it."""
         self.align(8)
         return self.text(), self.text()
 
     def names(self) -> frozenset[str]:
-        """An array of strings, as a set."""
+        """Reads an array of strings, as a set."""
         end = self.begin_array(4)
         start, self._at = self._at, end
         return _names(self._body[start:end])
@@ -162,11 +162,11 @@ class Reader:
         return self._at + length
 
     def before(self, end: int) -> bool:
-        """Whether there is more of an array."""
+        """Whether an array has more values."""
         return self._at < end
 
     def value(self, signature: str) -> Any:
-        """A basic value, or a variant of one.
+        """Reads a basic value, or a variant of one.
 
         Raises:
             ValueError: It is of another type.
@@ -193,7 +193,7 @@ class Reader:
 
 @lru_cache(1024)
 def _names(content: bytes) -> frozenset[str]:
-    """The content of an array of strings; nodes have the same few."""
+    """Decodes the content of an array of strings; cached, since nodes have the same few."""
     found, at = set(), 0
     while at < len(content):
         at += -at % 4
@@ -204,7 +204,7 @@ def _names(content: bytes) -> frozenset[str]:
 
 
 def texts(*values: str) -> bytes:
-    """Strings as a body of signature ``s``, ``ss`` and so on."""
+    """Encodes strings as a body of signature ``s``, ``ss`` and so on."""
     body = b""
     for value in values:
         encoded = value.encode()
@@ -213,5 +213,5 @@ def texts(*values: str) -> bytes:
 
 
 def numbers(*values: int) -> bytes:
-    """Numbers as a body of signature ``i``, ``ii``, ``u`` and so on."""
+    """Encodes numbers as a body of signature ``i``, ``ii``, ``u`` and so on."""
     return struct.pack(f"<{len(values)}i", *values)

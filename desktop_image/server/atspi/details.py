@@ -1,4 +1,4 @@
-"""What is asked about each node that can be seen: where it is, its text, attributes, value and actions."""
+"""Reads details of the visible nodes: position, text, attributes, value and actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_details(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
 
 
 def read_places(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
-    """Fills in only where nodes are."""
+    """Fills in only the positions of nodes."""
     asked = [node for node in nodes if names.COMPONENT in node.interfaces]
     calls = [node.call(names.COMPONENT, "GetExtents", "u", dbus_format.numbers(node.coordinates)) for node in asked]
     for node, answer in zip(asked, bus.ask(calls, deadline), strict=True):

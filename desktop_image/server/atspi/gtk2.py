@@ -1,7 +1,7 @@
-"""Sets right what programs made with GTK 2 get wrong: the items of an open menu are not called "showing".
+"""Corrects an error of GTK 2 programs: they do not mark the items of an open menu as "showing".
 
-An open menu is a window of its own, which the window manager leaves alone. Items tell where they are after their menu closed, too.
-So those are in sight that lie in such a window that is there now.
+An open menu is a separate window, which the window manager ignores. Items report a position even after their menu has
+closed, so only the items that lie in such a window now are visible.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from .bus import Bus
 from .nodes import Box, Node, Program
 
 BORDER = 8
-"""No menu's border is wider, in pixels."""
+"""Widest border of a menu, in pixels."""
 
 ARROW = 20
-"""So much a menu that is longer than the screen has for an arrow at either end, with its border."""
+"""Height of the arrow, with border, at either end of a menu that is longer than the screen, in pixels."""
 
 
 def is_gtk2(program: Program) -> bool:
-    """Whether a program needs this."""
+    """Whether a program needs this correction."""
     return program.toolkit == "GAIL" and program.version.startswith("2.")
 
 
 def show_open_menus(bus: Bus, program: Program, popups: Sequence[Box], deadline: float) -> bool:
-    """Calls the items of open menus showing; whether there were any that were not.
+    """Marks the items of open menus as showing; returns whether any were not marked yet.
 
     Args:
-        bus: The bus of accessibility.
-        program: Whose menus.
-        popups: Where windows are that the window manager leaves alone.
+        bus: The accessibility bus.
+        program: The program with the menus.
+        popups: Positions of the windows that the window manager ignores.
         deadline: When to stop asking, by the monotonic clock.
     """
     if not popups:
@@ -47,18 +47,18 @@ def show_open_menus(bus: Bus, program: Program, popups: Sequence[Box], deadline:
 
 
 def _in_reach(menu: Node) -> bool:
-    """Its title is seen, or what it drops from is."""
+    """Whether a menu's title, or the parent from which it opens, is visible."""
     return menu.showing or (menu.parent is not None and menu.parent.showing)
 
 
 def _visible_items(menu: Node) -> list[Node]:
-    """The items that are seen once the menu is open; none if they are already."""
+    """Returns the items that an open menu shows; empty when they are showing already."""
     items = [item for item in menu.children if item.states & names.VISIBLE]
     return [] if any(item.showing for item in items) else items
 
 
 def _popup_of(items: Sequence[Node], popups: Sequence[Box]) -> Box | None:
-    """Of the window that the items fill from border to border, what is theirs; a long menu's go on above or below it."""
+    """Returns the items' part of the window that they fill; those of a long menu go on above or below it."""
     first, last = items[0].box, items[-1].box
     if first is None or last is None:
         return None

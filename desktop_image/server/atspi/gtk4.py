@@ -1,6 +1,6 @@
-"""Sets right what programs made with GTK 4 get wrong: what is in sight and enabled, where on the screen it is, its name.
+"""Corrects errors of GTK 4 programs: which nodes are visible and enabled, their screen positions and names.
 
-They tell positions in their own window, and call nothing but windows "showing".
+These programs report positions relative to their window, and mark only windows as "showing".
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from . import names
 from .nodes import Box, Node, Program
 
 NO_END = 2**31 - 1
-"""The end of any text. Labels take -1, which means the same elsewhere, for its beginning."""
+"""The end of any text. Elsewhere -1 means the same, but labels take it for the beginning."""
 
 OF_WINDOW = 1
-"""Kind of coordinates. Asked for the screen's, earlier releases tell the window's, too, and later ones nothing."""
+"""Kind of coordinates. For the screen's, earlier releases also return the window's, and later ones nothing."""
 
 
 def is_gtk4(program: Program) -> bool:
-    """Whether a program needs this."""
+    """Whether a program needs this correction."""
     return program.toolkit.lower() == "gtk" and program.version.startswith("4.")
 
 
 def set_states(program: Program) -> None:
-    """What is visible all the way up to a window in sight is showing; what is sensitive is enabled."""
+    """Marks nodes that are visible, with all parents up to a showing window, as showing; sensitive ones as enabled."""
     for node in program.root.walk():
         node.text_end = NO_END
         node.coordinates = OF_WINDOW
@@ -42,22 +42,22 @@ def set_states(program: Program) -> None:
 
 
 def _said_once(name: str) -> str:
-    """A name without its repetition: a button whose label names it is called "7 7"."""
+    """Returns a name without its repetition: a button that gets its name from its label is called "7 7"."""
     half = name[: len(name) // 2]
     return half if half and name == f"{half} {half}" else name
 
 
 def set_places(program: Program, windows: Mapping[tuple[int, str], Box]) -> None:
-    """Moves everything by where its window is.
+    """Moves all nodes by their window's position.
 
     Args:
-        program: Whose nodes.
-        windows: By process id and title, where on the screen a window is.
+        program: The program with the nodes.
+        windows: Positions of windows on the screen, by process id and title.
     """
     for window in program.root.children:
         place = windows.get((program.pid, window.name))
         if place is not None and window.box is not None:
-            # Positions are told from inside the border, which is as wide on all sides.
+            # Positions start inside the border, which is equally wide on all sides.
             across, down = (place[2] - window.box[2]) // 2, (place[3] - window.box[3]) // 2
             _move(window, place[0] + across - window.box[0], place[1] + down - window.box[1])
 

@@ -1,7 +1,7 @@
-"""Sets right where LibreOffice says its things are: what it draws itself, it mostly tells as if its menu bar had no height.
+"""Corrects LibreOffice's positions: for what it draws itself, they mostly ignore the height of the menu bar.
 
-What GTK draws for it, the menu bar among them, is where it says. A second menu bar that nobody sees is called hidden. After a click
-into a document, LibreOffice may come to tell the right places by itself: then its content ends where its window does.
+Positions of what GTK draws, including the menu bar, are right. A second, invisible menu bar is marked as hidden. After
+a click into a document, LibreOffice may report the right positions: then its content ends where its window does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ ROOT_PANE = names.ROLES.index("root pane")
 
 
 def is_libreoffice(program: Program) -> bool:
-    """Whether a program needs this."""
+    """Whether a program needs this correction."""
     return program.root.name == PROGRAM and program.toolkit.lower() == "gtk"
 
 
 def set_places(program: Program) -> None:
-    """Moves what LibreOffice draws itself down by the height of the menu bar above it, unless it is there already."""
+    """Moves what LibreOffice draws itself down by the height of the menu bar above, unless it is in place already."""
     for window in program.root.children:
         bars = [node for node in window.walk() if node.role == names.MENU_BAR and node.box]
         heights = [bar.box[3] for bar in bars if bar.box and _is_gtk(bar)]
@@ -33,7 +33,7 @@ def set_places(program: Program) -> None:
 
 
 def _is_in_place(window: Node, menu_height: int) -> bool:
-    """Whether the content ends with the window; else it ends as much above as the menu bar is high."""
+    """Whether the content ends with the window; otherwise it ends higher by the height of the menu bar."""
     panes = [node.box for node in window.walk() if node.role == ROOT_PANE and node.box and not _is_gtk(node)]
     if not panes or window.box is None:
         return False

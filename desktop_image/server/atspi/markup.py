@@ -1,4 +1,4 @@
-"""The desktop's accessibility as XML, in the shape that OSWorld's prompts and evaluators read."""
+"""Writes the accessibility tree as XML, in the form that OSWorld's prompts and evaluators read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMESPACES = {
     "act": "action",
 }
 CALLED_OTHERWISE = {"Chromium": "Google Chrome"}
-"""Programs that OSWorld's evaluators know by the name of a close relative."""
+"""Programs that OSWorld's evaluators know by a related program's name."""
 
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
@@ -32,7 +32,7 @@ _STATES = [(1 << place, f' st:{state}="true"') for place, state in enumerate(nam
 
 
 def render(programs: Sequence[Program]) -> str:
-    """One document with every program in it."""
+    """Returns one document with all programs."""
     spaces = " ".join(f'xmlns:{short}="{_NAMESPACE}{path}"' for short, path in NAMESPACES.items())
     parts = [f'<desktop-frame {spaces} name="main">']
     for program in programs:
@@ -89,6 +89,6 @@ def _value(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """A text as the name of an attribute."""
+    """Returns a text as the name of an attribute."""
     name = _NOT_IN_NAMES.sub("-", text)
     return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"

@@ -1,4 +1,4 @@
-"""What AT-SPI's numbers mean."""
+"""Names for AT-SPI's numbers: roles, states, interfaces and paths."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ NULL_PATH = "/org/a11y/atspi/null"
 MENU, MENU_BAR, TABLE_CELL, TERMINAL = (ROLES.index(name) for name in ("menu", "menu bar", "table cell", "terminal"))
 
 CALLED = {"Chromium": "Google Chrome"}
-"""Programs by the name they give themselves, and the name by which OSWorld's evaluators look for them."""
+"""Names that programs give themselves, and the names that OSWorld's evaluators look for."""

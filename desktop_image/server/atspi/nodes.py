@@ -1,4 +1,4 @@
-"""The nodes of a program's accessibility tree, and how they are read: from its cache at once, or one by one where it has none."""
+"""The nodes of a program's accessibility tree; reads them from its cache at once, or one by one without a cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Box = tuple[int, int, int, int]
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """What one thing on the screen says of itself."""
+    """What one thing on the screen reports about itself."""
 
     program: str
     path: str
@@ -30,15 +30,15 @@ class Node:
     states: int = 0
     interfaces: frozenset[str] = frozenset()
     child_count: int = -1
-    """As the node says; -1 where it does not know."""
+    """As the node reports; -1 when it does not know."""
     parent: Node | None = None
     children: list[Node] = field(default_factory=list)
     box: Box | None = None
     text: str = ""
     text_end: int = -1
-    """How to ask for text up to its end."""
+    """The end offset that asks for all of the text."""
     coordinates: int = 0
-    """What positions are asked relative to: the screen, or the node's window."""
+    """What positions are relative to: the screen, or the node's window."""
     attributes: dict[str, str] = field(default_factory=dict)
     document: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
@@ -46,15 +46,15 @@ class Node:
 
     @property
     def showing(self) -> bool:
-        """Whether it can be seen, as far as its own program knows."""
+        """Whether it is visible, as far as its own program knows."""
         return bool(self.states & names.SHOWING)
 
     def call(self, interface: str, member: str, signature: str = "", body: bytes = b"") -> Call:
-        """A question to this node."""
+        """Returns a call to this node."""
         return Call(self.program, self.path, interface, member, signature, body)
 
     def walk(self) -> Iterator[Node]:
-        """This node and everything below it."""
+        """Yields this node and everything below it."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -62,7 +62,7 @@ class Node:
             stack.extend(reversed(node.children))
 
     def adopt(self, children: Iterable[Node]) -> None:
-        """Makes these the node's children, whoever had them before."""
+        """Makes these the node's children, and takes them from their earlier parents."""
         self.children = list(children)
         for child in self.children:
             if child.parent is not None and child.parent is not self:
@@ -81,11 +81,11 @@ class Program:
     version: str = ""
     pid: int = 0
     note: str = ""
-    """Why its tree is not whole; empty if it is."""
+    """Why its tree is not complete; empty when it is."""
 
 
 def read_reference(reply: Reply | None) -> tuple[str, str] | None:
-    """The program and path an answer names; None for nothing."""
+    """Returns the program and path that an answer names; None when it names nothing."""
     if reply is None or reply.signature != "(so)":
         return None
     found = Reader(reply.body).reference()
@@ -93,7 +93,7 @@ def read_reference(reply: Reply | None) -> tuple[str, str] | None:
 
 
 def read_references(reply: Reply | None) -> list[tuple[str, str]]:
-    """The programs and paths an answer lists."""
+    """Returns the programs and paths that an answer lists."""
     if reply is None or reply.signature != "a(so)":
         return []
     reader, found = Reader(reply.body), []
@@ -104,7 +104,7 @@ def read_references(reply: Reply | None) -> list[tuple[str, str]]:
 
 
 def read_property(reply: Reply | None, default: str | int | float) -> str | int | float:
-    """A property of the default's type, or the default."""
+    """Returns a property of the default's type, or the default."""
     if reply is None or reply.signature != "v":
         return default
     try:
@@ -115,7 +115,7 @@ def read_property(reply: Reply | None, default: str | int | float) -> str | int 
 
 
 def read_states(reply: Reply | None) -> int:
-    """The states an answer lists, as bits."""
+    """Returns the states that an answer lists, as bits."""
     if reply is None or reply.signature != "au":
         return 0
     reader = Reader(reply.body)
@@ -125,7 +125,7 @@ def read_states(reply: Reply | None) -> int:
 
 
 def read_cache(program: str, reply: Reply | None) -> dict[str, Node]:
-    """The nodes in a program's cache by path, put together into their tree."""
+    """Returns the nodes in a program's cache by path, linked into their tree."""
     if reply is None or reply.signature != "a((so)(so)(so)iiassusau)":
         return {}
     reader = Reader(reply.body)
@@ -154,7 +154,7 @@ def read_cache(program: str, reply: Reply | None) -> dict[str, Node]:
 
 
 def fetch(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
-    """Asks nodes that were in no cache what a cache would have said."""
+    """Asks nodes that were not in a cache for what the cache would have contained."""
     questions = [
         (names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "Name")),
         (names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "ChildCount")),
@@ -174,7 +174,7 @@ def fetch(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
 
 
 def fetch_alike(bus: Bus, nodes: Sequence[Node], model: Node, deadline: float) -> None:
-    """Asks nodes that are of one kind with `model` for what differs: name and states."""
+    """Asks nodes of the same kind as `model` only for what differs: name and states."""
     questions = [
         (names.PROPERTIES, "Get", "ss", dbus_format.texts(names.ACCESSIBLE, "Name")),
         (names.ACCESSIBLE, "GetState", "", b""),
@@ -187,7 +187,7 @@ def fetch_alike(bus: Bus, nodes: Sequence[Node], model: Node, deadline: float) -
 
 
 def expand(bus: Bus, program: Program, nodes: Sequence[Node], deadline: float) -> list[Node]:
-    """Asks nodes for their children; returns those that nothing was known of before."""
+    """Asks nodes for their children; returns those that were not known before."""
     answers = bus.ask([node.call(names.ACCESSIBLE, "GetChildren") for node in nodes], deadline)
     new: list[Node] = []
     for node, answer in zip(nodes, answers, strict=True):

@@ -1,4 +1,4 @@
-"""Reads the whole desktop: every program's tree, as far as there is time."""
+"""Reads the accessibility trees of all programs on the desktop, as far as there is time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WindowPlaces = Mapping[tuple[int, str], Box]
 
 
 def introduce(bus: Bus, deadline: float) -> None:
-    """Makes programs keep a cache from now on, which they do as long as someone listens: here for what never happens."""
+    """Makes programs keep a cache, which they do while a client listens; this client's event never happens."""
     event = dbus_format.texts("window:shade")
     body = event + b"\0" * (-len(event) % 4) + dbus_format.numbers(0) + dbus_format.texts("")
     bus.ask([Call(names.REGISTRY, names.REGISTRY_PATH, names.REGISTRY, "RegisterEvent", "sass", body)], deadline)
 
 
 def read_programs(bus: Bus, deadline: float) -> list[Program]:
-    """The programs on the desktop, with what their caches have."""
+    """Returns the programs on the desktop, with the content of their caches."""
     listed = bus.ask([ROOT.call(names.ACCESSIBLE, "GetChildren")], deadline)[0]
     roots = [Node(program, path) for program, path in read_references(listed)]
 
@@ -61,13 +61,13 @@ def read_programs(bus: Bus, deadline: float) -> list[Program]:
 
 
 def read_desktop(bus: Bus, screen: Box, windows: WindowPlaces, popups: Sequence[Box], deadline: float) -> list[Program]:
-    """Every program with the whole of its tree, and details of all that can be seen.
+    """Returns every program with its whole tree, and details of all visible nodes.
 
     Args:
-        bus: The bus of accessibility.
+        bus: The accessibility bus.
         screen: The screen's left, top, right and bottom.
-        windows: Where windows are; see `gtk4.set_places`.
-        popups: Where menus and the like are; see `gtk2.show_open_menus`.
+        windows: Positions of windows; see `gtk4.set_places`.
+        popups: Positions of menus and similar windows; see `gtk2.show_open_menus`.
         deadline: When to stop, by the monotonic clock; what has been read by then is returned.
     """
     programs = read_programs(bus, deadline)
@@ -97,7 +97,7 @@ def _process_name(pid: int) -> str:
 
 
 def complete(bus: Bus, program: Program, screen: Box, deadline: float) -> None:
-    """Adds what a program's cache does not have."""
+    """Adds the nodes that a program's cache does not have."""
     asked: set[Node] = set()
     wants_all = gtk4.is_gtk4(program)
     for _ in range(DEEPEST):
@@ -126,5 +126,5 @@ def _is_incomplete(node: Node, program: Program, wants_all: bool) -> bool:
 
 
 def _without_children(cells: Sequence[Node]) -> list[Node]:
-    """Cells that are text have nothing inside that their text does not say."""
+    """Returns the cells that are text: nothing inside them adds to it."""
     return [cell for cell in cells if names.TEXT in cell.interfaces]

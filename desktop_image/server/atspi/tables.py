@@ -1,4 +1,4 @@
-"""The cells of a table that are in sight: a spreadsheet has a thousand million others."""
+"""Finds the visible cells of a table: a spreadsheet has a thousand million others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .dbus_format import Reader, Reply
 from .nodes import Box, Node, Program, expand, fetch, fetch_alike, read_property, read_reference
 
 FEW = 400
-"""A table of no more cells is read whole."""
+"""A table with at most this many cells is read whole."""
 MOST_CELLS = 4000
 SAMPLES = 7
-"""So many points across and down are asked which cell they show."""
+"""Number of points across and down that are asked which cell they show."""
 SCREEN_COORDINATES = 0
 
 
 def read_children(bus: Bus, program: Program, holder: Node, screen: Box, deadline: float) -> list[Node]:
-    """Finds the children in sight of a node that makes them as they are asked for; returns them."""
+    """Returns the visible children of a node that makes them only when asked."""
     rows, columns = (1, 0) if names.TABLE not in holder.interfaces else _shape(bus, holder, deadline)
     if not columns:
         return _read_list(bus, program, holder, screen, deadline)
@@ -45,7 +45,7 @@ def _shape(bus: Bus, table: Node, deadline: float) -> tuple[int, int]:
 def _in_sight(
     bus: Bus, table: Node, screen: Box, rows: int, columns: int, deadline: float
 ) -> tuple[range, range] | None:
-    """The rows and columns that are seen in a grid of points, and those between the last ones and the edge."""
+    """Returns the rows and columns seen at a grid of points, and those between the last ones and the edge."""
     indices = _indices_at(bus, table, screen, deadline)
     asked = [
         table.call(names.TABLE, member, "i", dbus_format.numbers(index))
@@ -63,14 +63,14 @@ def _in_sight(
 
 
 def _range(seen: Sequence[int], count: int, points: set[int]) -> range:
-    """From the first one seen to the last; further by the widest gap where the point at an edge showed none."""
+    """Returns the first to the last one seen, extended by the widest gap at an edge whose point showed none."""
     gap = max((later - earlier for earlier, later in pairwise(seen)), default=1)
     first = seen[0] if 0 in points else max(seen[0] - gap + 1, 0)
     return range(first, min(seen[-1] + (1 if SAMPLES - 1 in points else gap), count))
 
 
 def _indices_at(bus: Bus, holder: Node, screen: Box, deadline: float) -> dict[tuple[int, int], int]:
-    """Which child is at each point of a grid over what can be seen of their holder."""
+    """Returns the index of the child at each point of a grid over the visible part of `holder`."""
     box = _box(bus, holder, deadline)
     left, top = max(box[0], screen[0]), max(box[1], screen[1])
     right, bottom = min(box[0] + box[2], screen[2]), min(box[1] + box[3], screen[3])
@@ -126,7 +126,7 @@ def _read_list(bus: Bus, program: Program, holder: Node, screen: Box, deadline: 
 
 
 def _take(bus: Bus, program: Program, holder: Node, answers: Sequence[Reply | None], deadline: float) -> list[Node]:
-    """Makes the nodes that answers refer to the holder's children."""
+    """Makes the nodes in these answers the holder's children."""
     found: list[Node] = []
     for reference in dict.fromkeys(reference for answer in answers if (reference := read_reference(answer))):
         node = program.known.get(reference[1])
