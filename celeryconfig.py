@@ -4,13 +4,13 @@ from rollout_tasks.settings import settings
 
 _settings = settings()
 
-# A connection that says nothing for so long is dead, though nobody closed it (a firewall forgot it, a machine froze): it is
-# dropped, and the worker connects anew. A worker is deaf for no longer than twice that.
+# A connection that is silent for this long is dead, though nobody closed it (a firewall dropped it, a machine froze):
+# the worker closes it and connects again. So a worker hears nothing for at most twice that time.
 _silent_seconds = min(20.0, max(5.0, _settings.visibility_timeout / 4))
 _connect_seconds = 10.0
 
 broker_url = _settings.redis_address
-# The chord's counts are kept there; nobody waits for single results (rollout_tasks/broker/result_backend.py).
+# Chords' counts are kept there; nobody waits for single results (rollout_tasks/broker/result_backend.py).
 result_backend = f"rollout_tasks.broker.result_backend.UnwatchedRedisBackend+{_settings.redis_address}"
 
 # Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.
@@ -19,17 +19,17 @@ accept_content = ["json"]
 enable_utc = True
 timezone = "UTC"
 
-# A killed worker's or child's rollout goes to somebody else; attempts are counted in the run store, which bounds it.
+# A killed worker's or child's rollout goes to another one; the run store counts and limits the attempts.
 task_acks_late = True
 task_reject_on_worker_lost = True
 
-# A rollout must never wait behind a long one in a busy child's hands while another child is free.
+# A rollout must never wait behind a long one in a busy child while another child is free.
 worker_prefetch_multiplier = 1
 worker_disable_prefetch = True
 
 broker_transport_options = {
-    # Short, because a heartbeat keeps the running message fresh (rollout_tasks/execution/heartbeat.py): this is how soon the
-    # work of a dead machine is taken up. The shortest value among the apps on one broker wins.
+    # Short, because a heartbeat keeps the running message fresh (rollout_tasks/execution/heartbeat.py): after this time
+    # a dead machine's work goes to another worker. The shortest value among the apps on one broker wins.
     "visibility_timeout": _settings.visibility_timeout,
     # Look for stale messages at every interval, not at every tenth.
     "unacked_restore_interval": 5,
@@ -43,22 +43,22 @@ broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_pool_limit = 10
 
-# An item that ends while Redis is away must not poison the chord.
+# A rollout that ends while Redis is unavailable must not break the chord.
 result_backend_always_retry = True
 redis_backend_health_check_interval = 30
 redis_socket_timeout = _silent_seconds
 redis_socket_connect_timeout = _connect_seconds
 redis_socket_keepalive = True
 redis_retry_on_timeout = True
-# As long as a run's keys, counted from the last rollout that ended: the callback of a long run must still run, and what a chord
-# that lost a message leaves must go some day (the reconciler finalises its run).
+# As long as a run's keys, counted from the last rollout that ended: the callback of a long run must still run, and the
+# keys of a chord that lost a message must expire some day (the reconciler finalises its run).
 result_chord_expires = 7 * 86_400
 
-# Both endanger chords where broker and backend are one Redis.
+# Both endanger chords when broker and backend are the same Redis.
 worker_cancel_long_running_tasks_on_connection_loss = False
 worker_deduplicate_successful_tasks = False
 
-# A child that says nothing for so long is killed. On a busy machine Celery's own 4 seconds kill children that are still starting.
+# A child that is silent for this long is killed. Celery's own 4 s kill children still starting on a busy machine.
 worker_proc_alive_timeout = 60
 # With REMAP_SIGTERM=SIGQUIT: give running rollouts this long, then put them back.
 worker_soft_shutdown_timeout = 30

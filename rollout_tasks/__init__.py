@@ -30,11 +30,11 @@ _MODULES = {
     "UserError": "errors",
     "run_parallel_rollout": "parallel_rollout",
 }
-"""Where each of them is; those that are not named here are in `api`."""
+"""The module of each name; those not listed here are in `api`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Loads what is asked for, so that importing a part of the package stays cheap."""
+    """Imports a name when it is first used, so that importing a part of the package stays cheap."""
     if name in __all__:
         return getattr(import_module(f"rollout_tasks.{_MODULES.get(name, 'api')}"), name)
     if name in {"app", "celery"}:
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
         try:
             from rollout_tasks.app import app
             from rollout_tasks.worker import bootsteps
-        except UserError as error:  # this is how Celery's commands come here: they would show a traceback
+        except UserError as error:  # Celery's commands come here, and would show a traceback
             sys.stderr.write(f"error: {error}\n")
             raise SystemExit(WRONG_INPUT) from None
         bootsteps.install(app)

@@ -1,4 +1,4 @@
-"""The Celery application: settings from `celeryconfig.py`, tasks from `tasks.py`. What a worker has more is in `worker`."""
+"""The Celery application: settings from `celeryconfig.py`, tasks from `tasks.py`. For workers, see `worker`."""
 
 from __future__ import annotations
 

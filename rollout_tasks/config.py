@@ -1,4 +1,4 @@
-"""Every option of a run: one place where each has a type, a default, a meaning and its command-line spellings.
+"""Every option of a run, each with its type, default, meaning and command-line spellings.
 
 A `RunConfig` never holds a secret: it is written to the run's folder and sent to workers. Keys, passwords and broker
 addresses are in `rollout_tasks.settings`, which reads the environment.
@@ -21,12 +21,12 @@ DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 
 
 def _option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:
-    """A field that is also a command-line option; the first spelling is the one that help shows."""
+    """Returns a field that is also a command-line option; the first spelling is the one that help shows."""
     return Field(default, description=help_text, json_schema_extra={"spellings": list(spellings)}, **constraints)
 
 
 def _name(longest: int) -> AfterValidator:
-    """Lets a text pass that is safe as a folder's and as a key's name."""
+    """Returns a validator for text that is safe as a folder's and as a key's name."""
 
     def check(name: str | None) -> str | None:
         if name is not None and not re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{longest - 1}}}", name):
@@ -40,7 +40,7 @@ def _name(longest: int) -> AfterValidator:
 
 
 def _encodable(path: Path | None) -> Path | None:
-    """Refuses a path that the run's description could not hold, or that no file can have."""
+    """Rejects a path that run.json could not store, or that no file can have."""
     name = str(path or "")
     if "\0" in name or name.encode(errors="ignore").decode() != name:
         raise ValueError(f"is no file name in UTF-8, got {shown(name)}")
@@ -51,10 +51,10 @@ _FilePath = Annotated[Path, AfterValidator(_encodable)]
 
 
 def check_url(url: str) -> str:
-    """An endpoint's address in its plain form.
+    """Returns an endpoint's address in its plain form.
 
     Raises:
-        ValueError: It is none, or carries a secret; says so without repeating it.
+        ValueError: It is not an address, or contains a secret; the message does not repeat it.
     """
     try:
         parts = urlsplit(url.strip())
@@ -73,7 +73,7 @@ class _Part(BaseModel):
 
 
 class DataConfig(_Part):
-    """What is asked."""
+    """The benchmark, and which of its items to roll out."""
 
     path: _FilePath | None = _option(
         None,
@@ -110,14 +110,14 @@ class DataConfig(_Part):
 
     @property
     def field_names(self) -> dict[str, str]:
-        """What each field is called in the data, where it is not called so."""
+        """Each field's name in the data, where that differs."""
         return dict(one.partition("=")[::2] for one in self.fields)
 
     @field_validator("answer_pattern")
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
         if pattern is not None:
-            import regex  # here, because few runs need it
+            import regex  # imported here, as few runs need it
 
             try:
                 compiled = regex.compile(pattern)
@@ -134,7 +134,7 @@ _OF_THE_REQUEST = frozenset(
 
 
 class ModelConfig(_Part):
-    """Who answers."""
+    """The model, and how it is called."""
 
     name: str = _option(DEFAULT_MODEL, "Any OpenAI-compatible model.", "--model", min_length=1)
     base_url: str | None = _option(
@@ -180,7 +180,7 @@ class ModelConfig(_Part):
 
     @property
     def answerer(self) -> str:
-        """Who answers, for reports: the model's name, or that it is the scripted model."""
+        """What answers, for reports: the model's name, or ``scripted``."""
         return "scripted" if self.scripted else self.name
 
     @field_validator("base_url")
@@ -190,7 +190,7 @@ class ModelConfig(_Part):
 
 
 class Limits(_Part):
-    """How long an attempt may go on."""
+    """The limits of one attempt."""
 
     max_turns: int = _option(50, "Model turns in one attempt.", "--max-turns", ge=1)
     max_seconds: float = _option(600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0)
@@ -200,7 +200,7 @@ class Limits(_Part):
 
 
 class VMConfig(_Part):
-    """Which VMs a rollout that needs one gets."""
+    """Which VM a rollout gets, if it needs one."""
 
     use_pool: bool = _option(
         True,
@@ -235,7 +235,7 @@ class VMConfig(_Part):
 
 
 class DesktopConfig(_Part):
-    """What a desktop environment shows and accepts; light environments have no use for it."""
+    """What a desktop environment shows and accepts; other environments ignore it."""
 
     action_space: Literal["computer_13", "pyautogui", "claude_computer_use"] = _option(
         "computer_13", "Tools on offer.", "--action-space"
@@ -304,7 +304,7 @@ class SimulatedConfig(_Part):
 
 
 class RunConfig(_Part):
-    """One submission's options."""
+    """The options of one run."""
 
     data: DataConfig = DataConfig()
     env_mode: str = _option(
@@ -380,7 +380,7 @@ def parse_config(values: dict[str, Any], *, where: str | None = None) -> RunConf
 
 
 def _spelled(location: tuple[int | str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The command-line spelling of the field at a path, empty when it has none, and the names beside it."""
+    """Returns the command-line spelling of the field at a path, empty when it has none, and the names beside it."""
     model: type[BaseModel] = RunConfig
     for part in location:
         field = model.model_fields.get(str(part))

@@ -1,13 +1,13 @@
-"""How things go wrong here: the whole error design.
+"""Failure classes and errors: the whole error design.
 
 1. A bad rollout is data, not a crash. Every rollout that does not complete ends as a verdict with one `FailureClass`,
    which says whether another attempt may help (`retried`) and whose fault it counts as (`counted_as`).
-2. Code that extends the pipeline (environments, agents, metrics, providers) raises plain Python errors. `boundary()` stands at
-   each border and turns whatever crosses it into a `RolloutFailure` of that border's class. Nothing else catches
+2. Code that extends the pipeline (environments, agents, metrics, providers) raises plain Python errors. `boundary()`
+   surrounds each call of such code and turns its errors into a `RolloutFailure` of one class. Nothing else catches
    `Exception`.
 3. What stops an episode from outside (deadline, lost lease, cancellation) arrives as `EpisodeInterrupted`, a
    `BaseException`: code that catches `Exception` cannot swallow it.
-4. What a user got wrong is a `UserError`: one sentence naming what and where. Commands print it and exit with 2.
+4. A user's error is a `UserError`: one sentence naming what and where. Commands print it and exit with 2.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Literal
 from rollout_tasks.unicode_text import printable
 
 WRONG_INPUT = 2
-"""The exit code of a program that was given something wrong."""
+"""The exit code of a program that was given wrong input."""
 
 
 class FailureClass(StrEnum):
-    """Why a rollout has no score of its own."""
+    """Why a rollout has no score."""
 
     ENV_SETUP = "env_setup"
     """The environment could not be brought to the item's first observation, or no VM came in time."""
@@ -37,17 +37,17 @@ class FailureClass(StrEnum):
     LEASE_LOST = "lease_lost"
     """The right to use the VM ended before the episode did."""
     MODEL = "model"
-    """The model's endpoint refused, or answered something that is no answer."""
+    """The model's endpoint refused, or sent an unusable answer."""
     MODEL_OVERLOAD = "model_overload"
-    """The model's endpoint stayed overloaded or out of reach through all tries."""
+    """The model's endpoint was overloaded or out of reach in all tries."""
     PARSE = "parse"
     """The model's replies could not be read as actions, several turns in a row."""
     TIMEOUT = "timeout"
-    """The episode took longer than it may."""
+    """The episode took longer than allowed."""
     MAX_TURNS = "max_turns"
     """The agent used all its turns, or all its tokens, without an answer."""
     WORKER_LOST = "worker_lost"
-    """The worker processes that ran it died, as often as a rollout may be attempted."""
+    """The worker processes that ran it died, until its attempts were used up."""
     CANCELLED = "cancelled"
     """The run was cancelled."""
     INTERNAL = "internal"
@@ -78,7 +78,7 @@ _RETRIED = frozenset(
 
 
 class RolloutFailure(Exception):
-    """An attempt ended without a score; carries the class and one sentence, which any terminal may show."""
+    """An attempt ended without a score; carries the class and one sentence that is safe to show on a terminal."""
 
     def __init__(self, failure_class: FailureClass, message: str) -> None:
         super().__init__(printable(message))
@@ -102,11 +102,11 @@ def boundary(failure_class: FailureClass, what: str) -> Iterator[None]:
     """Classifies every plain error raised inside as `failure_class`; failures already classified pass unchanged.
 
     Args:
-        failure_class: The class of this border.
+        failure_class: The class of errors raised inside.
         what: What was being done, for the sentence, as in ``"calculator"`` or ``"reset of item 7"``.
 
     Raises:
-        RolloutFailure: In place of any `Exception` raised inside, and of `SystemExit`: code of others may end its process.
+        RolloutFailure: In place of any `Exception` raised inside, and of `SystemExit`, which other code may raise.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Puts Flower's `/metrics` behind Flower's login, where it has one: it names workers and tasks, and Flower leaves it open."""
+"""Puts Flower's `/metrics` behind Flower's login, if any: it names workers and tasks, and Flower leaves it open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def require_login() -> None:
-    """Does it, in a process that has Flower's pages loaded; elsewhere there is nothing to do."""
+    """Requires the login, in a process that has loaded Flower's pages; does nothing elsewhere."""
     monitor: Any = sys.modules.get("flower.views.monitor")
     if monitor is None or hasattr(monitor.Metrics.get, "asks_for_login"):
         return

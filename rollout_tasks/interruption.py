@@ -1,8 +1,8 @@
-"""Stopping an episode from outside, even inside a call that has no timeout of its own.
+"""Stops an episode from outside, even inside a call that has no timeout.
 
-The episode runs in the main thread of a prefork child, where a signal breaks into almost anything. The alarm is the attempt's
-wall time; a heartbeat thread may ring it early, with a reason. Cleaning up happens after the guard, with an alarm of its own.
-What has a shorter deadline inside an attempt stands in a `time_limit`.
+The episode runs in the main thread of a prefork child, where a signal interrupts almost anything. The alarm is set to
+the attempt's wall time; a heartbeat thread may trigger it early, with a reason. Cleaning up happens after the guard, with
+its own alarm. A part of an attempt with a shorter deadline uses `time_limit`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from types import FrameType
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
 
 _RING_AGAIN_SECONDS = 2.0
-"""An interruption that some library swallowed is raised again after this."""
+"""An interruption that a library swallowed is raised again after this."""
 
 _CLOCK_SECONDS = 0.01
-"""By how much the alarm may ring early."""
+"""How much too early the alarm may ring."""
 
 
 def _nothing(_signal: int, _frame: FrameType | None) -> None:
-    """Hears an alarm that nobody waits for."""
+    """Ignores an alarm that nobody waits for."""
 
 
 class Interruption:
-    """One attempt's bell. `request` from any thread; `guard` in the main thread around what may be broken off."""
+    """Interrupts one attempt: `request` from any thread; `guard` in the main thread around what may be interrupted."""
 
     def __init__(self) -> None:
         self._armed = False
@@ -39,18 +39,18 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked for the attempt to stop."""
+        """Whether the attempt was asked to stop."""
         return self._reason is not None
 
     def request(self, failure_class: FailureClass, message: str) -> None:
-        """Asks for the attempt to stop; breaks into the guard when one is active. The first reason stays."""
+        """Asks the attempt to stop; interrupts the guard if one is active. The first reason stays."""
         if self._reason is None:
             self._reason = (failure_class, message)
         if self._armed:
             os.kill(os.getpid(), signal.SIGALRM)
 
     def raise_if_requested(self) -> None:
-        """Raises the interruption asked for, if any.
+        """Raises the requested interruption, if any.
 
         Raises:
             EpisodeInterrupted: With the reason given to `request`.
@@ -66,7 +66,7 @@ class Interruption:
             seconds: The limit.
             failure_class: The class when the limit passes.
             message: The sentence when the limit passes.
-            grace: Seconds after the limit when `hard_deadline` lies.
+            grace: Seconds from the limit to `hard_deadline`.
 
         Raises:
             EpisodeInterrupted: The limit passed, or a stop was requested.
@@ -81,7 +81,7 @@ class Interruption:
             if not self._armed:
                 return
             self.raise_if_requested()
-            # Before its time it was asked for by `request` of an attempt that has ended meanwhile.
+            # An early alarm comes from `request` of an attempt that has ended meanwhile.
             if time.monotonic() < until - _CLOCK_SECONDS:
                 return
             overdue = True
@@ -97,7 +97,7 @@ class Interruption:
         finally:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
-            # What `request` may still send would end the process.
+            # A signal that `request` still sends would end the process.
             signal.signal(signal.SIGALRM, _nothing if before is signal.SIG_DFL else before)
             self.hard_deadline = None
         if overdue:
@@ -106,7 +106,7 @@ class Interruption:
 
 @contextmanager
 def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Iterator[None]:
-    """Limits a part of what a guard already limits; the guard's own alarm still rings inside. May be nested.
+    """Limits a part of what a guard limits; the guard's own alarm still works inside. May be nested.
 
     Args:
         seconds: The part's wall time.
@@ -114,7 +114,7 @@ def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Ite
         message: The sentence when it passes.
 
     Raises:
-        EpisodeInterrupted: The time passed, or the guard around rang.
+        EpisodeInterrupted: The time passed, or the surrounding guard interrupted.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("a time limit works in a process's main thread only")

@@ -10,10 +10,10 @@ from rollout_tasks.errors import UserError
 
 
 def key_values(name: str, pairs: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` pairs of a repeatable option; a value that is JSON is taken as such, any other as text.
+    """Parses ``key=value`` pairs of a repeatable option; a value that is JSON is decoded, any other stays text.
 
     Raises:
-        UserError: One has no key or no value.
+        UserError: A pair has no key or no ``=``.
     """
     options: dict[str, Any] = {}
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""Values that each process makes for itself, such as connections: what a child inherits over a fork is made again there."""
+"""Values that each process makes for itself, such as connections: a forked child makes them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Made = TypeVar("_Made")
 
 
 class per_process(Generic[_Arguments, _Made]):  # noqa: N801 - used as a decorator
-    """Has a function make one value for each set of arguments in each process, and return that one from then on."""
+    """Makes a function return one value for each set of arguments in each process, made at the first call."""
 
     def __init__(self, make: Callable[_Arguments, _Made]) -> None:
         self._make = make
@@ -21,7 +21,7 @@ class per_process(Generic[_Arguments, _Made]):  # noqa: N801 - used as a decorat
         update_wrapper(self, make)
 
     def __call__(self, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Made:
-        """The value for these arguments."""
+        """Returns the value for these arguments."""
         if self._process != os.getpid():
             self.cache_clear()
             self._process = os.getpid()
@@ -31,5 +31,5 @@ class per_process(Generic[_Arguments, _Made]):  # noqa: N801 - used as a decorat
         return self._made[key]
 
     def cache_clear(self) -> None:
-        """Forgets what was made."""
+        """Forgets the values."""
         self._made = {}

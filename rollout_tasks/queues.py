@@ -1,4 +1,4 @@
-"""The names of tasks and of their queue, for whoever sends one. Nothing but a worker imports `tasks.py`."""
+"""The names of tasks and of their queue, and the messages that ask for them. Only a worker imports `tasks.py`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ FINALIZE_QUEUE = "finalize"
 
 
 def rollout_task(run_id: str, rollout_id: str, queue: str) -> Signature:
-    """The message that asks for a rollout, to its environment's queue."""
+    """Returns the message that asks for a rollout, for its environment's queue."""
     return _task(ROLLOUT, run_id, rollout_id).set(queue=queue)
 
 
 def finalize_task(run_id: str) -> Signature:
-    """The message that asks for a run's report."""
+    """Returns the message that asks for a run's report."""
     return _task(FINALIZE_RUN, run_id).set(queue=FINALIZE_QUEUE)
 
 
 def reconcile_task() -> Signature:
-    """The message that asks for lost work to be looked for."""
+    """Returns the message that asks for lost work to be looked for."""
     return _task(RECONCILE).set(queue=FINALIZE_QUEUE)
 
 

@@ -1,4 +1,4 @@
-"""What a Redis URL must look like; says what is wrong without a word of what it holds: it has a password."""
+"""Checks a Redis URL; messages say what is wrong without repeating it, because it contains a password."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _LOOKS = "must look like redis://:password@host:6379/0"
 _ESCAPES = "in a password, write # as %23, / as %2F, ? as %3F, @ as %40, [ as %5B"
 _SCHEMES = frozenset({"redis", "rediss", "unix"})
 _OPTIONS = ("ssl_",)
-"""What the query of a URL may set: Celery takes nothing else from it."""
+"""The options that a URL's query may set begin like this; Celery takes no others from it."""
 
 
 def checked_redis_url(url: str) -> str:
-    """The URL, if it is one.
+    """Returns the URL, if it is valid.
 
     Raises:
-        ValueError: It is none; says why, and nothing that it holds.
+        ValueError: It is not valid; says why, without repeating it.
     """
     try:
         parts = urlsplit(url)

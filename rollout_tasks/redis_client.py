@@ -16,10 +16,10 @@ from rollout_tasks.settings import settings
 PATIENT_TRIES = 240
 """With up to 2 s between tries, 1 s on average: about four minutes, longer than a Redis server's restart."""
 REFUSED_SECONDS = 3600.0
-"""How long work waits for a Redis that is there but refuses: whoever runs it may have to be woken first."""
+"""How long work waits for a Redis that is up but refuses: its operator may have to be woken first."""
 
 _PROOF_SECONDS = 5.0
-"""How long Redis may take to say that it is there."""
+"""How long Redis may take to answer a check."""
 _LOGIN_REFUSED = ("NOAUTH", "WRONGPASS")
 _WORKS = threading.Event()
 
@@ -27,11 +27,11 @@ _WORKS = threading.Event()
 def connect(
     *, tries: int, refused_seconds: float = 0.0, socket_timeout: float = 10.0, url: str | None = None
 ) -> redis.Redis:
-    """A client for this process's Redis.
+    """Returns a client for this process's Redis.
 
     Args:
         tries: How often a command is sent again after a lost connection; every script here may be repeated safely.
-        refused_seconds: How long it is sent again where Redis is there but refuses; as often as `tries` when 0.
+        refused_seconds: How long it is sent again while Redis is up but refuses; when 0, `tries` times.
         socket_timeout: Seconds one reply may take.
         url: Another address than the configured one.
     """
@@ -49,28 +49,28 @@ def connect(
 
 
 def this_process_works() -> None:
-    """Says that this process carries out tasks: Celery's connections in it wait for Redis like ours."""
+    """Marks this process as carrying out tasks: Celery's connections in it wait for Redis like ours."""
     _WORKS.set()
 
 
 def do_not_wait() -> None:
-    """Says that this process is about to end: Celery's connections that are made from now on do not wait any more."""
+    """Marks this process as about to end: connections that Celery makes from now on no longer wait."""
     _WORKS.clear()
 
 
 def celerys_patience() -> dict[str, Any]:
-    """The connection option that has Celery's own connections wait for Redis, in a process that carries out tasks."""
+    """Returns the option that makes Celery's connections wait for Redis, in a process that carries out tasks."""
     return {"retry": Patience(PATIENT_TRIES, REFUSED_SECONDS)} if _WORKS.is_set() else {}
 
 
 @per_process
 def worker_client() -> redis.Redis:
-    """This process's patient client; made after the fork, never shared over one."""
+    """Returns this process's patient client; made after the fork, never shared across one."""
     return connect(tries=PATIENT_TRIES, refused_seconds=REFUSED_SECONDS)
 
 
 def checked_client() -> redis.Redis:
-    """An impatient client for commands, proved to work.
+    """Returns an impatient client for commands, after checking that Redis answers.
 
     Raises:
         UserError: Redis cannot be reached, or refuses the password; names the address without its password.
@@ -89,12 +89,12 @@ def checked_client() -> redis.Redis:
 
 
 def address_without_secret(url: str) -> str:
-    """host:port/db of a Redis URL, for messages."""
+    """Returns host:port/db of a Redis URL, for messages."""
     return url.split("?", 1)[0].rsplit("@", 1)[-1].rsplit("://", 1)[-1]
 
 
 def server_time(client: redis.Redis) -> float:
-    """The time by Redis's clock, in seconds since 1970: the only one that all machines agree on."""
+    """Returns the time of Redis's clock, in seconds since 1970: the only clock that all machines share."""
     answer: Any = client.time()
     return float(answer[0]) + float(answer[1]) / 1e6
 
@@ -112,7 +112,7 @@ class Scripts:
         self._loaded: dict[str, str] = {}
 
     def run(self, client: redis.Redis, name: str, keys: list[str], args: list[Any]) -> Any:
-        """Runs one script, loading it where the server does not know it (yet, or any more)."""
+        """Runs one script, and loads it if the server does not know it."""
         from redis.exceptions import NoScriptError
 
         sha = self._loaded.get(name)

@@ -1,8 +1,8 @@
-"""Connections that tell a Redis which is there but does nothing now, and how long each kind of trouble is waited out.
+"""Redis connections that recognise a server which is up but refuses for now, and how long trouble is retried.
 
-Which answers say so is in vm_pool/redis_refusals.py. Such a server is like one that cannot be reached, so these connections
-raise `RedisRefuses`, which is a connection error. A command is sent again over a new connection: the name may lead to another
-server by then.
+vm_pool/redis_refusals.py knows which answers mean that. Such a server is like one that cannot be reached, so these
+connections raise `RedisRefuses`, which is a connection error. A command is sent again over a new connection, because
+the name may lead to another server by then.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _Answer = TypeVar("_Answer")
 
 
 class RedisRefuses(ConnectionError):
-    """Redis is there, but does not do what it is asked for now."""
+    """Redis is up, but refuses what it is asked for now."""
 
 
 def as_refusal(error: ResponseError) -> RedisRefuses | None:
-    """The refusal that an answer is, with its code; None for an answer that says the command was wrong."""
+    """Returns the refusal in an answer, with its code; None if the answer says that the command was wrong."""
     sentence = passing_refusal(error)
     return RedisRefuses(f"Redis refuses: {sentence}") if sentence else None
 
 
 class _Connection:
-    """What is the same for each kind of connection."""
+    """The common part of all kinds of connections."""
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         """Reads an answer.
 
         Raises:
-            RedisRefuses: It says that Redis does nothing now.
+            RedisRefuses: The answer says that Redis refuses for now.
         """
         try:
             return super().read_response(*args, **options)  # type: ignore[misc]
@@ -54,27 +54,27 @@ class _Connection:
 
 
 class TCPConnection(_Connection, redis.Connection):
-    """Over TCP."""
+    """A connection over TCP."""
 
 
 class TLSConnection(_Connection, redis.SSLConnection):
-    """Over TLS."""
+    """A connection over TLS."""
 
 
 class SocketConnection(_Connection, redis.UnixDomainSocketConnection):
-    """Over a Unix socket."""
+    """A connection over a Unix socket."""
 
 
 def connection_class(url: str) -> type[redis.Connection]:
-    """The class of connections to a Redis URL."""
+    """Returns the class of connections to a Redis URL."""
     by_scheme: dict[str, Any] = {"rediss": TLSConnection, "unix": SocketConnection}
     return by_scheme.get(url.split("://", 1)[0], TCPConnection)  # type: ignore[no-any-return]
 
 
 class Patience(Retry):
-    """Sends a command again after a failure: so many times where Redis is away, for so many seconds where it refuses.
+    """Sends a command again after a failure: `tries` times if Redis is away, for `refused_seconds` if it refuses.
 
-    Says when it begins to wait and when that is over, if it may wait for long.
+    Logs when it begins to wait and when that is over, if it may wait for long.
     """
 
     __hash__ = Retry.__hash__
@@ -92,8 +92,8 @@ class Patience(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> _Answer:
-        """Does it until it works, or until patience is at an end."""
-        if self._trying:  # connecting, as a part of a command: the command is what is tried again
+        """Calls `do` until it works, or until the tries or seconds are used up."""
+        if self._trying:  # connecting, as a part of a command: the command itself is tried again
             return self._once(do, fail, with_failure_count)
         self._trying = True
         try:

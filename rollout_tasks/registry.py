@@ -1,4 +1,4 @@
-"""Finds environments and agents by name, those of other packages included (entry points); loads one when asked for.
+"""Finds environments and agents by name, including those of other packages (entry points); loads them on demand.
 
 A package adds its own with ``[project.entry-points."rollout_tasks.environments"]``, ``name = "module:Class"``.
 """
@@ -21,46 +21,46 @@ AGENTS = "rollout_tasks.agents"
 
 
 def environment(name: str) -> type[Environment]:
-    """The environment's class.
+    """Returns the environment's class.
 
     Raises:
-        UserError: Nobody offers one of that name, or it cannot be imported.
+        UserError: No package offers that name, or it cannot be imported.
     """
     return cast(type[Environment], _load(ENVIRONMENTS, "environment", name))
 
 
 def agent(name: str) -> type[Agent]:
-    """The agent's class.
+    """Returns the agent's class.
 
     Raises:
-        UserError: Nobody offers one of that name, or it cannot be imported.
+        UserError: No package offers that name, or it cannot be imported.
     """
     return cast(type[Agent], _load(AGENTS, "agent", name))
 
 
 def environment_name(item: Item, config: RunConfig) -> str:
-    """The environment an item runs in: its own `env_mode` if its env_config has one, else the run's."""
+    """Returns the environment an item runs in: its own `env_mode` if its env_config has one, else the run's."""
     name = item.env_config.get("env_mode", config.env_mode)
     return name if isinstance(name, str) else config.env_mode
 
 
 def known_environments() -> list[str]:
-    """The names of all environments, whether this machine can serve them or not; imports none."""
+    """Returns the names of all environments, whether this machine can serve them or not; imports none."""
     return sorted(_offered(ENVIRONMENTS))
 
 
 def known_agents() -> list[str]:
-    """The names of all agents; imports none."""
+    """Returns the names of all agents; imports none."""
     return sorted(_offered(AGENTS))
 
 
 def available_environments() -> dict[str, str | None]:
-    """Every environment's name with None, or with the sentence that says why this machine cannot serve it."""
+    """Returns every environment's name with None, or with a sentence why this machine cannot serve it."""
     return {name: _reason_against(name) for name in known_environments()}
 
 
 def served_queues() -> list[str]:
-    """The queues of the environments that this machine can serve."""
+    """Returns the queues of the environments that this machine can serve."""
     return sorted({environment(name).queue for name, reason in available_environments().items() if reason is None})
 
 

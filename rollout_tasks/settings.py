@@ -1,4 +1,4 @@
-"""What a machine needs to know and a run must not carry: addresses and secrets, from the environment and `.env` alone."""
+"""A machine's settings, which a run must not carry: addresses and secrets, from the environment and `.env` only."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SILENT_SECONDS = 15.0
 
 
 class Settings(BaseSettings):
-    """Read once per process; every field names its environment variable."""
+    """The settings, read once per process; every field names its environment variable."""
 
     model_config = SettingsConfigDict(
         env_file=".env",
         extra="ignore",
         env_ignore_empty=True,
         populate_by_name=True,
-        hide_input_in_errors=True,  # a traceback would have it
+        hide_input_in_errors=True,  # a traceback would show it
     )
 
     redis_url: SecretStr | None = Field(
@@ -84,18 +84,17 @@ class Settings(BaseSettings):
 
     @property
     def silent_seconds(self) -> float:
-        """How long who works on something may be silent before another takes it over: never longer than a rollout's message
-        or its VM's lease may."""
+        """How long a holder may be silent before another takes over: at most as long as a rollout's message or lease."""
         return min(_SILENT_SECONDS, self.visibility_timeout, self.lease_ttl)
 
     @property
     def beat_seconds(self) -> float:
-        """Between two heartbeats: three chances before anybody counts the holder as dead."""
+        """Seconds between two heartbeats: three chances before the holder counts as dead."""
         return self.silent_seconds / 3
 
     @property
     def broker_configured(self) -> bool:
-        """Whether somebody said where Redis is; without it, runs are embedded."""
+        """Whether Redis's address is configured; if not, runs are embedded."""
         return self.redis_url is not None
 
     @property
@@ -106,10 +105,10 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """This process's settings.
+    """Returns this process's settings.
 
     Raises:
-        UserError: A variable's value is none; names the variable.
+        UserError: A variable's value is invalid; names the variable.
     """
     try:
         return Settings()
@@ -119,13 +118,13 @@ def settings() -> Settings:
 
 
 def trust_tasks() -> None:
-    """From now on this process, and those that it starts, run tasks' setup and evaluation in the worker's own process."""
+    """Makes this process, and those it starts, run tasks' setup and evaluation in the worker's own process."""
     os.environ["ROLLOUT_TRUST_TASKS"] = "1"
     settings.cache_clear()
 
 
 def _variable(name: str) -> str:
-    """Of the variables that may stand for one, the one that is set."""
+    """Returns the one that is set of the variables for a setting."""
     for field in Settings.model_fields.values():
         names = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
         if name in names:

@@ -15,14 +15,14 @@ from rollout_tasks.queues import FINALIZE_QUEUE, FINALIZE_RUN, RECONCILE, ROLLOU
 logger = logging.getLogger(__name__)
 
 _NEWER_PAUSE_SECONDS = 2.0
-"""How long a worker keeps a message that it is too old for before it puts it back behind the others."""
+"""How long a worker keeps a message that is too new for it before it puts it back behind the others."""
 
 
 @app.task(bind=True, name=ROLLOUT, ignore_result=True)
 def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any) -> None:
     """Brings one rollout to its verdict. Returns nothing: a chord's callback message would carry it.
 
-    What a newer version of this software adds to the message is not understood here, but no reason to lose it.
+    Arguments that a newer version adds to the message are ignored, so that the message is not lost.
     """
     from rollout_tasks.execution.rollout import Delivery, run_rollout
     from rollout_tasks.runs.store import VERSION, too_new
@@ -37,7 +37,7 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
     if newer or run_rollout(run_id, rollout_id, delivery) == "newer":
         logger.warning("%s: left to another worker: %s", rollout_id, too_new(run_id))
         time.sleep(_NEWER_PAUSE_SECONDS)
-        # As it came, with its place in the chord, which counts it once somebody has done it.
+        # Unchanged, with its place in the chord, which counts it once another worker has done it.
         headers = {"run": run_id, "rollout": rollout_id, "min_version": getattr(self.request, "min_version", None) or 1}
         self.signature_from_request(self.request, headers=headers).apply_async()
         raise Ignore

@@ -1,4 +1,4 @@
-"""Folders for temporary files that go when their process does; a killed one's are removed by the next that makes one beside it."""
+"""Temporary folders that are removed when their process ends; the next process removes those of killed ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TemporaryFolder:
     """A folder that is locked as long as this process (or one forked from it) lives, or until `remove`."""
 
     def __init__(self, prefix: str) -> None:
-        """Makes it in the system's folder for temporary files, and removes those of the same prefix that nobody holds."""
+        """Makes it in the system's temporary folder, and removes those of the same prefix that no process holds."""
         parent = Path(tempfile.gettempdir())
         _remove_abandoned(parent, prefix)
         unlocked = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
@@ -26,7 +26,7 @@ class TemporaryFolder:
         self._owner = os.getpid()
 
     def remove(self) -> None:
-        """Removes it with all that is in it. Harmless when repeated, and in a forked process."""
+        """Removes it with all its contents. Harmless when repeated, and in a forked process."""
         if self._owner == os.getpid():
             self._owner = 0
             shutil.rmtree(self.path, ignore_errors=True)
@@ -34,16 +34,16 @@ class TemporaryFolder:
 
 
 def use_own_folder(prefix: str) -> None:
-    """From now on this process, and those it starts, have their temporary files in a folder of its own."""
+    """Gives this process, and those it starts, a new folder for temporary files."""
     folder = TemporaryFolder(prefix)
-    # After those of `multiprocessing`, which removes what it has in there with -100.
+    # After those of `multiprocessing`, which removes its files in there with priority -100.
     Finalize(None, folder.remove, exitpriority=-200)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder.path)
 
 
 @contextmanager
 def programs_use(folder: Path) -> Iterator[None]:
-    """Meanwhile the programs that this process starts have their temporary files in a folder, which is made."""
+    """Makes a folder, which the programs that this process starts meanwhile use for temporary files."""
     folder.mkdir()
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = str(folder)

@@ -1,4 +1,4 @@
-"""Text from elsewhere, made such that it can be stored, sent and shown anywhere: JSON may hold what UTF-8 has no bytes for."""
+"""Makes foreign text safe to store, send and show: JSON may contain characters that UTF-8 cannot encode."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def storable(text: str) -> str:
-    """The text with halves of surrogate pairs and NULs replaced; two halves that belong together become their character."""
+    """Returns the text with lone surrogates and NULs replaced; surrogate pairs become their character."""
     if not text.isascii():
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text.replace("\0", _REPLACEMENT)
 
 
 def printable(text: str) -> str:
-    """The text with what steers a terminal, or is not shown at all, replaced; line ends and tabs stay."""
+    """Returns the text with control and invisible characters replaced; line ends and tabs stay."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in "\n\t" else _REPLACEMENT for one in text)
 
 
 def storable_json(value: Any, deepest: int) -> Any:
-    """JSON values with all their text made storable.
+    """Returns JSON values with all their text made storable.
 
     Args:
-        value: As `json.loads` makes it.
+        value: As `json.loads` returns it.
         deepest: How deeply lists and objects may be nested.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a value, said in one natural clause: "must be at least 1, got 0". Checks nothing itself."""
+"""Turns pydantic's errors into one plain clause, such as "must be at least 1, got 0". Checks nothing itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 _SHOWN_CHARACTERS = 80
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _OWN_WORDS = "value_error"
-"""The kind of errors raised by this project's validators, which say themselves what they got, or why they do not."""
+"""The kind of errors raised by this project's validators, whose messages are complete."""
 
 _Context = Mapping[str, Any]
 _BOUNDS: Mapping[str, Callable[[_Context], str]] = {
@@ -23,7 +23,7 @@ _BOUNDS: Mapping[str, Callable[[_Context], str]] = {
     "string_pattern_mismatch": lambda limits: f"must match {limits['pattern']}",
 }
 _KEY = "[key]"
-"""Where pydantic says that a mapping's key is wrong."""
+"""Pydantic's location of an error in a mapping's key."""
 _KINDS = {
     "int": "must be a whole number",
     "float": "must be a number",
@@ -35,15 +35,15 @@ _KINDS = {
     "tuple": "must be a list",
     "finite": "must be a finite number",
 }
-"""By the first word of the error's type."""
+"""Messages by the first word of the error's type."""
 
 
 def clause(error: Mapping[str, Any], known: tuple[str, ...] = ()) -> str:
-    """Says what is wrong, to stand after the value's name and a colon.
+    """Returns what is wrong, to follow the value's name and a colon.
 
     Args:
         error: One of `pydantic.ValidationError.errors()`.
-        known: For a key that does not exist: those that do.
+        known: The keys that exist, for the error about one that does not.
     """
     kind = str(error["type"])
     if _is_of_a_key(error):
@@ -60,7 +60,7 @@ def clause(error: Mapping[str, Any], known: tuple[str, ...] = ()) -> str:
 
 
 def location_of(error: Mapping[str, Any]) -> tuple[int | str, ...]:
-    """The path to the value that is wrong; where one of its keys is, the path to the mapping.
+    """Returns the path to the wrong value; for a wrong key, the path to its mapping.
 
     Args:
         error: As for `clause`.
@@ -74,7 +74,7 @@ def _is_of_a_key(error: Mapping[str, Any]) -> bool:
 
 
 def shown(value: object) -> str:
-    """A value as a sentence may show it: short, numbers without the quotes that a command line's text would have."""
+    """Returns a value as messages show it: short, and numbers without the quotes that text would have."""
     text = value if isinstance(value, str) and _NUMBER.fullmatch(value) else repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 

@@ -1,4 +1,4 @@
-"""What a run's configuration asks of its VMs, as options of its provider."""
+"""Turns a run's configuration into options of its VMs' provider."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from vm_pool.providers.base import option_names
 
 
 def provider_options(config: RunConfig, *, snapshot: str | None = None) -> dict[str, Any]:
-    """The options given for the provider, and those of the run's own that the provider has, too.
+    """Returns the options given for the provider, and those of the run that the provider also has.
 
     Args:
-        config: The run's.
-        snapshot: What a VM is to start from in place of the run's snapshot, if its provider has any by name.
+        config: The run's configuration.
+        snapshot: What a VM starts from in place of the run's snapshot, if its provider has snapshots by name.
 
     Raises:
-        ProviderError: There is no such provider.
+        ProviderError: The provider does not exist.
     """
     vm, desktop = config.vm, config.desktop
     own = {

@@ -1,1 +1,1 @@
-"""How tasks' messages travel through Redis: kombu's transport and Celery's result backend, with what they lack added."""
+"""kombu's Redis transport and Celery's Redis result backend, with this project's changes."""

@@ -1,7 +1,8 @@
-"""Celery's Redis result backend, without anybody waiting for results.
+"""Celery's Redis result backend without subscriptions to results.
 
-Celery subscribes to the result of every task of a chord as it is sent, in case somebody waits for it. Here nobody does: the run
-store has the results. Without the subscriptions a run is submitted faster, and a submitting process can outlive its Redis.
+Celery subscribes to the result of every task of a chord as it is sent, in case the caller waits for it. Here no caller
+does: the run store has the results. Without subscriptions a run is submitted faster, and a submitting process can
+outlive its Redis.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from rollout_tasks.redis_connections import connection_class
 
 
 class NoSubscriptions(RedisResultConsumer):  # type: ignore[misc]
-    """Listens to nothing."""
+    """Subscribes to nothing."""
 
     def consume_from(self, task_id: str) -> None:
         """Does not subscribe."""
 
     def cancel_for(self, task_id: str) -> None:
-        """There is nothing to cancel."""
+        """Does nothing: there is no subscription."""
 
 
 class UnwatchedRedisBackend(RedisBackend):  # type: ignore[misc]
-    """Keeps chords' counts; delivers results to nobody. In a worker's child it waits for a Redis that is away or refuses."""
+    """Keeps chords' counts; delivers no results. In a worker's child it waits while Redis is unavailable or refuses."""
 
     ResultConsumer = NoSubscriptions
 

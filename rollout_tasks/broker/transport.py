@@ -1,21 +1,20 @@
-"""kombu's Redis transport, changed where a Redis that goes away would end the worker or run rollouts twice.
+"""kombu's Redis transport, changed so that losing Redis neither ends the worker nor runs rollouts twice.
 
-1. When its connection is lost, kombu puts every delivered message back, though the tasks go on: each would be started again at
-   once. Here they stay delivered: the heartbeat keeps them fresh while their rollout runs, and the visibility timeout sends them
-   on when it does not. Only a worker that is told to stop now puts back what it still has.
-2. A task that ends after that acknowledges on a channel whose connection is gone. kombu then fails with an error that Celery does
-   not expect, and the worker ends. Here it is the connection error that it is: the message is delivered again later, and its
+1. When its connection is lost, kombu puts every delivered message back, though the tasks go on: each would be started
+   again at once. Here they stay delivered: the heartbeat keeps them fresh while their rollout runs, and if it stops, they
+   go to another worker after the visibility timeout. Only a worker that is told to stop now puts back what it still has.
+2. A task that ends after that acknowledges on a channel whose connection is gone. kombu then raises an error that Celery
+   does not expect, and the worker ends. Here it is a connection error: the message is delivered again later, and its
    rollout turns out to be committed.
+3. kombu stamps delivered messages with the worker's time. Those of a killed worker whose clock was ahead would stay, and
+   those of one whose clock is behind would be delivered twice. Here every stamp and comparison uses Redis's time.
+4. A Redis that is up but refuses (redis_connections.py) ends the worker. Here that is a connection error, and connecting
+   succeeds only if Redis can be written to: no message is taken out of a queue that cannot be recorded as delivered.
+   A message taken when the refusal began is put back when it has ended.
 
-3. Delivered messages are stamped with the worker's own time. Those of a killed worker whose clock was ahead would stay, and those
-   of one whose clock is behind would be delivered twice. Here every stamp and every comparison is Redis's.
-
-4. A Redis that is there but refuses (redis_connections.py) ends the worker. Here that is a connection error, and connecting
-   succeeds only where Redis can be written to: nothing is taken out of a queue that cannot be noted as delivered. What was, when
-   it began, is put back when it has ended.
-
-And where it is slow: it makes a client object for every command, and a transaction of several commands for every message that is
-delivered or acknowledged. Here one script does each (lua/). Together that was a quarter of the time of a worker's main process.
+It is also faster: kombu makes a client object for every command, and a transaction of several commands for every message
+that is delivered or acknowledged. Here one client is kept, and one script does each (lua/). Together that was a quarter of
+the time of a worker's main process.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ logger = logging.getLogger(__name__)
 _SCRIPTS = Scripts("rollout_tasks.broker.lua")
 _PROBE = "broker:writable"
 _TAKEN: deque[tuple[str, str]] = deque()
-"""Messages that are in no queue, and not noted as delivered: delivery tag, and the note."""
+"""Messages that are in no queue and not recorded as delivered: delivery tag and record."""
 
 
 class QoS(kombu_redis.QoS):
-    """Which messages are delivered and not acknowledged yet; what Redis keeps of them is as kombu has it."""
+    """The messages that are delivered and not yet acknowledged; Redis stores them in kombu's format."""
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        """Notes a message as delivered."""
+        """Records a message as delivered."""
         route = message.delivery_info
         record = json.dumps([message._raw, route["exchange"], route["routing_key"]])
         try:
@@ -60,10 +59,10 @@ class QoS(kombu_redis.QoS):
         virtual.QoS.append(self, message, delivery_tag)  # type: ignore[no-untyped-call]
 
     def ack(self, delivery_tag: str) -> None:
-        """Forgets a message.
+        """Removes an acknowledged message.
 
-        One that Redis does not forget comes back when nobody has worked on it for the visibility timeout. This worker has it no
-        longer: else it would take one message less at a time for each, and in the end none.
+        If Redis fails to remove it, it comes back when nobody has worked on it for the visibility timeout. This worker forgets
+        it in any case: else each such message would reduce how many it takes at a time, in the end to none.
         """
         try:
             self._run("acknowledge", [delivery_tag])
@@ -71,7 +70,7 @@ class QoS(kombu_redis.QoS):
             virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Forgets a message, or puts it back as its queue's last."""
+        """Removes a message, or puts it back as the last of its queue."""
         if not requeue:
             self.ack(delivery_tag)
             return
@@ -81,16 +80,16 @@ class QoS(kombu_redis.QoS):
             virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
 
     def restore_visible(self, start: int = 0, num: int | None = None, interval: int = 1) -> None:  # noqa: ARG002
-        """Puts back every message that nobody has worked on for the visibility timeout; needs no lock, for each goes back once."""
+        """Puts back every message not worked on for the visibility timeout; needs no lock, as each goes back once."""
         for tag in self._run("overdue", [self.visibility_timeout, num or -1]):
             self._redeliver(tag.decode(), "RPUSH", self.visibility_timeout)
 
     def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:  # noqa: ARG002
-        """Puts one message back, as its queue's last or its next."""
+        """Puts one message back, as the last or the next of its queue."""
         self._redeliver(tag, "LPUSH" if leftmost else "RPUSH", 0)
 
     def put_back_taken(self) -> None:
-        """Puts back what was taken out of its queue when its delivery could not be noted."""
+        """Puts back messages taken out of their queue whose delivery could not be recorded."""
         while _TAKEN:
             tag, record = _TAKEN[0]
             self._run("deliver", [tag, record])
@@ -106,7 +105,7 @@ class QoS(kombu_redis.QoS):
                 message, exchange, routing_key = json.loads(record)
                 message["headers"]["redelivered"] = True
                 message["properties"]["delivery_info"]["redelivered"] = True
-                # With its old tag, whoever had it could still acknowledge what is then somebody else's.
+                # With its old tag, its earlier worker could still acknowledge what another worker has by then.
                 message["properties"]["delivery_tag"] = str(uuid.uuid4())
             except (ValueError, LookupError, TypeError):
                 logger.critical("a delivered message cannot be read and is not put back: %r", record[:1000])
@@ -133,11 +132,11 @@ class Channel(kombu_redis.Channel):
 
     @property
     def do_restore(self) -> bool:  # type: ignore[override]
-        """Whether what is still delivered goes back when this is closed: at the end of a worker that has stopped its tasks."""
+        """Whether delivered messages go back when this is closed: at the end of a worker that has stopped its tasks."""
         return state.should_terminate not in (None, False)
 
     def _create_client(self, asynchronous: bool = False) -> redis.Redis:
-        """The client for commands, kept as long as its connection pool is the channel's."""
+        """Returns the client for commands, kept as long as its connection pool is the channel's."""
         if asynchronous:
             return super()._create_client(asynchronous=True)  # type: ignore[no-any-return, no-untyped-call]
         if self._kept_client is None or self._kept_client.connection_pool is not self.pool:
@@ -151,23 +150,23 @@ class Channel(kombu_redis.Channel):
         return parameters if asynchronous else parameters | celerys_patience()
 
     def prove_writable(self) -> None:
-        """Writes something.
+        """Checks that Redis can be written to.
 
         Raises:
-            RedisRefuses: Redis does not take it now.
+            RedisRefuses: It cannot be written to now.
         """
         with self.conn_or_acquire() as client:
             client.set(_PROBE, "", px=1)
 
 
 class Transport(kombu_redis.Transport):
-    """Redis, with the channels above."""
+    """kombu's Redis transport with the channel above."""
 
     Channel = Channel
     _refused_since: float | None = None
 
     def establish_connection(self) -> Transport:
-        """Connects, where Redis can be written to."""
+        """Connects, if Redis can be written to."""
         connection: Transport = super().establish_connection()  # type: ignore[no-untyped-call]
         channel = self._avail_channels[-1]
         try:
@@ -186,6 +185,6 @@ class Transport(kombu_redis.Transport):
 
 
 def install() -> None:
-    """Makes ``redis://`` mean this transport in this process."""
+    """Makes ``redis://`` and ``rediss://`` mean this transport in this process."""
     for scheme in ("redis", "rediss"):
         transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"

@@ -1,1 +1,1 @@
-"""What commands show and read, apart from what they do."""
+"""The command line: the commands, their options and their output."""

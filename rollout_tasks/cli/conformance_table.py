@@ -1,4 +1,4 @@
-"""How far the scores of tasks can be relied on, as a table and as JSON."""
+"""Shows which tasks' scores can be relied on: as a table, as JSON and as a page in Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rollout_tasks.environments.base import Conformance
 
 
 def as_json(found: Sequence[Conformance]) -> dict[str, Any]:
-    """How many tasks there are of each verdict, and each task's."""
+    """Returns how many tasks have each verdict, and each task's verdict."""
     return {
         "counts": counts(one.verdict for one in found),
         "tasks": [
@@ -25,12 +25,12 @@ def as_json(found: Sequence[Conformance]) -> dict[str, Any]:
 
 
 def as_page(found: Sequence[Conformance], tasks: str, image: str) -> str:
-    """The counts of each domain, and every task that is not faithful, in Markdown.
+    """Returns a page in Markdown: the counts of each domain, and every task that is not faithful.
 
     Args:
-        found: What came of each task.
-        tasks: Their list's name.
-        image: What they were compared with.
+        found: The result for each task.
+        tasks: The name of the list of tasks.
+        image: The image they were compared with.
     """
     domains: dict[str, list[Conformance]] = {}
     for one in found:

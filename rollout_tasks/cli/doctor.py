@@ -1,4 +1,4 @@
-"""`rollouts doctor`: what this machine can run, and what it lacks, with the command that mends it where there is one."""
+"""`rollouts doctor`: shows what this machine can run and what it lacks, with the command that fixes it, if any."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ GOOD, LACKING = 0, 1
 PROVIDERS = ("local", "qemu", "docker")
 """The providers of VMs on this machine itself."""
 DESKTOP_GIB = 1.5
-"""Memory that one desktop takes with a program or two."""
+"""Memory that one desktop takes with one or two programs."""
 IMAGE_GIB = 3
-"""Space that an image of all programs takes, its packages included."""
+"""Space that an image with all programs takes, including its packages."""
 _GIB = 1 << 30
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -43,13 +43,13 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     about: str
     name: str
     there: bool
     says: str
-    """What is there; or what is missing, and what to do."""
+    """What was found; or what is missing, and what to do."""
 
 
 @application.command()

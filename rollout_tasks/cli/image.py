@@ -1,4 +1,4 @@
-"""Builds the guest image that local desktops and QEMU machines are made of. Start with: build_guest.py --help"""
+"""`rollouts image`: builds and lists the guest images that local desktops and QEMU machines are made of."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from rollout_tasks.key_values import key_values
 from rollout_tasks.runs import preflight
 
 LINE_SECONDS = 5.0
-"""Where there is no terminal to draw on, progress is a line every so often."""
+"""How often a line of progress is printed when there is no terminal to draw on."""
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -183,7 +183,7 @@ def build(
 
 
 def _built(image: Image, disk: bool, progress: Progress) -> dict[str, Any]:
-    """What there is now, as --json prints it."""
+    """Builds the image, or its disk; returns its description, as --json prints it."""
     about = {"image": image.name, "profile": image.profile, "suite": image.release.suite}
     if disk:
         made = disk_of(image, progress)
@@ -195,7 +195,7 @@ def _built(image: Image, disk: bool, progress: Progress) -> dict[str, Any]:
 
 
 def _look_at(profile: str, progress: Progress) -> None:
-    """Finds out what the image has, so that whoever submits tasks hears which of them it cannot serve."""
+    """Finds out what the image has, so that a submission can tell which tasks it cannot serve."""
     try:
         image_facts("local", {"profile": profile}, progress)
     except UserError as error:
@@ -204,7 +204,7 @@ def _look_at(profile: str, progress: Progress) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """Says what is being done: beside a spinner, or a line every so often."""
+    """Shows what is being done: beside a spinner, or as a line every few seconds."""
     console = Console(stderr=True)
     if not console.is_terminal or console.is_dumb_terminal:
         yield _every_few_seconds()

@@ -46,7 +46,7 @@ NAMES: Mapping[What, Callable[[], Sequence[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """One run, as its folder tells."""
+    """One run, as its folder describes it."""
 
     run_id: str
     submitted: str
@@ -54,7 +54,7 @@ class ListedRun:
     model: str
     metric: str
     rollouts: int | None
-    """None where the run has no report yet."""
+    """None when the run has no report yet."""
     score: float | None
     coverage: float | None
 

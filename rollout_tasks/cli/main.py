@@ -1,4 +1,4 @@
-"""The command `rollouts`: each part of it is a module of this package, imported when it is called."""
+"""The command `rollouts`: each subcommand is a module, imported when it is called."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rollout_tasks.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One command below `rollouts`."""
+    """One subcommand of `rollouts`."""
 
     help: str
     module: str
-    """Below `rollout_tasks`."""
+    """Its module, relative to `rollout_tasks`."""
     name: str = ""
-    """Of the command in the module's application, where that has several; empty for the application itself."""
+    """The command in the module's application, if that has several; empty for the application itself."""
     application: str = "application"
-    """What the module calls its application."""
+    """The application's name in the module."""
 
 
 PARTS = {
@@ -48,19 +48,19 @@ PARTS = {
 
 
 class Parts(TyperGroup):
-    """Knows its commands by their names alone until one of them is called."""
+    """A group of commands; a command is imported only when it is called."""
 
     def list_commands(self, _ctx: Any) -> list[str]:
-        """Their names, in the order of a run's life."""
+        """Returns the commands' names, in the order of a run's life."""
         return list(PARTS)
 
     def get_command(self, _ctx: Any, cmd_name: str) -> Any:
-        """The name and the sentence of a command, for the list of them."""
+        """Returns a command with only its name and help sentence, for the list of commands."""
         part = PARTS.get(cmd_name)
         return TyperCommand(name=cmd_name, help=part.help, rich_markup_mode=None) if part else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command itself."""
+        """Returns the command itself, imported."""
         if args and args[0] not in PARTS and not args[0].startswith("-"):
             close = get_close_matches(args[0], PARTS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(PARTS)}"
@@ -70,7 +70,7 @@ class Parts(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """Imports one of the commands."""
+    """Imports one of the commands, and returns it."""
     part = PARTS[name]
     found = getattr(import_module(f"rollout_tasks.{part.module}"), part.application)
     command: Any = typer.main.get_command(found)

@@ -1,4 +1,4 @@
-"""Looks at a pool of VMs and operates it: who holds what, who waits, what is broken. Start with: pool.py --help"""
+"""`rollouts pool`: shows and operates a pool of VMs: who holds what, who waits, what is broken."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PoolName = Annotated[str, typer.Option("--pool", help="The pool's name.")]
 RedisUrl = Annotated[str | None, typer.Option("--redis-url", help="Default: REDIS_URL, else this machine's Redis.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
 PRINT_SECONDS = 5.0
-"""Where there is no terminal to draw on, the table is printed every so often."""
+"""How often the table is printed when there is no terminal to draw on."""
 
 OneVM = Annotated[str, typer.Argument(metavar="VM", help="The VM's id.")]
 VMOrAll = Annotated[str, typer.Argument(metavar="VM", help="The VM's id, or 'all'.")]
@@ -48,7 +48,7 @@ UNREACHABLE = {
 }
 WAITERS_SHOWN = 20
 SHOWN_PORTS = ("control", "vnc")
-"""The others are in --json."""
+"""Ports that the table shows; the others are in --json."""
 
 
 @application.command()
@@ -156,10 +156,10 @@ def connect(
 
 
 def _reached(opened: VMPool, vm_id: str) -> Endpoint:
-    """Where somebody who holds a VM, or could, reaches it now.
+    """Returns where a VM is reached now.
 
     Raises:
-        UserError: There is no such VM, or nobody can hold it now.
+        UserError: The VM does not exist, or nobody can hold it now.
     """
     vms = {vm.vm_id: vm for vm in opened.status().vms}
     if vm_id not in vms:
@@ -172,7 +172,7 @@ def _reached(opened: VMPool, vm_id: str) -> Endpoint:
 
 
 def _still_at(opened: VMPool, vm_id: str, endpoint: Endpoint) -> bool:
-    """Whether the VM is where it was: after a lease its addresses are others."""
+    """Returns whether the VM is still at that endpoint: its addresses change after a lease."""
     try:
         return _reached(opened, vm_id) == endpoint
     except UserError:
@@ -202,7 +202,7 @@ def _open(name: str, url: str | None) -> VMPool:
 
 
 def _each(opened: VMPool, vm: str, as_json: bool, act: Callable[[str], str]) -> None:
-    """Acts on one VM or all, and says what came of it."""
+    """Acts on one VM or all, and prints the results."""
     vm_ids = [found.vm_id for found in opened.status().vms] if vm == "all" else [vm]
     outcomes = []
     for vm_id in vm_ids:
@@ -221,7 +221,7 @@ def _each(opened: VMPool, vm: str, as_json: bool, act: Callable[[str], str]) -> 
 
 def _watch(opened: VMPool) -> None:
     console = Console()
-    if not console.is_terminal or console.is_dumb_terminal:  # which Live shows nothing
+    if not console.is_terminal or console.is_dumb_terminal:  # Live shows nothing there
         while True:
             console.print(_seen(opened))
             time.sleep(PRINT_SECONDS)
@@ -274,7 +274,7 @@ def _status_tables(status: PoolStatus) -> Group:
 
 
 def _address(vm: VM, purpose: str) -> str:
-    """Where the VM is reached now; nowhere unless somebody can hold it."""
+    """Returns where the VM is reached now; empty when nobody can hold it."""
     port = vm.endpoint.ports.get(purpose)
     return f"{vm.endpoint.address}:{port}" if port and vm.state not in UNREACHABLE else ""
 

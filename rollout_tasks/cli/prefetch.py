@@ -1,4 +1,4 @@
-"""`rollouts prefetch`: fills the download cache with all that a benchmark's tasks need."""
+"""`rollouts prefetch`: fills the download cache with all files that a benchmark's tasks need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 
 DONE, INCOMPLETE = 0, 1
 LINE_SECONDS = 10.0
-"""How often a line is printed where there is no terminal to draw on."""
+"""How often a line is printed when there is no terminal to draw on."""
 _TICK_SECONDS = 0.5
 
 
@@ -50,7 +50,7 @@ def command(
 
 
 def prefetch(data_path: Path, *, at_a_time: int, skip_invalid: bool, as_json: bool) -> int:
-    """Downloads and reports.
+    """Downloads the files and prints a report.
 
     Returns:
         The exit code.
@@ -82,7 +82,7 @@ def prefetch(data_path: Path, *, at_a_time: int, skip_invalid: bool, as_json: bo
 
 
 def _urls(items: Iterable[Item], *, skip_invalid: bool) -> list[str]:
-    """Every URL once, in the items' order."""
+    """Returns every URL once, in the items' order."""
     urls: dict[str, None] = {}
     for item in items:
         try:
@@ -127,14 +127,14 @@ def _fetch(cache: DownloadCache, urls: list[str], at_a_time: int) -> tuple[list[
 
 
 class _Bytes:
-    """Counts what comes in over all downloads."""
+    """Counts the bytes of all downloads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._have: dict[str, int] = {}
 
     def of(self, url: str) -> Any:
-        """The progress callback of one download."""
+        """Returns the progress callback of one download."""
 
         def note(have: int, _total: int | None) -> None:
             with self._lock:
@@ -144,7 +144,7 @@ class _Bytes:
 
     @property
     def megabytes(self) -> float:
-        """So far."""
+        """Megabytes downloaded so far."""
         with self._lock:
             return sum(self._have.values()) / 1e6
 

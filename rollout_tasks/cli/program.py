@@ -19,18 +19,18 @@ ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
 
 
 def take_h_for_help(command: Any) -> None:
-    """Has a command, and all below it, take ``-h`` for ``--help``."""
+    """Makes a command and all its subcommands accept ``-h`` for ``--help``."""
     command.context_settings = {**command.context_settings, "help_option_names": ["--help", "-h"]}
     for below in getattr(command, "commands", {}).values():
         take_h_for_help(below)
 
 
 def run(application: typer.Typer, name: str | None = None) -> None:
-    """Runs a command; what a user got wrong becomes one sentence on stderr and exit code 2.
+    """Runs a command; a user's error becomes one sentence on stderr and exit code 2.
 
     Args:
         application: The command.
-        name: What it is called in its help; default: the name of the program.
+        name: Its name in its help; default: the name of the program.
     """
     command = typer.main.get_command(application)
     take_h_for_help(command)
@@ -52,7 +52,7 @@ def run(application: typer.Typer, name: str | None = None) -> None:
 
 
 def _redis_errors() -> tuple[type[Exception], ...]:
-    """What Redis and the pool raise; looked up when something is raised, since importing them takes half a refusal's time."""
+    """Returns the errors of Redis and the pool; imported late, as that takes half of a failing command's time."""
     from redis import RedisError
 
     from vm_pool.errors import PoolError
@@ -71,5 +71,5 @@ def _complain(sentence: str) -> int:
 
 
 def print_json(values: Any) -> None:
-    """One JSON document on stdout."""
+    """Prints one JSON document on stdout."""
     sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False, default=str) + "\n")

@@ -1,4 +1,4 @@
-"""The page of the docs that lists every command and option, made from the commands themselves."""
+"""Makes the docs page that lists every command and option, from the commands themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARKUP = re.compile(r"\[/?(?:bold|dim|green|yellow|red)\]")
 
 
 def commands_page() -> str:
-    """Markdown."""
+    """Returns the page in Markdown."""
     parts = ["# Commands", "Every command takes `--help` (`-h`). Options may be spelt with `_` for `-`, too."]
     for name in PARTS:
         parts += _section(load(name), f"rollouts {name}", "##")
@@ -41,6 +41,6 @@ def _row(option: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Help as Markdown: an example stands on a line of its own in bold."""
+    """Returns help as Markdown; a line that is bold is an example."""
     lines = [re.sub(r"^\s*\[bold\](.*)\[/bold\]\s*$", r"    \1", line) for line in text.splitlines()]
     return _MARKUP.sub("", "\n".join(lines)).strip()

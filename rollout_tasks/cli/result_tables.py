@@ -1,4 +1,4 @@
-"""A finished run's tables: per domain, the groups that OSWorld's own tables use, infeasible tasks, failures, overall."""
+"""A finished run's tables: per domain, per group of OSWorld's own tables, infeasible tasks, failures, overall."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Line:
 
     name: str
     asked: int
-    """Rollouts that the run was to have."""
+    """Rollouts that the run asked for."""
     valid: int
-    """Those that say something about the agent: not lost, cancelled or missing, nor left without a score."""
+    """Those that say something about the agent: not lost, cancelled, missing or without a score."""
     solved: int
     """Those with the full score."""
     score_sum: float
 
     @property
     def score(self) -> float:
-        """The mean over all that were asked for; a loss counts 0."""
+        """The mean over all that were asked for; a lost rollout counts 0."""
         return self.score_sum / self.asked if self.asked else 0.0
 
 
@@ -64,7 +64,7 @@ class Unsolved:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What `show_result` shows."""
+    """All tables of a run."""
 
     domains: Sequence[Line]
     groups: Sequence[Line]
@@ -76,7 +76,7 @@ class Tables:
     scripted: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON types."""
+        """Returns the tables as JSON types."""
         return {
             "domains": [_line(line) for line in self.domains],
             "groups": [_line(line) for line in self.groups],
@@ -89,10 +89,10 @@ class Tables:
 
 
 def tables(folder: RunFolder) -> Tables:
-    """The tables of a finished run.
+    """Returns the tables of a finished run.
 
     Raises:
-        BenchmarkError: It has no evaluation (yet), or a broken one.
+        BenchmarkError: It has no evaluation yet, or a broken one.
     """
     try:
         return _tables(folder)
@@ -116,7 +116,7 @@ def _tables(folder: RunFolder) -> Tables:
 
 @dataclass(slots=True)
 class _Sum:
-    """Rollouts added up."""
+    """Sums over rollouts."""
 
     asked: int = 0
     valid: int = 0
@@ -137,7 +137,7 @@ class _Sum:
 
 
 class _Sums:
-    """A report's rows, added up for every line that a table may have."""
+    """Adds up a report's rows for every line that a table may have."""
 
     def __init__(self, folder: RunFolder, infeasible_ids: Collection[str]) -> None:
         self.folder = folder
@@ -168,7 +168,7 @@ class _Sums:
 
 
 def show_run(folder: RunFolder, console: Console) -> None:
-    """Prints a finished run's tables and where to look further."""
+    """Prints a finished run's tables, and where to find more."""
     found = tables(folder)
     if found.scripted:
         notice = "The answers came from the scripted model: these scores say nothing about any agent."

@@ -1,7 +1,7 @@
 """What commands do with a run: submit, resume, status, cancel. Each returns the exit code.
 
-0: over, nothing lost. 1: over or stopped, but rollouts were lost to the infrastructure or never ran; --resume tries them again.
-What talks to services is imported where it is used: a refusal need not wait for it.
+0: over, nothing lost. 1: over or stopped, but rollouts were lost to the infrastructure or never ran; a resume tries them
+again. Modules that talk to services are imported where they are used, so that an error is reported fast.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DONE, LOST = 0, 1
 
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
-    """A new run."""
+    """Submits a new run."""
     benchmark = load_benchmark(config)
     environments = preflight.check_names(config, benchmark.items)
     items, wrong = preflight.check_items(config, benchmark.items)
@@ -59,10 +59,10 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
 
 
 def trust_tasks(*, embedded: bool | None) -> None:
-    """In an embedded run, desktop tasks' setup and evaluation run in the worker's own process.
+    """Runs desktop tasks' setup and evaluation in the worker's own process, in an embedded run.
 
     Raises:
-        UserError: The run goes to workers, who decide that.
+        UserError: The run goes to workers, which decide that themselves.
     """
     if not _is_here(embedded):
         raise UserError("--trust-tasks: is said to the workers: celery -A rollout_tasks worker --trust-tasks")
@@ -78,7 +78,7 @@ def _is_here(embedded: bool | None) -> bool:
 
 
 def _conformance(config: RunConfig, items: Sequence[Item], *, here: bool) -> Checked:
-    """Compares the items with the VMs that the run would use, where any of them needs a desktop."""
+    """Compares the items with the VMs that the run would use, if any item needs a desktop."""
     if not any(preflight.needs_desktop(config, item) for item in items):
         return Checked()
     if here:
@@ -110,7 +110,7 @@ def resume(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """What an earlier run lacks; with --base-url, at another endpoint than before."""
+    """Rolls out what an earlier run lacks; with --base-url, at another endpoint than before."""
     output_dir = _only_output_dir(options, "--resume: the run's own configuration holds", but="--base-url")
     elsewhere = parse_config({"model": options.get("model", {})}).model.base_url
     work = resumed_work(find_run(run, output_dir))
@@ -200,7 +200,7 @@ def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool
 
 
 def _listed(kinds: Mapping[str, Any]) -> str:
-    """Needs as one line: ``programs: chrome 65, gimp 27; downloads: 447``."""
+    """Returns needs as one line: ``programs: chrome 65, gimp 27; downloads: 447``."""
     parts = []
     for kind, value in kinds.items():
         if isinstance(value, Mapping):
@@ -258,7 +258,7 @@ def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
 
 
 def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool) -> int:
-    """How far a run is."""
+    """Shows a run's progress."""
     from rollout_tasks.cli import run_progress
 
     output_dir = _only_output_dir(options, "--status takes no options of a run")
@@ -266,7 +266,7 @@ def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool)
 
 
 def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
-    """Stops a run."""
+    """Cancels a run."""
     from rollout_tasks.cli import run_progress
 
     _only_output_dir(options, "--cancel takes no options of a run")

@@ -1,4 +1,4 @@
-"""A run's configuration as a YAML file: read, overridden by options, written again."""
+"""Reads a run's configuration from a YAML file, applies options that override it, and writes it as YAML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a file, overridden by options.
+    """Returns the configuration of a file, overridden by options.
 
     Raises:
         UserError: The file cannot be read, or a value is wrong.
@@ -28,11 +28,11 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
 
 
 class RepeatedKey(ValueError):
-    """A mapping has a key twice; YAML itself would take the last one without a word."""
+    """A mapping has a key twice; YAML itself would silently take the last one."""
 
 
 def _loader_of_single_keys() -> type[yaml.SafeLoader]:
-    """A safe loader that raises `RepeatedKey`; made here because only runs with a --config need YAML."""
+    """Returns a safe loader that raises `RepeatedKey`; made here because only runs with --config need YAML."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -75,10 +75,10 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def read_system_prompt(file: Path) -> str:
-    """The text that a run's agent is given in place of its own prompt.
+    """Returns the text that replaces the prompt of a run's agent.
 
     Raises:
-        UserError: The file cannot be read, or is no text.
+        UserError: The file cannot be read, or is not text.
     """
     try:
         return file.read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ def read_system_prompt(file: Path) -> str:
 
 
 def as_yaml(config: RunConfig) -> str:
-    """The configuration as a run.yaml that gives the same run again."""
+    """Returns the configuration as a run.yaml that gives the same run again."""
     import yaml
 
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -28,7 +28,7 @@ class ConfigOption:
         return "__".join(self.path)
 
     def parameter(self) -> inspect.Parameter:
-        """The option as Typer reads it. Values stay text: the configuration itself checks them, and says what is wrong."""
+        """Returns the option for Typer. Values stay text: the configuration checks them, and says what is wrong."""
         is_flag = self.field.annotation is bool
         is_list = get_origin(self.field.annotation) is tuple
         panel = self.path[0].replace("_", " ").capitalize() if len(self.path) > 1 else "Run"
@@ -59,7 +59,7 @@ class ConfigOption:
 
 
 def config_options(model: type[BaseModel] = RunConfig, path: tuple[str, ...] = ()) -> Iterator[ConfigOption]:
-    """Every field that has a command-line spelling."""
+    """Yields every field that has a command-line spelling."""
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and isinstance(spellings := extra.get("spellings"), list):
@@ -69,14 +69,14 @@ def config_options(model: type[BaseModel] = RunConfig, path: tuple[str, ...] = (
 
 
 def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds a run's options to a command, which gets them as one dictionary ``options`` of those that were given."""
+    """Adds a run's options to a command, which gets those that were given as one dictionary ``options``."""
     every = list(config_options())
 
     def wrapper(**values: Any) -> Any:
         options: dict[str, Any] = {}
         for option in every:
             value = values.pop(option.parameter_name)
-            if value is not None and value != []:  # of a repeatable one that was not given
+            if value is not None and value != []:  # [] is a repeatable option that was not given
                 _put(options, option.path, value)
         raise typer.Exit(command(options=options, **values))
 
@@ -91,7 +91,7 @@ def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spellings_of(options: Mapping[str, Any]) -> set[str]:
-    """How the options in a nested dictionary are spelled on the command line."""
+    """Returns the command-line spellings of the options in a nested dictionary."""
 
     def given(path: tuple[str, ...]) -> bool:
         values: Any = options

@@ -1,4 +1,4 @@
-"""What commands do with a run that is there already: follow it, say how far it is, report its end, cancel it.
+"""What commands do with an existing run: follow it, show its progress, report its end, cancel it.
 
 Each returns the exit code. 0: over, nothing lost. 1: over, but rollouts or scores were lost to the infrastructure.
 """
@@ -40,7 +40,7 @@ DONE, LOST = 0, 1
 def follow(
     run_id: str, store: RunStore, console: Console, folder: RunFolder, *, pool: str | None, as_json: bool
 ) -> int:
-    """Shows a run until it is over, then reports it; Ctrl-C leaves it going."""
+    """Shows a run until it is over, then reports it; Ctrl-C does not stop the run."""
     try:
         progress = watch(store, run_id, console, pool=pool)
     except KeyboardInterrupt:
@@ -93,7 +93,7 @@ def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
 
 
 def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
-    """A sentence about answers that the metric or the judge gave no score, if there are any.
+    """Returns a sentence about answers that got no score from the metric or the judge, if there are any.
 
     Args:
         summary: A report's ``summary``.
@@ -111,12 +111,12 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
 
 
 def score_again(folder: RunFolder, metric: str) -> str:
-    """The command that scores a finished run."""
+    """Returns the command that scores a finished run."""
     return f"rollouts rescore {folder.path} --metric {metric}"
 
 
 def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
-    """How far a run is; with `keep_on`, until it is over."""
+    """Shows a run's progress; with `keep_on`, until it is over."""
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     run_id = Path(run).name
     try:
@@ -141,10 +141,10 @@ def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
 
 
 def _status_in_folder(run: str, output_dir: Path, unknown: UserError, console: Console, *, as_json: bool) -> int:
-    """How far a run is of which Redis says nothing: an embedded one took its Redis along.
+    """Reports a run that Redis does not know from its folder: an embedded run's Redis is gone.
 
     Raises:
-        UserError: It has no folder, or no report: `unknown`, and what the folder has.
+        UserError: It has no folder, or lacks verdicts or a report; contains `unknown`, and what the folder has.
     """
     try:
         folder = find_run(run, output_dir)
@@ -183,5 +183,5 @@ def cancel(run: str, *, as_json: bool) -> int:
 
 
 def come_back(run_id: str) -> str:
-    """The command that follows a run."""
+    """Returns the command that follows a run."""
     return f"rollouts watch {run_id}"

@@ -1,4 +1,4 @@
-"""`rollouts run`, `submit`, `status`, `watch`, `resume` and `cancel`: the life of a run, a command each."""
+"""`rollouts run`, `submit`, `status`, `watch`, `resume` and `cancel`: the commands of a run's life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submits a benchmark as a run of Celery rollouts, or follows, resumes, cancels one. Start with: submit.py --help"""
+"""Submits a benchmark as a run of Celery rollouts, or follows, resumes or cancels one. See: submit.py --help"""
 
 from __future__ import annotations
 

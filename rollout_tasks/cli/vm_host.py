@@ -1,4 +1,4 @@
-"""Looks after the VMs of this machine: boots them into a pool, resets and checks them, and stops them at the end."""
+"""`rollouts vm-host`: boots this machine's VMs into a pool, resets and checks them, and stops them at the end."""
 
 from __future__ import annotations
 

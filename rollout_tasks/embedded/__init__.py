@@ -1,1 +1,1 @@
-"""A whole run on one machine: broker, worker, VMs, Flower and scripted model, for as long as the run takes."""
+"""Embedded runs: broker, worker, VMs, Flower and scripted model on one machine, for as long as the run takes."""

@@ -1,7 +1,7 @@
-"""Cleans up after a process that was killed: `python -m rollout_tasks.embedded.cleanup`, fed by the process it looks after.
+"""Cleans up after a killed process: `python -m rollout_tasks.embedded.cleanup`, started by that process.
 
-Standard input names what to clean up, a line each (``process PID`` leads a session of its own, ``folder PATH``), and ends when
-the other side ends, however that happens. Then everything in those sessions is stopped and the folders are removed.
+Standard input names what to clean up, one per line (``process PID``, the leader of a session, or ``folder PATH``). It ends
+when the other process ends, however that happens; then the sessions' processes are stopped and the folders removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POLITE_SECONDS = 5.0
 
 
 class CleanupProcess:
-    """The side of the process that is looked after."""
+    """The cleanup process, for the process that starts it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -33,15 +33,15 @@ class CleanupProcess:
         )
 
     def stop_afterwards(self, pid: int) -> None:
-        """Names the leader of a session that must not outlive us."""
+        """Names the leader of a session that must not outlive this process."""
         self._say(f"process {pid}")
 
     def remove_afterwards(self, path: Path) -> None:
-        """Names a folder that must not outlive us."""
+        """Names a folder that must not outlive this process."""
         self._say(f"folder {path}")
 
     def dismiss(self, seconds: float) -> None:
-        """Lets it clean up what is left, and waits for it."""
+        """Has it clean up what is left, and waits at most `seconds` for it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -54,7 +54,7 @@ class CleanupProcess:
 
 
 def members(leader: int) -> list[psutil.Process]:
-    """Every process of a session."""
+    """Returns every process of a session."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
@@ -64,7 +64,7 @@ def members(leader: int) -> list[psutil.Process]:
 
 
 def stop_sessions(leaders: list[int], polite_seconds: float) -> None:
-    """Asks every process of the sessions to end, and kills those that do not within `polite_seconds`."""
+    """Asks the leaders of the sessions to end, and kills every process that does not within `polite_seconds`."""
     processes = [process for leader in leaders for process in members(leader)]
     for process in processes:
         if process.pid in leaders:
@@ -78,7 +78,7 @@ def stop_sessions(leaders: list[int], polite_seconds: float) -> None:
 
 
 def main() -> None:
-    """Waits for the other side's end, then cleans up."""
+    """Waits until the other process ends, then cleans up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     leaders: list[int] = []

@@ -1,11 +1,11 @@
-"""How many rollouts an embedded run carries out at a time: as many as asked for, but no more than make sense on this machine."""
+"""Chooses how many rollouts an embedded run has at a time: as asked for, within what this machine and the run allow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 CHILD_BYTES = 100 << 20
-"""What each rollout at a time may need of this machine's memory: a worker's child has half of that to itself from the start."""
+"""Memory that each rollout at a time may need; a worker's child has half of that to itself from the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,16 +14,16 @@ class Concurrency:
 
     number: int
     reason: str = ""
-    """Empty where it is."""
+    """Empty if it is."""
 
 
 def concurrency(asked: int, rollouts: int, free_bytes: int) -> Concurrency:
-    """The number of processes that roll out.
+    """Returns the number of processes that roll out.
 
     Args:
         asked: ``--num-rollouts``.
-        rollouts: How many there are to do.
-        free_bytes: Memory that programs can have without swapping.
+        rollouts: How many rollouts are to be done.
+        free_bytes: Memory that programs can use without swapping.
     """
     room = max(1, free_bytes // CHILD_BYTES)
     number = min(asked, max(1, rollouts), room)

@@ -1,4 +1,4 @@
-"""Ctrl-C for a program that has work under way: once, finish what runs; twice, stop now. SIGTERM stops now."""
+"""Ctrl-C for a program that has work under way: once finishes what runs, twice stops now. SIGTERM stops now."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequested(Exception):
-    """Somebody wants the program to end now."""
+    """The program is asked to end now."""
 
 
 class CtrlC:
-    """Counts the signals and says what they ask for."""
+    """Counts the signals and records what they ask for."""
 
     def __init__(self) -> None:
         self.count = 0
         self.finish_first = False
-        """Whether the first Ctrl-C asks for finishing what runs; before there is anything to finish, it stops."""
+        """Whether the first Ctrl-C finishes what runs; before there is anything to finish, it stops now."""
         self.drain_wanted = False
         self.stop_now = False
         self._told: set[str] = set()
@@ -37,7 +37,7 @@ class CtrlC:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Routes the signals here. Once one came, the program is about to end, and further ones have nothing to ask for."""
+        """Handles the signals here. Restores the old handlers only if none came: else the program is about to end."""
         before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         try:
             yield
@@ -47,12 +47,12 @@ class CtrlC:
                     signal.signal(number, handler)
 
     def ignore(self) -> None:
-        """From here on nothing ctrl_c: cleaning up has deadlines of its own."""
+        """Ignores the signals from now on: cleaning up has its own deadlines."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     def tell(self, console: Console, sentence: str) -> None:
-        """Says something once."""
+        """Prints a sentence, once."""
         if sentence not in self._told:
             self._told.add(sentence)
             console.print(sentence, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A whole run on this machine: brings everything up, watches the run to its end, and takes everything down."""
+"""Carries out a whole run on this machine: starts all services, watches the run to its end, and stops them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class EmbeddedEnd:
     """How an embedded run ended."""
 
     progress: Progress | None
-    """The last one seen; None when it was stopped before anything was enqueued."""
+    """The last progress seen; None when the run was stopped at once."""
     interrupted: bool
 
 
 def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
-    """Runs a whole run on this machine and leaves nothing behind but its folder.
+    """Carries out a whole run on this machine and leaves nothing behind but its folder.
 
     Raises:
-        UserError: Anything is wrong, or a service ended by itself.
+        UserError: Something is wrong, or a service ended by itself.
     """
     environments = preflight.check_names(work.config, work.items)
     preflight.check_here(work.config, work.items, environments)
@@ -95,10 +95,10 @@ def _run(work: Work, stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -
 
 
 def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:
-    """The run's endpoint; says whether the scripted model is to be started for it.
+    """Chooses the run's endpoint; also returns whether to start the scripted model for it.
 
     Raises:
-        UserError: The endpoint is wrong, or there is none and the scripted model has no script for an item.
+        UserError: The endpoint is wrong, or none is configured and the scripted model has no script for an item.
     """
     if not preflight.needs_model(work.config, environments):
         return work, False

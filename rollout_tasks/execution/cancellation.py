@@ -1,8 +1,8 @@
-"""Cancelling a run: what nobody has begun is over at once, what a dead worker has left is taken from the folder, the rest is told.
+"""Cancels a run: ends rollouts that nobody has begun, takes dead workers' results from the folder, tells running ones.
 
-A worker may have died after it wrote its attempt's result and before it committed that. So a rollout that was begun and that nobody
-holds any more is claimed and brought to its verdict as any worker would: the folder decides, and only where it has no result is the
-rollout cancelled.
+A worker may have died after it wrote its attempt's result and before it committed that. So a rollout that was begun and
+that nobody holds now is claimed and brought to its verdict as a worker would do: it is cancelled only if the folder has
+no result.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rollout_tasks.runs.store import RunStore
 
 
 def cancel_run(store: RunStore, run_id: str) -> Cancellation:
-    """Cancels a run, as far as that can be done from here; workers do the rest at their next beat or look.
+    """Cancels a run as far as possible from here; workers do the rest at their next heartbeat or reconciliation.
 
     Returns:
-        How it stands now. Rollouts that were begun are left to the workers where the run's folder cannot be seen.
+        The result. Rollouts that were begun are left to the workers if the run's folder is not accessible here.
     """
     done = store.cancel(run_id)
     if not done.begun or not Path(store.config(run_id)[1]).is_dir():

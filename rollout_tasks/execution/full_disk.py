@@ -1,4 +1,4 @@
-"""Waiting for room where results are written: a disk that is full for a while costs time, not rollouts."""
+"""Waits while the disk for results is full, so that this costs time and not rollouts."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from rollout_tasks.redis_client import REFUSED_SECONDS
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = REFUSED_SECONDS
-"""How long room is waited for: as long as a Redis without memory is."""
+"""How long to wait for room: as long as for a Redis without memory."""
 _PAUSE_SECONDS = (0.1, 5.0)
-"""Between two tries: at first, and at most."""
+"""Seconds between two tries: at first, and at most."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _Made = TypeVar("_Made")
 
 
 def once_there_is_room(write: Callable[[], _Made], folder: Path, *, wanted: Callable[[], bool]) -> _Made:
-    """Writes something, as often as it takes while the disk, or somebody's share of it, is full.
+    """Writes something; tries again while the disk, or a quota on it, is full.
 
     Args:
-        write: Does it; safe to repeat after it failed.
+        write: Writes it; safe to repeat after a failure.
         folder: Where it writes, for the log.
-        wanted: Asked between two tries whether anybody still needs it; may raise what ends the wait.
+        wanted: Called between two tries; returns whether it is still needed, or raises to end the wait.
 
     Returns:
         What `write` returns.
 
     Raises:
-        OSError: Another problem; or there is still no room after an hour, or it is not wanted any more.
+        OSError: Another problem; or there is still no room after an hour, or it is no longer wanted.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     pause, longest = _PAUSE_SECONDS

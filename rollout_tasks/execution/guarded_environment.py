@@ -1,6 +1,6 @@
-"""Stands between an agent and its environment: checks the lease before every touch, and classifies what the world raises.
+"""Guards an agent's environment: checks the lease before every use, and classifies the errors it raises.
 
-Also counts the time that the world takes.
+Also measures the time that the environment takes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vm_pool.errors import LeaseLost
 
 
 class GuardedEnvironment(World):
-    """An environment whose errors are failures of a class, and which refuses once its lease is lost."""
+    """An environment whose errors become `RolloutFailure`s, and which refuses calls once its lease is lost."""
 
     def __init__(self, world: World, vm: VMAccess | None) -> None:
         self._world = world
@@ -28,12 +28,12 @@ class GuardedEnvironment(World):
 
     @property
     def task_code(self) -> Literal["cell", "worker"] | None:
-        """See `Environment`; worlds of others may not say."""
+        """See `Environment`; environments of other packages may lack it."""
         return getattr(self._world, "task_code", None)
 
     @property
     def attestation(self) -> Literal["attested", "unattested"] | None:
-        """See `Environment`; worlds of others may not say."""
+        """See `Environment`; environments of other packages may lack it."""
         return getattr(self._world, "attestation", None)
 
     def instructions(self, item: Item) -> str:
@@ -59,7 +59,7 @@ class GuardedEnvironment(World):
             return self._world.execute(call)
 
     def evaluate(self) -> float | None:
-        """See `World`. A score outside [0, 1] is no score."""
+        """See `World`. A score outside [0, 1] is an error."""
         self._check_lease()
         with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), self._touching("evaluation"):
             score = self._world.evaluate()
@@ -74,7 +74,7 @@ class GuardedEnvironment(World):
 
     @contextmanager
     def _touching(self, stage: str) -> Iterator[None]:
-        """A VM that does not answer is lost, unless it is the lease that is gone, and the way to the VM with it."""
+        """Measures a stage; a VM that does not answer counts as lost, unless its lease is gone."""
         began = time.monotonic()
         try:
             yield

@@ -1,7 +1,7 @@
-"""What keeps a running rollout alive in the eyes of others: its broker message, its VM's lease and its claim.
+"""The heartbeat of a running rollout: keeps its broker message, its VM's lease and its claim fresh.
 
-One daemon thread per worker child. It also brings news back: a lost lease, a cancelled run, a claim that somebody else has
-taken over. And when the main thread stays stuck past its hard deadline, it kills the process, so that the broker hands the
+One daemon thread per worker child. It also reports a lost lease, a cancelled run, or a claim that another worker has
+taken over. When the main thread is stuck past its hard deadline, it kills the process, so that the broker hands the
 rollout to another.
 """
 
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 
 _SCRIPTS = Scripts("rollout_tasks.broker.lua")
 UNACKED_INDEX = "unacked_index"
-"""Where kombu's Redis transport keeps when each delivered message was last known to be worked on."""
+"""The key of kombu's Redis transport for when each delivered message was last known to be worked on."""
 
 
 LOOK_SECONDS = 0.5
-"""How often to look whether a lease must be renewed at once, because Redis may have been restarted."""
+"""How often to check whether a lease must be renewed at once, because Redis may have been restarted."""
 
 
 class RenewableLease(Protocol):
@@ -51,7 +51,7 @@ class RenewableLease(Protocol):
 
 @dataclass(slots=True)
 class Pulse:
-    """One rollout's signs of life."""
+    """What the heartbeat keeps fresh for one rollout, and reports to it."""
 
     run_id: str
     rollout_id: str
@@ -69,7 +69,7 @@ class Pulse:
 
 
 class Heartbeat:
-    """The thread. `pulse` is what it keeps alive, None between rollouts."""
+    """The heartbeat thread. `pulse` is what it keeps fresh, None between rollouts."""
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
@@ -88,11 +88,11 @@ class Heartbeat:
                 self._kill_if_stuck(pulse)
                 try:
                     self.beat(pulse)
-                except Exception:  # a defect, but without a heartbeat every rollout to come would count as abandoned
+                except Exception:  # a defect, but without a heartbeat every later rollout would count as abandoned
                     logger.exception("heartbeat of %s: a beat failed; trying again", pulse.rollout_id)
 
     def _wait(self) -> None:
-        """Until the next beat is due, or a lease is in doubt."""
+        """Waits until the next beat is due, or a lease is in doubt."""
         until = time.monotonic() + self.interval
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_SECONDS))
@@ -102,7 +102,7 @@ class Heartbeat:
                 return
 
     def beat(self, pulse: Pulse) -> None:
-        """Refreshes everything once; each part on its own, so that one failing does not stop the others."""
+        """Refreshes everything once; a lease that cannot be renewed does not stop the rest."""
         if pulse.lease is not None:
             self._renew(pulse, pulse.lease)
         try:
@@ -144,5 +144,5 @@ class Heartbeat:
 
 @per_process
 def heartbeat(interval: float) -> Heartbeat:
-    """This process's heartbeat, started when first asked for; a forked child gets its own."""
+    """Returns this process's heartbeat, started at the first call; a forked child gets its own."""
     return Heartbeat(interval)

@@ -1,4 +1,4 @@
-"""The VM of one attempt: borrowed from the pool under a lease, or its own where the run shares none."""
+"""The VM of one attempt: leased from the pool, or its own if the run uses no pool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vm_pool.states import Endpoint
 logger = logging.getLogger(__name__)
 
 _AGE_MARGIN_SECONDS = 300.0
-"""A lease may be older than its attempt's wall time by this much: setting up, cleaning up and killing a stuck process."""
+"""How much longer than its attempt's wall time a lease may last: for setup, cleanup and killing a stuck process."""
 
 
 class AttemptVM(Protocol):
@@ -31,7 +31,7 @@ class AttemptVM(Protocol):
 
     @property
     def vm_id(self) -> str:
-        """Its name."""
+        """The VM's name."""
 
     @property
     def fence(self) -> int:
@@ -39,14 +39,14 @@ class AttemptVM(Protocol):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it answers, and what its gate asks for."""
+        """The VM's addresses, and the token that its gate asks for."""
 
     @property
     def ended_early(self) -> bool:
-        """Once it is given back: whether the right to use it had ended before."""
+        """Whether the right to use it had ended before it was given back; known after that."""
 
     def check(self) -> None:
-        """Raises when it may not be used any more."""
+        """Raises when it may no longer be used."""
 
 
 @per_process
@@ -61,11 +61,11 @@ def leased_vm(
     """Waits for a VM and holds it; the heartbeat renews the lease.
 
     Args:
-        config: The run's.
-        rollout_id: Who asks.
-        worker: Where.
-        pulse: What the heartbeat keeps fresh.
-        snapshot: What a VM of one's own starts from in place of the run's snapshot; a pool's VMs are as their host resets them.
+        config: The run's configuration.
+        rollout_id: The rollout that needs the VM.
+        worker: The worker it runs on.
+        pulse: What the heartbeat keeps fresh; gets the lease.
+        snapshot: Replaces the run's snapshot for an attempt's own VM; a pool's VMs are as their host resets them.
 
     Raises:
         RolloutFailure: ``env_setup`` when no VM came in time.
@@ -100,7 +100,7 @@ def leased_vm(
 
 
 def _acquire(pool: VMPool, config: RunConfig, holder: str, pulse: Pulse) -> Lease:
-    """A lease, waited for as long as the run says: a pool that has no VM now may have some again once its hosts are back."""
+    """Waits for a lease as long as the run allows: a pool without VMs may get some once its hosts are back."""
     until = time.monotonic() + config.vm.wait_seconds
     while True:
         try:

@@ -1,10 +1,10 @@
 """One rollout, from the message to its committed verdict.
 
-    claim -> attempt (lease, environment, episode, evaluation) -> another attempt where the infrastructure failed -> settle, commit
+    claim -> attempt (lease, environment, episode, evaluation) -> another attempt if the infrastructure failed -> settle, commit
 
-An at-least-once broker may run this twice for one rollout, and processes die at any point. The claim in the run store lets one
-execution at a time work on it; the run's folder settles which verdict is the rollout's, once and for all; the commit tells
-the run store what the folder has.
+An at-least-once broker may run this twice for one rollout, and processes may die at any point. The claim in the run
+store lets only one execution at a time work on it; the run's folder decides once which verdict is the rollout's; the
+commit copies that verdict to the run store.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def _run_config(run_id: str, _created: float) -> tuple[RunConfig, RunFolder]:
 
 
 def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
-    """Brings one rollout to its verdict, unless somebody else has or does.
+    """Brings one rollout to its verdict, unless another execution has done so or is doing so.
 
     Returns:
-        What came of it, for the log: the verdict's status, or why there was nothing to do.
+        The result, for the log: the verdict's status, or why there was nothing to do.
 
     Raises:
-        redis.RedisError: Redis stayed away longer than patience lasts; the reconciler will send the rollout again.
+        redis.RedisError: Redis was unavailable for too long; the reconciler will send the rollout again.
     """
     execution = Execution(run_store(), run_id, rollout_id, delivery)
     with execution.stop:
@@ -99,7 +99,7 @@ class Execution:
         self.token = uuid.uuid4().hex
         self.stop = ShutdownSignals()
         self._counted = True
-        """Whether the run store counts the attempt that goes on."""
+        """Whether the run store counts the current attempt."""
 
     def run(self) -> str:
         """Claims, attempts and commits."""
@@ -131,7 +131,7 @@ class Execution:
             beats.pulse = None
 
     def _finish_or_attempt(self, start: Start, pulse: Pulse) -> str:
-        """What an earlier execution has finished is committed, not made again."""
+        """Commits what an earlier execution has finished, else attempts the rollout."""
         try:
             if self.folder.begun_attempts(self.rollout_id):
                 self.folder.remove_temporary_files(self.rollout_id)
@@ -163,7 +163,7 @@ class Execution:
         return "handed back"
 
     def put_message_back(self) -> None:
-        """Lets another worker have the rollout's message, to go on with it, or to find it committed and count it in its chord."""
+        """Puts the message back: another worker continues the rollout, or counts it in its chord if it is committed."""
         if self.delivery.delivery_tag is None:
             return
         try:
@@ -174,7 +174,7 @@ class Execution:
     # -- claiming ---------------------------------------------------------------------------------------------------
 
     def _claim(self) -> Start:
-        """Claims the rollout; where somebody holds it, finds out whether they live."""
+        """Claims the rollout; if another execution holds it, finds out whether that one lives."""
         deadline = time.monotonic() + 2 * self.store.silent_seconds
         start = self._start()
         first_silence: float | None = None
@@ -212,7 +212,7 @@ class Execution:
         """Attempts until there is a verdict that another attempt would not change.
 
         Returns:
-            The verdict, and whether it is an attempt's and written to that attempt's folder.
+            The verdict, and whether it is an attempt's verdict, written to that attempt's folder.
         """
         while True:
             if start.status == "cancelled":
@@ -257,16 +257,16 @@ class Execution:
             start = again
 
     def _outlast_outage(self, item: Item, attempt: int, pulse: Pulse, *, suspected: bool) -> bool:
-        """Waits while the model's endpoint is out, without a VM. The attempt is not counted meanwhile, whatever happens.
+        """Waits, without a VM, while the model's endpoint is out of service. The attempt is not counted meanwhile.
 
         Returns:
-            Whether it was out, so that an attempt that just failed says nothing.
+            Whether it was out of service, so that an attempt that just failed says nothing about the agent.
         """
         try:
             environment = registry.environment(registry.environment_name(item, self.config))
             if not registry.agent(self.config.agent or environment.default_agent).needs_model:
                 return False
-        except UserError:  # which the attempt says
+        except UserError:  # the attempt reports it
             return False
 
         def uncount() -> None:
@@ -277,7 +277,7 @@ class Execution:
         return wait_while_out(self.store.client, endpoint, suspected=suspected, wanted=wanted, began=uncount)
 
     def _start_again(self, uncounted: Start) -> Start:
-        """Counts an attempt in place of one that is not counted."""
+        """Counts a new attempt in place of one that is not counted."""
         start = self._start(after=uncounted.attempt - 1)
         self._counted = True
         return start
@@ -287,7 +287,7 @@ class Execution:
         return not (pulse.superseded or pulse.interruption.requested)
 
     def _written(self, pulse: Pulse, write: Callable[[], _Made]) -> _Made:
-        """What is written to the run's folder, which may be full for a while."""
+        """Writes to the run's folder; waits while its disk is full."""
         return once_there_is_room(write, self.folder.path, wanted=partial(self._goes_on, pulse))
 
     def _attempt(self, number: int, item: Item, pulse: Pulse) -> Verdict:
@@ -303,7 +303,7 @@ class Execution:
         return attempt.run(pulse)
 
     def _without_attempt(self, attempt: int, failure: FailureClass, message: str) -> Verdict:
-        """The verdict of a rollout that no attempt of this execution decided."""
+        """Returns the verdict of a rollout that no attempt of this execution decided."""
         now = time.time()
         return Verdict(
             rollout_id=self.rollout_id,
@@ -317,7 +317,7 @@ class Execution:
         )
 
     def _died(self, attempts: int) -> str:
-        """How a rollout has used up its attempts, the last of which left no result."""
+        """Returns how a rollout used up its attempts, the last of which left no result."""
         failed = [ended.failure_class for ended in self.folder.attempts(self.rollout_id) if ended.failure_class]
         if not failed:
             return f"the worker process died in each of {attempts} attempts"
@@ -334,9 +334,9 @@ class Execution:
     # -- committing -------------------------------------------------------------------------------------------------
 
     def _settle(self, verdict: Verdict, pulse: Pulse, *, written: bool) -> str:
-        """The folder first, where the first verdict stays; then the run store gets what the folder has.
+        """Settles the verdict in the folder, where the first one stays; then commits what the folder has.
 
-        Who has lost the claim leaves it at that: the next holder finds a finished attempt.
+        An execution that has lost the claim does nothing: the next holder finds a finished attempt.
         """
         doubtful = verdict.status != "completed" or pulse.silent > self.store.silent_seconds
         if pulse.superseded or (doubtful and not self._still_mine()):

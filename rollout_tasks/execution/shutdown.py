@@ -1,8 +1,8 @@
-"""A worker's child that is told to stop while it has a rollout: it breaks the episode off and hands the rollout back.
+"""Stops a worker's child that has a rollout: interrupts the episode and hands the rollout back.
 
-Celery ends such a child with a signal, at which it exits wherever it happens to be: an environment stays open, and the rollout's
-message comes back when its visibility timeout has passed. Here the signal interrupts the episode, which then cleans up as after
-any other interruption; the rollout's claim and its message are given back at once; and then the child exits.
+Celery ends such a child with a signal, and the child exits wherever it is: an environment stays open, and the rollout's
+message comes back only after its visibility timeout. Here the signal interrupts the episode, which then cleans up as
+after any other interruption; the rollout's claim and its message are given back at once; then the child exits.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rollout_tasks.interruption import Interruption
 from rollout_tasks.redis_client import do_not_wait
 
 STOPPING_TRIES = 3
-"""How often a child that stops tries to reach Redis: whoever stops it will not wait for long."""
+"""How often a child that stops tries to reach Redis: it does not have long."""
 _SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
-"""What ends a child is SIGTERM, or SIGQUIT with REMAP_SIGTERM."""
+"""The signals that end a child: SIGTERM, or SIGQUIT with REMAP_SIGTERM."""
 
 
 class WorkerShutdown(BaseException):
-    """This worker's child was told to stop; whatever runs in it is not to go on."""
+    """This worker's child was told to stop; its work must not go on."""
 
 
 class ShutdownSignals:
-    """While it is entered, the signals that end this child ask it to stop instead; elsewhere than in a child, nothing changes."""
+    """While entered, the signals that end this child ask it to stop instead; outside a child, nothing changes."""
 
     def __init__(self) -> None:
         self._asked: int | None = None
@@ -39,7 +39,7 @@ class ShutdownSignals:
 
     @property
     def asked(self) -> bool:
-        """Whether one came."""
+        """Whether such a signal came."""
         return self._asked is not None
 
     def __enter__(self) -> ShutdownSignals:
@@ -56,7 +56,7 @@ class ShutdownSignals:
 
     @contextmanager
     def interrupting(self, episode: Interruption) -> Iterator[None]:
-        """Inside, a signal requests an interruption; what must not be broken off looks at `asked` afterwards."""
+        """Inside, a signal requests an interruption; code that must not be interrupted checks `asked` afterwards."""
         self._episode = episode
         try:
             self.raise_if_asked()
@@ -65,21 +65,21 @@ class ShutdownSignals:
             self._episode = None
 
     def raise_if_asked(self) -> None:
-        """Raises what a signal that has come asks for.
+        """Raises `WorkerShutdown` if a signal came.
 
         Raises:
-            WorkerShutdown: One has.
+            WorkerShutdown: A signal came.
         """
         if self.asked:
             raise WorkerShutdown
 
     def end_child(self) -> None:
-        """Lets the child end as it would have at the signal, if one came."""
+        """Ends the child as the signal would have done, if one came."""
         if self._asked is not None:
             ends_child(self._asked, None)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked:  # it is on its way
+        if self.asked:  # already stopping
             return
         self._asked = number
         if self._episode is None:
@@ -88,10 +88,10 @@ class ShutdownSignals:
 
 
 def put_message_back(delivery_tag: str) -> None:
-    """Puts a delivered message back as the next of its queue.
+    """Puts a delivered message back as the next one of its queue.
 
     Raises:
-        OperationalError: The broker does not take it; it comes back when its visibility timeout has passed.
+        OperationalError: The broker does not accept it; it comes back after its visibility timeout.
     """
     from rollout_tasks.app import app
 

@@ -25,8 +25,8 @@ def rollout_queues() -> tuple[str, ...]:
 def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Sequence[str]) -> None:
     """Sends every rollout in one chord whose callback finalises the run.
 
-    The messages are those of Celery's `chord`. Celery makes all of them, 6 KB each, before it sends the first. Here each is made
-    when it is sent, so that the size of a run does not matter.
+    The messages are those of Celery's `chord`, which makes all of them, 6 KB each, before it sends the first. Here each
+    is made when it is sent, so that the size of a run does not matter.
 
     Args:
         run_id: The run.

@@ -20,13 +20,13 @@ class Superseded(Exception):
 
 
 class FinalizerClaim:
-    """A finaliser's claim from `begin_finalize` to `end_finalize`; a context manager that sends heartbeats while entered."""
+    """A claim from `begin_finalize` to `end_finalize`; a context manager that sends heartbeats while entered."""
 
     def __init__(self, store: RunStore, run_id: str, token: str, *, interval: float) -> None:
         """Sends nothing yet; heartbeats begin on entry.
 
         Args:
-            store: The finaliser's patient store; a holder that is silent for longer than its `silent_seconds` is replaced.
+            store: The finaliser's patient store; a holder silent for longer than its `silent_seconds` is replaced.
             run_id: The run.
             token: The token that the run was claimed with.
             interval: Seconds between two heartbeats.

@@ -1,12 +1,12 @@
-"""A run's folder: the durable truth. Everything in it is written under a temporary name, synced and renamed.
+"""A run's folder: the durable record of a run. Files are written under a temporary name, synced and renamed.
 
     <output_dir>/<run id>/run.json items.jsonl evaluation.json events.jsonl report.md judged.jsonl
                           <item id>/<index>/result.json
                           <item id>/<index>/attempt-<k>/result.json messages.json trajectory.jsonl step_000.png ...
 
-An attempt's folder belongs to the execution that made it, and nobody else writes there; its `result.json` says how the attempt
-ended. The rollout's own `result.json` is its verdict. It is made once, by the first who has one, and never changed: whoever
-comes later takes what is there. So there is one verdict however often a rollout was begun, whatever Redis remembers of it.
+Only the execution that made an attempt's folder writes there; its `result.json` says how the attempt ended. The rollout's
+own `result.json` is its verdict. The first execution that has a verdict writes it, and it never changes: later ones use
+the existing one. So there is one verdict however often a rollout was begun, whatever Redis remembers of it.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _RESULT = "result.json"
 _PART_BYTES = 240
 """Below every common file system's limit of 255 bytes for one name."""
 _NO_NAMELESS_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
-"""What a file system says that cannot make files without a name."""
+"""The errors of a file system that cannot make files without a name."""
 _RESERVE_BYTES = 16 << 20
-"""Free space a run needs to begin at all."""
+"""Free space that a run needs to begin."""
 
 
 def encode_id(item_id: str) -> str:
-    """An item's id as one or more safe path components, reversibly.
+    """Encodes an item's id as one or more safe path components, reversibly.
 
-    Bytes other than letters, digits, ``-``, ``_`` and inner ``.`` become ``=XX``; a result longer than a file name may be is
-    continued in a folder below, marked by a trailing ``=``.
+    Bytes other than letters, digits, ``-``, ``_`` and inner ``.`` become ``=XX``. A result too long for one file name
+    continues in a subfolder, marked by a trailing ``=``.
     """
     encoded = "".join(chr(byte) if byte in _SAFE else f"={byte:02X}" for byte in item_id.encode())
     if encoded.startswith(".") or encoded in _RUN_FILES:
@@ -56,7 +56,7 @@ def encode_id(item_id: str) -> str:
 
 
 def decode_id(path: str) -> str:
-    """Reads `encode_id` back."""
+    """Decodes the result of `encode_id`."""
     encoded = path.replace("=/", "")
     raw = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), encoded.encode())
     return raw.decode()
@@ -78,12 +78,12 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_once(path: Path, text: str) -> bool:
-    """Writes a whole file unless there is one of that name, whoever else tries the same at the same time.
+    """Writes a whole file unless one of that name exists, even if others try the same at the same time.
 
-    Where the system allows, the file has no name until it is whole, so that a process that is killed leaves nothing.
+    If the file system allows it, the file has no name until it is whole, so that a killed process leaves nothing.
 
     Returns:
-        Whether the file is this one.
+        Whether the file of that name is this one.
 
     Raises:
         OSError: It cannot be written.
@@ -118,23 +118,23 @@ def _write_once_by_name(path: Path, text: str) -> bool:
 
 
 def link_once(source: Path, path: Path) -> bool:
-    """Gives a whole file a second name unless there is a file of that name.
+    """Gives a whole file a second name unless a file of that name exists.
 
     Returns:
         Whether the file of that name is this one.
 
     Raises:
-        OSError: It cannot be done.
+        OSError: The link cannot be made.
     """
     try:
         os.link(source, path)
-    except FileExistsError:  # also where the answer to the first try was lost on its way from a file server
+    except FileExistsError:  # also if a file server's answer to the first try was lost
         return os.path.samefile(source, path)  # noqa: PTH121 - raises where Path's would say False
     return True
 
 
 class RunFolder:
-    """One run's files."""
+    """The files of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -151,12 +151,12 @@ class RunFolder:
 
     @property
     def events(self) -> Path:
-        """Who used which VM when, one JSON object a line."""
+        """Which worker used which VM when, one JSON object per line."""
         return self.path / "events.jsonl"
 
     @property
     def judged(self) -> Path:
-        """What a judging model has said of which answer, one JSON object a line."""
+        """What a judge model said about which answer, one JSON object per line."""
         return self.path / "judged.jsonl"
 
     def rollout(self, rollout_id: str) -> Path:
@@ -182,13 +182,13 @@ class RunFolder:
         """Writes run.json and items.jsonl.
 
         Args:
-            config: The run's.
-            items: Its items.
-            data_path: Where they came from.
-            data_name: What that is called.
-            left_out: A sentence for each item of the data that the run goes without.
+            config: The run's configuration.
+            items: The run's items.
+            data_path: Where the items came from.
+            data_name: The benchmark's name.
+            left_out: A sentence for each item of the data that the run leaves out.
             doubted: A sentence for each item whose score cannot be relied on.
-            images: What the desktops are made from.
+            images: The images of the desktops.
 
         Raises:
             UserError: The folder exists already, cannot be written, or its disk is full.
@@ -227,7 +227,7 @@ class RunFolder:
             raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
 
     def discard(self) -> None:
-        """Removes the folder of a run that nobody ever began."""
+        """Removes the folder of a run that never began."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _prove_space(self) -> None:
@@ -245,7 +245,7 @@ class RunFolder:
             link.unlink(missing_ok=True)
 
     def document(self) -> dict[str, Any]:
-        """What run.json says.
+        """Returns the contents of run.json.
 
         Raises:
             UserError: It is missing or broken.
@@ -262,7 +262,7 @@ class RunFolder:
         return values
 
     def change_base_url(self, base_url: str) -> None:
-        """Has the run ask another model endpoint from now on; the description keeps those before.
+        """Changes the run's model endpoint; the description keeps the earlier ones.
 
         Raises:
             UserError: The description is missing or broken, or cannot be written.
@@ -281,11 +281,11 @@ class RunFolder:
             raise UserError(f"{path} cannot be written: {error.strerror}") from error
 
     def config(self) -> RunConfig:
-        """The run's configuration."""
+        """Returns the run's configuration."""
         return parse_config(self.document()["config"], where=str(self.path / "run.json"))
 
     def items(self) -> list[Item]:
-        """The run's items, in the order of the benchmark.
+        """Returns the run's items, in the order of the benchmark.
 
         Raises:
             UserError: items.jsonl is missing or broken.
@@ -293,7 +293,7 @@ class RunFolder:
         return list(self.each_item())
 
     def each_item(self) -> Iterator[Item]:
-        """The run's items one after the other, for runs that are too large to be held whole.
+        """Yields the run's items one by one, for runs that are too large for memory.
 
         Raises:
             UserError: items.jsonl is missing or broken.
@@ -305,7 +305,7 @@ class RunFolder:
                 for number, line in enumerate(file, start=1):
                     try:
                         yield Item.from_dict(_object(line))
-                    except ValueError as error:  # as which a BenchmarkError counts
+                    except ValueError as error:  # includes BenchmarkError
                         raise UserError(f"{path}, line {number}: {error}") from error
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
@@ -315,7 +315,7 @@ class RunFolder:
             raise UserError(f"{path} holds no item")
 
     def count_items(self) -> int:
-        """How many items the run has.
+        """Returns how many items the run has.
 
         Raises:
             UserError: items.jsonl cannot be read.
@@ -335,8 +335,8 @@ class RunFolder:
             attempt: The attempt's number according to Redis, which may have forgotten earlier ones.
 
         Returns:
-            The number of the attempt's folder: the next one above that nobody has used. Those that a resumed run has set aside
-            are used: whoever began one may still write there.
+            The number of the attempt's folder: the next unused one. Numbers that a resumed run has set aside count as used:
+            the executions that began them may still write there.
 
         Raises:
             OSError: It cannot be made.
@@ -362,23 +362,23 @@ class RunFolder:
         path = self.attempt(verdict.rollout_id, verdict.attempt) / _RESULT
         try:
             write_once(path, verdict.as_json() + "\n")
-        except FileNotFoundError:  # somebody has moved the folder away: the run was resumed meanwhile
+        except FileNotFoundError:  # a resume has moved the folder away meanwhile
             path.parent.mkdir(parents=True, exist_ok=True)
             write_once(path, verdict.as_json() + "\n")
 
     def settle(self, verdict: Verdict, *, written: bool) -> Verdict:
-        """Makes a verdict the rollout's, if it has none yet.
+        """Makes a verdict the rollout's verdict, if it has none yet.
 
         Args:
             verdict: The verdict.
-            written: Whether `write_attempt` has written it; a verdict without an attempt of its own is written here.
+            written: Whether `write_attempt` has written it; a verdict without an attempt is written here.
 
         Returns:
-            The rollout's verdict: this one, or the one that was there.
+            The rollout's verdict: this one, or the earlier one.
 
         Raises:
             OSError: It cannot be written.
-            UserError: There is one that cannot be read.
+            UserError: The earlier one cannot be read.
         """
         path = self.rollout(verdict.rollout_id) / _RESULT
         if (settled := self._settled(verdict.rollout_id)) is not None:
@@ -391,10 +391,10 @@ class RunFolder:
         return verdict if first else self._read(path)
 
     def finished(self, rollout_id: str) -> Verdict | None:
-        """What an earlier execution of a rollout has left to be committed, though its process may be gone.
+        """Returns the verdict that an earlier execution of a rollout left to be committed, even if its process is gone.
 
         That is the rollout's verdict, or else that of an attempt which says something about the agent and was not yet made the
-        rollout's. An attempt that was lost to the infrastructure is no reason not to try again.
+        rollout's. Attempts lost to the infrastructure do not count: another attempt may help.
 
         Raises:
             UserError: It cannot be read.
@@ -409,7 +409,7 @@ class RunFolder:
         return None
 
     def verdict(self, rollout_id: str) -> Verdict | None:
-        """The rollout's verdict; where none was settled, how its last attempt ended, as in runs of older versions.
+        """Returns the rollout's verdict; if none was settled, that of its last attempt, as in runs of older versions.
 
         Raises:
             UserError: It cannot be read.
@@ -420,7 +420,7 @@ class RunFolder:
         return next(iter(reversed(list(self.attempts(rollout_id)))), None)
 
     def attempts(self, rollout_id: str) -> Iterator[Verdict]:
-        """How each attempt ended, the first one first; attempts whose process died are left out.
+        """Yields how each attempt ended, in order; attempts whose process died are left out.
 
         Raises:
             UserError: A file cannot be read.
@@ -431,11 +431,11 @@ class RunFolder:
                 yield ended
 
     def begun_attempts(self, rollout_id: str) -> list[Path]:
-        """The folder of each attempt that was begun, the first one first."""
+        """Returns the folder of each attempt that was begun, in order."""
         return [self.attempt(rollout_id, number) for number in self._numbers(rollout_id)]
 
     def remove_temporary_files(self, rollout_id: str) -> None:
-        """Removes what killed executions of a rollout left; one that still lives writes its file again."""
+        """Removes temporary files of killed executions of a rollout; one that still lives writes its file again."""
         for path in self.rollout(rollout_id).rglob(".*"):
             if path.suffix in {".tmp", ".part"}:
                 path.unlink(missing_ok=True)
@@ -467,26 +467,24 @@ class RunFolder:
             raise UserError(f"{path} cannot be read: {error}") from error
 
     def verdicts(self, rollout_ids: Iterable[str]) -> Iterator[Verdict]:
-        """The verdicts that count, of the rollouts that have one."""
+        """Yields the verdicts of the rollouts that have one."""
         for rollout_id in rollout_ids:
             verdict = self.verdict(rollout_id)
             if verdict is not None:
                 yield verdict
 
     def set_aside(self, rollout_id: str) -> None:
-        """Moves a rollout's verdict and earlier attempts out of the way, because a resumed run tries it again."""
+        """Moves a rollout's verdict and earlier attempts aside, because a resumed run tries the rollout again."""
         parent = self.rollout(rollout_id)
         if not parent.is_dir():
             return
         entries = sorted(parent.iterdir())
-        # The verdict goes first: without it the attempts decide, and those are all there or all moved in the end.
+        # The verdict is moved first: without it the attempts decide, and in the end those are all here or all moved.
         moved = [entry for entry in entries if entry.name == _RESULT]
         moved += [entry for entry in entries if re.fullmatch(r"attempt-\d+", entry.name)]
         if moved:
             found = [re.fullmatch(r"earlier-(\d+)", entry.name) for entry in entries]
-            earlier = max(
-                (int(match[1]) for match in found if match), default=0
-            )  # of which somebody may have removed some
+            earlier = max((int(match[1]) for match in found if match), default=0)  # some may have been removed
             target = parent / f"earlier-{earlier + 1}"
             target.mkdir()
             for entry in moved:
@@ -509,10 +507,10 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def find_run(run: str, output_dir: Path) -> RunFolder:
-    """The folder of a run given by id, or by its path.
+    """Returns the folder of a run given by id, or by its path.
 
     Raises:
-        UserError: There is no such run.
+        UserError: The run does not exist.
     """
     places = (Path(run), output_dir / run)
     for path in places:

@@ -1,4 +1,4 @@
-"""The model that a run asks: where it is, and whether its endpoint serves it, before anything is enqueued."""
+"""Checks a run's model before anything is enqueued: where its endpoint is, and whether it serves the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_te
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 LARGEST_ANSWER = 16 << 20
-"""Bytes read of an answer: the longest lists of models have one or two million."""
+"""Most bytes read of an answer; the longest lists of models have one or two million."""
 _TRIES = 3
 _ANSWER_SECONDS = 10.0
 _REFUSED_KEY = frozenset({401, 403})
@@ -29,10 +29,10 @@ class _Answer(NamedTuple):
 
 
 def model_address(config: RunConfig) -> str | None:
-    """The endpoint that rollouts will ask; None when neither a key nor an address is configured.
+    """Returns the endpoint that rollouts will use; None when neither a key nor an address is configured.
 
     Raises:
-        UserError: The environment's address is none, or carries a secret, which run.json would then hold.
+        UserError: OPENAI_BASE_URL is not an address, or contains a secret, which run.json would then store.
     """
     from rollout_tasks.settings import settings
 
@@ -47,13 +47,13 @@ def model_address(config: RunConfig) -> str | None:
 
 
 def check_model(config: RunConfig) -> RunConfig:
-    """Asks the model's endpoint what it serves.
+    """Checks that the model's endpoint serves the model.
 
     Returns:
         The configuration with the endpoint filled in, and marked when it is the scripted model.
 
     Raises:
-        UserError: The endpoint cannot be reached, refuses the key, is no such endpoint or does not serve the model.
+        UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model.
     """
     address = model_address(config)
     if address is None:
@@ -81,7 +81,7 @@ def check_model(config: RunConfig) -> RunConfig:
 
 
 def check_scripts(items: Sequence[Item]) -> None:
-    """Checks that the scripted model can stand in where no model is configured.
+    """Checks that the scripted model can replace a model that is not configured.
 
     Raises:
         UserError: An item has no script.
@@ -96,7 +96,7 @@ def check_scripts(items: Sequence[Item]) -> None:
 
 
 def _ask(address: str) -> _Answer:
-    """GET /models; tried again where that may help soon, but a silent endpoint is asked once."""
+    """Sends GET /models; tries again where that may help soon, but not after a timeout."""
     import httpx2
 
     problem = ""
@@ -118,13 +118,13 @@ def _ask(address: str) -> _Answer:
 
 
 def _send(method: str, address: str, path: str, seconds: float, body: Mapping[str, Any] | None = None) -> _Answer:
-    """One request, whose answer is read within limits.
+    """Sends one request; reads its answer within limits.
 
     Raises:
-        UserError: It answers too late, too much, or in an encoding not asked for.
-        httpx2.HTTPError: It cannot be reached, or breaks off.
+        UserError: The answer is too late, too long, or in an encoding that was not asked for.
+        httpx2.HTTPError: The endpoint cannot be reached, or the connection breaks.
     """
-    import httpx2  # what the openai package sends with
+    import httpx2  # the HTTP client of the openai package
 
     headers = {**_login(), "Accept-Encoding": "gzip"}
     try:
@@ -154,7 +154,7 @@ def _served_models(answer: _Answer, address: str) -> list[dict[str, Any]]:
 
 
 def _try_completion(config: RunConfig, address: str) -> RunConfig:
-    """For endpoints without /models: one token settles it."""
+    """Checks an endpoint without /models by a short completion."""
     import httpx2
 
     body = {"model": config.model.name, "messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 16}

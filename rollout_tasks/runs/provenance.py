@@ -17,7 +17,7 @@ _GIT_SECONDS = 5.0
 
 
 def provenance() -> Mapping[str, Any]:
-    """Returns the installed versions; ``commit`` is empty outside a checkout and ends in ``-dirty`` if that was changed."""
+    """Returns the installed versions; ``commit`` is empty without a checkout, and ends in ``-dirty`` if changed."""
     return {
         "version": _version(PACKAGE),
         "commit": _commit(Path(__file__).resolve().parents[2]),

@@ -1,11 +1,12 @@
-"""Finds work that got lost between broker, chord and workers, and sends it again. Doubles are harmless: a claim admits one holder.
+"""Finds work that got lost between broker, chord and workers, and sends it again.
 
-The chord is a trigger and may be lost; the run store is the truth. A rollout is lost when it has no verdict, nobody holds it,
-and no message for it waits or is being delivered, in two passes in a row (while a message is delivered, it is nowhere for a
-moment). Runs are checked one by one: an error in one does not stop the others.
+Doubles are harmless: a claim admits one holder. The chord is a trigger and may be lost; the run store is the truth.
+A rollout is lost when it has no verdict, nobody holds it, and no message for it waits or is being delivered, in two
+passes in a row (while a message is delivered, it is nowhere for a moment). Runs are checked one by one: an error in one
+does not stop the others.
 
-The messages are compared with the run store on the server itself (lua/note_messages.lua, lua/find_lost.lua), so that a pass
-reads very little however many messages wait.
+The messages are compared with the run store on the server itself (lua/note_messages.lua, lua/find_lost.lua), so that a
+pass reads very little however many messages wait.
 """
 
 from __future__ import annotations

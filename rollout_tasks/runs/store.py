@@ -1,13 +1,13 @@
-"""The run store: what Redis knows of a run while it is under way. The run's folder (folder.py) is what remains.
+"""The run store: a run's state in Redis while it is under way. The run's folder (folder.py) is what remains.
 
 Keys of one run, all under the tag ``{run:ID}``: the hash itself (state, configuration, total), ``:items``, ``:pending``
-(rollouts without a verdict), ``:attempts``, ``:holders`` and ``:alive`` (who runs what, and when it last said so), ``:results``,
-``:counts``. Each change of more than one of them is one script in lua/, and every time in them is the server's.
+(rollouts without a verdict), ``:attempts``, ``:holders`` and ``:alive`` (who runs what, and the last heartbeat),
+``:results``, ``:counts``. A change of more than one of them is one script in lua/. All times in them are the server's.
 
-A run is submitted in two steps. First everything is stored; a submitter that dies before that leaves a run that is
-``half_submitted`` and for which no message was sent. Then messages are sent; from here on the workers can do without the
-submitter. At all times ``:pending`` and ``:results`` together are what is stored, and the run is complete when ``:results`` alone
-has as many entries as the run's ``total``.
+A run is submitted in two steps. First everything is stored; if the submitter dies before that is done, the run is
+``half_submitted``, and no message was sent. Then messages are sent; from here on the workers do not need the submitter.
+``:pending`` and ``:results`` together always are what is stored, and the run is complete when ``:results`` alone has as
+many entries as the run's ``total``.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from rollout_tasks.settings import settings
 
 ACTIVE_RUNS = "runs:active"
 KEEP_SECONDS = 7 * 86_400
-"""How long a finished run stays in Redis, for --status; its folder stays for ever."""
+"""How long a finished run stays in Redis, for `rollouts status`; its folder stays for ever."""
 VERSION = 1
-"""Of stored runs and of messages, as this code writes them, and the latest that it understands."""
+"""Version of stored runs and messages that this code writes, and the latest that it understands."""
 MIN_VERSION = 1
-"""The oldest code that can work on what this code writes: workers of two neighbouring versions share a broker."""
+"""The oldest version that can work on what this code writes: workers of two versions may share a broker."""
 SUBMITTER_BEAT_SECONDS = 5.0
 _SUBMITTER_SILENT = 4
-"""A submitter is silent for so many times as long as a rollout's holder before it counts as dead."""
+"""A submitter may be silent this many times as long as a rollout's holder before it counts as dead."""
 _DURABLE_MILLISECONDS = 3_000
-"""How long a submission waits for the server to have written it to its disk: three times what it takes with everysec."""
+"""How long a submission waits until the server has written it to disk: three times what everysec takes."""
 _CHUNK = 1_000
 _CHUNK_CHARACTERS = 4_000_000
-"""Of items stored at a time: other commands wait for as long as the server takes for them."""
+"""Characters of items stored at a time; other commands wait while the server stores them."""
 
 
 class UnreadableRun(UserError):
-    """A stored run that this version of the software cannot work on; one sentence says which and why."""
+    """A stored run that this version cannot work on; the message says which and why."""
 
 
 class RunStore:
-    """One Redis's runs. Every method may be repeated after a lost reply."""
+    """The runs in one Redis. Every method may be repeated after a lost reply."""
 
     def __init__(self, client: redis.Redis, *, silent_seconds: float | None = None) -> None:
-        """Asks nothing yet.
+        """Sends nothing yet.
 
         Args:
-            client: Where Redis is.
+            client: The client of that Redis.
             silent_seconds: How long a rollout's holder may be silent before it counts as dead; default: as configured.
         """
         self.client = client
@@ -76,18 +76,16 @@ class RunStore:
             run_id: The run.
             config: Its configuration.
             folder: Its folder.
-            rollouts: How many it has, those included that a resumed run keeps.
-            queues: Where its rollouts are sent to.
-            token: Of the submission; made up when empty.
+            rollouts: How many it has, including those that a resumed run keeps.
+            queues: The queues of its rollouts.
+            token: The submission's token; generated when empty.
 
         Returns:
-            The submission's token, for all that is added to the run; empty when the id is taken.
+            The submission's token, needed to add to the run; empty when the id is taken.
         """
         token = token or uuid.uuid4().hex
         fields = {
-            "config": config.model_dump_json(
-                exclude_defaults=True, exclude={"data"}
-            ),  # which is the submitter's affair
+            "config": config.model_dump_json(exclude_defaults=True, exclude={"data"}),  # workers need no data
             "folder": folder,
             "total": rollouts,
             "max_attempts": config.max_attempts,
@@ -103,7 +101,7 @@ class RunStore:
         """Stores items, and the rollouts that still need a verdict.
 
         Raises:
-            UserError: The run is not this submission's any more.
+            UserError: The run no longer belongs to this submission.
         """
         words: list[str] = []
         size = 0
@@ -120,10 +118,10 @@ class RunStore:
             self._add(run_id, token, "pending", names)
 
     def add_results(self, run_id: str, token: str, verdicts: Iterable[Verdict]) -> None:
-        """Puts back verdicts that a run's folder holds, when a run is resumed.
+        """Stores the verdicts that a resumed run's folder already has.
 
         Raises:
-            UserError: The run is not this submission's any more.
+            UserError: The run no longer belongs to this submission.
         """
         for chunk in _chunks(verdicts):
             words: list[str] = []
@@ -133,7 +131,7 @@ class RunStore:
             self._add(run_id, token, "results", words)
 
     def submitter_lives(self, run_id: str, token: str) -> None:
-        """Says that the run is still being submitted."""
+        """Records that the run's submitter lives."""
         self._add(run_id, token, "beat", [])
 
     def _add(self, run_id: str, token: str, what: str, words: list[str]) -> None:
@@ -142,18 +140,18 @@ class RunStore:
             raise UserError(f"run {run_id} cannot be submitted any further: {_why_not(state)}")
 
     def everything_stored(self, run_id: str, token: str) -> bool:
-        """Whether the store has every rollout of the run; False when the server has lost some of what was added.
+        """Returns whether the store has every rollout of the run; False when the server has lost some.
 
         Raises:
-            UserError: The run is not this submission's any more.
+            UserError: The run no longer belongs to this submission.
         """
         return self._submitted(run_id, token, "stored") != "incomplete"
 
     def everything_sent(self, run_id: str, token: str) -> bool:
-        """From now on the run is the workers'; False as in `everything_stored`.
+        """Hands the run over to the workers; returns False as `everything_stored` does.
 
         Raises:
-            UserError: The run is not this submission's any more.
+            UserError: The run no longer belongs to this submission.
         """
         return self._submitted(run_id, token, "sent") != "incomplete"
 
@@ -164,16 +162,16 @@ class RunStore:
         return state
 
     def wait_until_durable(self) -> None:
-        """Waits, for a few seconds at most, until the server's disk has what was stored, where it keeps an append-only file."""
+        """Waits a few seconds at most until the server's disk has what was stored, if it keeps an append-only file."""
         with suppress(redis.ResponseError):  # an older server, or one without such a file
             self.client.waitaof(1, 0, _DURABLE_MILLISECONDS)
 
     def adopt(self, run_id: str) -> RunState | None:
-        """Decides what becomes of a run whose submitter has died, if it has.
+        """Decides the state of a run whose submitter has died.
 
         Returns:
             The run's state: ``running`` when everything was stored, ``half_submitted`` when not, ``submitting`` while the
-            submitter lives; any other state as it was; None when Redis does not know the run.
+            submitter lives; any other state unchanged; None when Redis does not know the run.
         """
         silent = _SUBMITTER_SILENT * self.silent_seconds
         state: RunState | None = self._scripts.run(self.client, "adopt", [_key(run_id)], [silent])
@@ -184,7 +182,7 @@ class RunStore:
         self.client.hset(_key(run_id), "chord_spent", "1")
 
     def set_draining(self, run_id: str) -> None:
-        """Rollouts that have not begun are left for a resume; running ones finish."""
+        """Drains the run: rollouts that have not begun are left for a resume; running ones finish."""
         self._scripts.run(self.client, "change_state", [_key(run_id)], ["draining", "submitting", "running"])
 
     def forget(self, run_id: str, *states: RunState) -> bool:
@@ -192,7 +190,7 @@ class RunStore:
 
         Args:
             run_id: The run.
-            states: Those it may be in.
+            states: The states it may be in.
 
         Returns:
             False when it is in another state.
@@ -215,7 +213,7 @@ class RunStore:
         Args:
             run_id: The run.
             rollout_id: The rollout.
-            holder: Who claims it; its ``token`` names this execution and no other.
+            holder: Describes who claims it; its ``token`` is unique to this execution.
             after: The attempt this execution has just ended, to begin another; 0 at first.
             dead_holder: Token of a holder that the caller knows to be dead.
         """
@@ -238,28 +236,28 @@ class RunStore:
         return Start(status, attempt, item=item, created=float(created))
 
     def uncount(self, run_id: str, rollout_id: str, token: str, attempt: int) -> bool:
-        """Takes back the count of an attempt that says nothing; its execution keeps the claim, and starts again after it.
+        """Uncounts an attempt that says nothing about the agent; its execution keeps the claim and starts again.
 
         Returns:
-            Whether the claim was this execution's.
+            Whether this execution held the claim.
         """
         return bool(self._scripts.run(self.client, "uncount", [_key(run_id)], [rollout_id, token, attempt]))
 
     def hand_back(self, run_id: str, rollout_id: str, token: str, *, counted: bool = True) -> bool:
-        """Gives a claim back before its attempt is over; the attempt does not count, and `counted` says whether it does so far.
+        """Gives a claim back before its attempt is over; uncounts the attempt if it is `counted` so far.
 
         Returns:
-            Whether the claim was this execution's.
+            Whether this execution held the claim.
         """
         arguments = [rollout_id, token, "1" if counted else "0"]
         return bool(self._scripts.run(self.client, "hand_back", [_key(run_id)], arguments))
 
     def beat(self, run_id: str, rollout_id: str, token: str) -> str:
-        """Says that a rollout's holder lives; returns the run's state, ``superseded`` or ``unknown``."""
+        """Records that a rollout's holder lives; returns the run's state, ``superseded`` or ``unknown``."""
         return str(self._scripts.run(self.client, "beat", [_key(run_id)], [rollout_id, token]))
 
     def commit(self, run_id: str, verdict: Verdict, token: str) -> Commit:
-        """Records a verdict if its execution still holds the rollout and nobody was first."""
+        """Records a verdict if its execution still holds the rollout and there is no earlier verdict."""
         failure = verdict.failure_class or ""
         score = "" if verdict.score is None else repr(verdict.score)
         arguments = [verdict.rollout_id, token, _stored(verdict, token=token), verdict.status, failure, score]
@@ -269,7 +267,7 @@ class RunStore:
     # -- ending -----------------------------------------------------------------------------------------------------
 
     def cancel(self, run_id: str) -> Cancellation:
-        """Cancels what nobody has begun, and tells those who are at work at their next beat; cancelling.py does the rest."""
+        """Cancels rollouts that nobody has begun; running ones hear of it at their next beat. See `execution.cancellation`."""
         verdict = Verdict("", 0, "cancelled", failure_class=FailureClass.CANCELLED, error="the run was cancelled")
         document = _stored(verdict)
         problem = "it was submitted by half and then cancelled"
@@ -286,15 +284,15 @@ class RunStore:
                 return Cancellation(state_found, cancelled, int(left), sorted(begun))
 
     def begin_finalize(self, run_id: str, token: str, *, silent_seconds: float) -> str:
-        """Claims the finalising: ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""
+        """Claims the finalising; returns ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""
         return str(self._scripts.run(self.client, "begin_finalize", [_key(run_id)], [token, silent_seconds]))
 
     def beat_finalize(self, run_id: str, token: str) -> str:
-        """Says that a run's finaliser lives; returns ``finalizing``, ``superseded`` or ``unknown``."""
+        """Records that a run's finaliser lives; returns ``finalizing``, ``superseded`` or ``unknown``."""
         return str(self._scripts.run(self.client, "beat_finalize", [_key(run_id)], [token]))
 
     def finalizer_silent(self, run_id: str) -> float:
-        """Seconds since the run's finaliser last said that it lives; infinite when nobody finalises the run."""
+        """Returns the seconds since the finaliser's last heartbeat; infinite when nobody finalises the run."""
         with self.client.pipeline(transaction=False) as pipe:
             pipe.time()
             pipe.hmget(_key(run_id), ["state", "finalizer_beat"])
@@ -304,24 +302,24 @@ class RunStore:
         return float(seconds) + float(microseconds) / 1e6 - float(beat or 0.0)
 
     def end_finalize(self, run_id: str, token: str, finished: str, problem: str = "") -> str:
-        """Marks the run as over, with the reason why it has no report if so; returns its final state or ``superseded``."""
+        """Marks the run as over, with the reason if it has no report; returns its final state or ``superseded``."""
         arguments = [token, run_id, KEEP_SECONDS, finished, problem]
         return str(self._scripts.run(self.client, "end_finalize", [_key(run_id), ACTIVE_RUNS], arguments))
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
     def state(self, run_id: str) -> RunState | None:
-        """The run's state; None when Redis does not know the run."""
+        """Returns the run's state; None when Redis does not know the run."""
         state: Any = self.client.hget(_key(run_id), "state")
         return state  # type: ignore[no-any-return]
 
     def active(self) -> list[str]:
-        """Ids of the runs that are not over."""
+        """Returns the ids of the runs that are not over."""
         members: Any = self.client.smembers(ACTIVE_RUNS)
         return sorted(members)
 
     def config(self, run_id: str) -> tuple[RunConfig, str]:
-        """The run's configuration and folder.
+        """Returns the run's configuration and folder.
 
         Raises:
             KeyError: Redis does not know the run.
@@ -340,7 +338,7 @@ class RunStore:
             raise UnreadableRun(f"run {run_id}: its stored configuration cannot be read here: {first}") from error
 
     def progress(self, run_id: str) -> Progress | None:
-        """How far the run is; None when Redis does not know it."""
+        """Returns the run's progress; None when Redis does not know the run."""
         found = self._scripts.run(self.client, "progress", [_key(run_id)], [self.silent_seconds])
         if not found:
             return None
@@ -365,12 +363,12 @@ class RunStore:
         )
 
     def items(self, run_id: str) -> Iterator[Item]:
-        """The run's items, in no particular order."""
+        """Yields the run's items in no particular order."""
         for _, document in self.client.hscan_iter(f"{_key(run_id)}:items", count=_CHUNK):
             yield Item.from_dict(json.loads(document))
 
     def items_of(self, run_id: str, rollout_ids: Iterable[str]) -> Iterator[Item]:
-        """The items of some rollouts."""
+        """Yields the items of some rollouts."""
         for names in _chunks(sorted({split_rollout_id(name)[0] for name in rollout_ids})):
             documents: Any = self.client.hmget(f"{_key(run_id)}:items", names)
             for document in documents:
@@ -378,7 +376,7 @@ class RunStore:
                     yield Item.from_dict(json.loads(document))
 
     def verdicts(self, run_id: str) -> Iterator[Verdict]:
-        """What is committed, in no particular order."""
+        """Yields the committed verdicts in no particular order."""
         seen: set[str] = set()
         for rollout_id, document in self.client.hscan_iter(f"{_key(run_id)}:results", count=_CHUNK):
             if rollout_id not in seen:
@@ -386,7 +384,7 @@ class RunStore:
                 yield Verdict.from_json(document, rollout_id=rollout_id)
 
     def verdicts_of(self, run_id: str, rollout_ids: Sequence[str]) -> list[Verdict | None]:
-        """What is committed of some rollouts, in their order; None of those without a verdict."""
+        """Returns the committed verdicts of some rollouts, in their order; None for those without one."""
         documents: Any = self.client.hmget(f"{_key(run_id)}:results", rollout_ids)
         return [
             None if document is None else Verdict.from_json(document, rollout_id=rollout_id)
@@ -394,18 +392,18 @@ class RunStore:
         ]
 
     def count_items(self, run_id: str) -> int:
-        """How many items are stored."""
+        """Returns how many items are stored."""
         count: Any = self.client.hlen(f"{_key(run_id)}:items")
         return int(count)
 
     def running(self, run_id: str) -> int:
-        """Rollouts that somebody is at work on."""
+        """Returns how many rollouts are being worked on."""
         progress = self.progress(run_id)
         return progress.running if progress is not None else 0
 
 
 def too_new(run_id: str) -> str:
-    """The sentence about a run that this code is too old for."""
+    """Returns the sentence about a run that this code is too old for."""
     return (
         f"run {run_id} was stored by a newer version of this software, whose runs this one (version {VERSION} of stored runs)"
         " cannot work on: update the software on this machine"
@@ -414,7 +412,7 @@ def too_new(run_id: str) -> str:
 
 @per_process
 def run_store() -> RunStore:
-    """The run store as a worker uses it: it waits for a Redis that is away."""
+    """Returns the run store as a worker uses it: it waits while Redis is unavailable."""
     return RunStore(worker_client())
 
 
@@ -432,7 +430,7 @@ def _key(run_id: str) -> str:
 
 
 def _stored(verdict: Verdict, *, token: str = "") -> str:
-    """The verdict as Redis keeps it: the rollout's id is already its field."""
+    """Returns the verdict as Redis stores it, without the rollout's id, which names the hash field."""
     values = verdict.as_dict()
     values.pop("rollout_id", None)
     values["token"] = token

@@ -1,4 +1,4 @@
-"""Submitting a run: validate everything, write it down, enqueue it. Nothing is enqueued if anything is wrong."""
+"""Submits a run: validates everything, writes it down, enqueues it. If anything is wrong, nothing is enqueued."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import RunState
 from rollout_tasks.runs.verdict import Verdict, rollout_ids
 
-if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent: a refusal need not wait for them.
+if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent, so that an error is reported fast.
     from rollout_tasks.runs.store import RunStore
 
 _STORE_TRIES = 3
@@ -33,16 +33,16 @@ class Source:
     name: str = ""
     path: str = ""
     left_out: Sequence[str] = ()
-    """A sentence for each item that the run goes without."""
+    """A sentence for each item that the run leaves out."""
     doubted: Sequence[str] = ()
     """A sentence for each item that is rolled out although its score cannot be relied on."""
     images: Sequence[str] = ()
-    """What the desktops are made from."""
+    """The images of the desktops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a submission is about to send: a new run, or what a resumed one still lacks."""
+    """What a submission will send: a new run, or what a resumed run still lacks."""
 
     run_id: str
     config: RunConfig
@@ -57,20 +57,20 @@ class Work:
 
     @property
     def total(self) -> int:
-        """Rollouts of the run, those that have a verdict already included."""
+        """Rollouts of the run, including those that already have a verdict."""
         return len(self.kept) + len(self.todo)
 
     def count_committed(self) -> int:
-        """How many of them have a verdict now; asks the folder."""
+        """Returns how many of them have a verdict now; reads the folder."""
         return len(self.kept) + sum(1 for _ in self.folder.verdicts(self.todo))
 
 
 def load_benchmark(config: RunConfig) -> LoadedItems:
-    """Loads the items, and takes those that the run asks for.
+    """Loads the items, and selects those that the run asks for.
 
     Raises:
         UserError: No data was given.
-        BenchmarkError: The data is wrong; names file, line and field. Or no item is what the run asks for.
+        BenchmarkError: The data is wrong (names file, line and field), or no item matches the run's selection.
     """
     data = config.data
     if data.path is None:
@@ -88,7 +88,7 @@ def load_benchmark(config: RunConfig) -> LoadedItems:
 
 
 def new_run_id(config: RunConfig) -> str:
-    """A name that sorts by time and says what it is."""
+    """Returns a name that sorts by time and contains the environment."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{config.env_mode}-{secrets.token_hex(2)}"
 
@@ -96,13 +96,13 @@ def new_run_id(config: RunConfig) -> str:
 def new_work(
     config: RunConfig, benchmark: LoadedItems, doubted: Sequence[str] = (), images: Sequence[str] = ()
 ) -> Work:
-    """The work of a new run; reserves nothing yet.
+    """Returns the work of a new run; reserves nothing yet.
 
     Args:
-        config: The run's.
-        benchmark: Its items, and the sentences for those that it goes without.
+        config: The run's configuration.
+        benchmark: Its items, and the sentences for those left out.
         doubted: A sentence for each item whose score cannot be relied on.
-        images: What the desktops are made from.
+        images: The images of the desktops.
     """
     run_id = config.run_id or new_run_id(config)
     config = config.model_copy(update={"run_id": run_id, "output_dir": Path(config.output_dir).resolve()})
@@ -113,7 +113,7 @@ def new_work(
 
 
 def resumed_work(folder: RunFolder) -> Work:
-    """The work that a run's folder lacks: rollouts without a verdict, or lost to the infrastructure.
+    """Returns the work that a run's folder lacks: rollouts without a verdict, or lost to the infrastructure.
 
     Raises:
         UserError: The folder is not a run's, or its files are broken.
@@ -129,10 +129,10 @@ def resumed_work(folder: RunFolder) -> Work:
 
 
 def check_free(work: Work, store: RunStore) -> None:
-    """Checks that nobody is at work on the run, and that a new run's id is free.
+    """Checks that no process works on the run, and that a new run's id is free.
 
     Raises:
-        UserError: It is not so.
+        UserError: The run is being worked on, or the id is taken.
     """
     state = store.adopt(work.run_id)
     if not work.resumed:
@@ -146,7 +146,7 @@ def check_free(work: Work, store: RunStore) -> None:
 
 
 def write_down(work: Work) -> None:
-    """Makes a new run's folder; a resumed one has its own, and may have another endpoint from now on.
+    """Makes a new run's folder; for a resumed run, which has one, records a new endpoint if given.
 
     Raises:
         UserError: The folder exists already or cannot be written.
@@ -170,8 +170,8 @@ def enqueue(work: Work, store: RunStore) -> None:
     """Puts the run into the run store and sends its chord.
 
     Raises:
-        UserError: Somebody else submitted the same run meanwhile, or Redis did not take it; what had been written is
-            taken back then. Or Redis was lost after it had taken the run: then the workers go on with it.
+        UserError: Another process submitted the same run meanwhile, or Redis did not accept it; what was written is
+            then removed. Or Redis was lost after it had accepted the run; the workers then go on with it.
     """
     from kombu.exceptions import OperationalError
     from redis import RedisError
@@ -203,7 +203,7 @@ def enqueue(work: Work, store: RunStore) -> None:
 
 
 def _clear_the_way(work: Work, store: RunStore, token: str) -> Work:
-    """Sets aside what a resumed run tries again: once the run is nobody else's, and never what somebody has finished meanwhile."""
+    """Sets aside what a resumed run tries again, once the run is reserved; keeps what was finished meanwhile."""
     try:
         with submitter_beats(work.run_id, token):
             finished = [verdict for verdict in work.folder.verdicts(work.todo) if not verdict.worth_repeating]
@@ -220,7 +220,7 @@ def _clear_the_way(work: Work, store: RunStore, token: str) -> Work:
 
 
 def _store(work: Work, store: RunStore, token: str) -> None:
-    """Stores the whole run before the first message is sent: what is half stored is never rolled out."""
+    """Stores the whole run before the first message is sent: a half-stored run is never rolled out."""
     for _ in range(_STORE_TRIES):
         store.add_results(work.run_id, token, work.kept)
         store.add_items(work.run_id, token, work.items, work.todo)
@@ -250,7 +250,7 @@ def _send(work: Work, store: RunStore, token: str) -> None:
 
 @contextmanager
 def submitter_beats(run_id: str, token: str) -> Iterator[None]:
-    """Says every few seconds that the run is still being submitted, from a thread: sending many messages takes minutes."""
+    """Records every few seconds that the submitter lives, from a thread: sending many messages takes minutes."""
     from redis import RedisError
 
     from rollout_tasks.redis_client import connect
@@ -262,7 +262,7 @@ def submitter_beats(run_id: str, token: str) -> Iterator[None]:
         with connect(tries=0, socket_timeout=SUBMITTER_BEAT_SECONDS) as client:
             store = RunStore(client)
             while not over.wait(SUBMITTER_BEAT_SECONDS):
-                with suppress(RedisError, UserError):  # who sends will hear of it, too
+                with suppress(RedisError, UserError):  # the sending thread gets the error too
                     store.submitter_lives(run_id, token)
 
     thread = threading.Thread(target=beat, name="submitter's heartbeat", daemon=True)
@@ -275,7 +275,7 @@ def submitter_beats(run_id: str, token: str) -> Iterator[None]:
 
 
 def _take_back(work: Work, store: RunStore, reason: Exception) -> None:
-    """Makes a run that Redis did not take unknown again; no message of it was sent."""
+    """Removes a run that Redis did not accept; none of its messages was sent."""
     from redis import RedisError
 
     try:

@@ -1,1 +1,1 @@
-"""What this project adds to a Celery worker: boot steps, its VMs, and how its messages travel through Redis."""
+"""What this project adds to a Celery worker: options, boot steps, timers and VMs."""

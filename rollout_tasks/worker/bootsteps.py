@@ -1,4 +1,4 @@
-"""What this project adds to a Celery worker: its options, and what it does at its start and besides its tasks."""
+"""Options and boot steps that this project adds to a Celery worker."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def install(app: Celery) -> None:
     app.steps["consumer"].add(LostWork)
     app.steps["consumer"].add(Presence)
     app.steps["consumer"].add(EventBatches)
-    # Every model call is in its rollout's trajectory; a line for each would drown the worker's log.
+    # Every model call is in its rollout's trajectory; a line for each would flood the worker's log.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
-    """What a killed worker leaves: its children end, its temporary files go when the next starts, a child's with the next child."""
+    """Cleans up after a killed worker: its children end; the next worker or child removes temporary files."""
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
@@ -74,7 +74,7 @@ class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def begin_child(worker: int, **_signal: Any) -> None:
-    """Ends a child whose worker is gone already: Celery has the kernel end it with the worker, but only from just before here."""
+    """Prepares a child. Ends it if its worker is gone: Celery has the kernel do that, but only from just before here."""
     if os.getppid() != worker:
         os._exit(1)
     this_process_works()
@@ -82,7 +82,7 @@ def begin_child(worker: int, **_signal: Any) -> None:
 
 
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Without -Q, a worker serves the queues of the environments that this machine can run, and finalising."""
+    """Without -Q, makes a worker serve the queues of the environments that this machine can run, and finalising."""
 
     def __init__(self, worker: Any, *, trust_tasks: bool = False, **options: Any) -> None:
         super().__init__(worker, **options)
@@ -97,9 +97,9 @@ class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Imports before the fork what rollouts use: the pool's processes share it instead of taking half a second each.
+    """Imports before the fork what rollouts use: the pool's processes share it and save half a second each.
 
-    And hides them from the garbage collector: walking all modules again and again costs time, and in a child it copies them.
+    Also hides it from the garbage collector: walking all modules repeatedly costs time, and in a child copies memory.
     """
 
     requires = (Leftovers, ServedQueues)
@@ -123,7 +123,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _announce_start(worker: str, queues: Iterable[str]) -> None:
-    """Without Redis, nobody looks."""
+    """Announces that the worker is starting; does nothing without Redis."""
     with contextlib.suppress(redis.RedisError, UserError):
         client = connect(tries=0, socket_timeout=2)
         presence.announce_start(client, worker, list(queues))

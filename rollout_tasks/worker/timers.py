@@ -1,4 +1,4 @@
-"""What a worker does again and again: it asks for lost work to be looked for, says that it is there, and sends its events."""
+"""A worker's timers: they ask for lost work to be looked for, announce the worker, and send its events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MESSAGES_LOOKED_AT = 100
 
 
 class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Does something small again and again, on the worker's own timer, whatever goes wrong with it."""
+    """Repeats a small action on the worker's own timer, even after errors."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -37,20 +37,20 @@ class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
         self.failing = False
 
     def interval(self) -> float:
-        """Seconds between two times, at most."""
+        """Returns the seconds between two actions, at most."""
         raise NotImplementedError
 
     def act(self, client: redis.Redis, consumer: Any) -> float:
-        """Does it once; returns the seconds until the next time."""
+        """Acts once; returns the seconds until the next time."""
         raise NotImplementedError
 
     def start(self, consumer: Any) -> None:
-        """Does it now, and goes on doing it."""
+        """Acts now, and starts the timer."""
         self.client = connect(tries=0, socket_timeout=2)
         self._try(consumer)
 
     def stop(self, _consumer: Any) -> None:
-        """Stops doing it."""
+        """Stops the timer."""
         client, self.client = self.client, None
         if self.timer is not None:
             self.timer.cancel()
@@ -66,14 +66,14 @@ class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
             self._say(None)
         except (redis.RedisError, OperationalError) as error:
             self._say(error)
-        except Exception:  # a worker without its timers is deaf and lame, and looks well
+        except Exception:  # a worker without its timers looks healthy but does not work
             logger.exception("%s failed; it is tried again in %.0f s", type(self).__name__, pause)
         finally:
             if self.client is not None:
                 self.timer = consumer.timer.call_after(pause, self._try, (consumer,))
 
     def _say(self, error: Exception | None) -> None:
-        """Says it when Redis begins to fail, and when it has ended."""
+        """Logs when Redis begins to fail, and when it works again."""
         if error is not None and not self.failing:
             logger.warning("%s: Redis does not do it: %s; trying again", type(self).__name__, error)
         elif error is None and self.failing:
@@ -82,14 +82,14 @@ class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class LostWork(_Regularly):
-    """Every so often one worker of all asks for lost work to be looked for."""
+    """At each interval, one of all workers asks for lost work to be looked for."""
 
     def interval(self) -> float:
-        """As configured."""
+        """Returns the configured interval."""
         return settings().reconcile_every
 
     def act(self, client: redis.Redis, consumer: Any) -> float:  # noqa: ARG002
-        """Sends `reconcile`, unless another worker has within the interval: then it is next asked when that one's has passed."""
+        """Sends `reconcile`, unless another worker has within the interval; then returns what is left of that."""
         every = self.interval()
         if client.set(_RECONCILE_TICK, os.getpid(), nx=True, px=int(every * 1000)):
             if not _waits_for_a_worker(client, RECONCILE):
@@ -100,16 +100,16 @@ class LostWork(_Regularly):
 
 
 def _waits_for_a_worker(client: redis.Redis, task: str) -> bool:
-    """Whether a message for a task is among the next in the queue of small tasks."""
+    """Returns whether a message for a task is among the next in the queue of small tasks."""
     documents: Any = client.lrange(FINALIZE_QUEUE, -_MESSAGES_LOOKED_AT, -1)
     return any(json.loads(document)["headers"].get("task") == task for document in documents)
 
 
 class Presence(_Regularly):
-    """Says that the worker is there and which queues it serves."""
+    """Announces the worker and the queues it serves."""
 
     def interval(self) -> float:
-        """Well below the time after which others take it to be gone."""
+        """Returns a time well below that after which the worker counts as gone."""
         return presence.ANNOUNCE_SECONDS
 
     def act(self, client: redis.Redis, consumer: Any) -> float:
@@ -118,7 +118,7 @@ class Presence(_Regularly):
         return self.interval()
 
     def stop(self, consumer: Any) -> None:
-        """Takes the announcement back."""
+        """Removes the announcement."""
         if self.client is not None:
             with contextlib.suppress(redis.RedisError):
                 presence.leave(self.client, consumer.hostname)
@@ -126,7 +126,7 @@ class Presence(_Regularly):
 
 
 class EventBatches(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Sends the events that Flower shows in batches: one by one they take half of the main process's time."""
+    """Sends the events for Flower in batches: one by one they take half of the main process's time."""
 
     requires = ("celery.worker.consumer.events:Events",)
 
@@ -135,13 +135,13 @@ class EventBatches(bootsteps.StartStopStep):  # type: ignore[misc]
         self.timer: Any = None
 
     def start(self, consumer: Any) -> None:
-        """Has full batches sent at once, others twice a second."""
+        """Sends full batches at once, others twice a second."""
         events = consumer.event_dispatcher
         if events is not None and events.buffer_group:
             events.on_send_buffered = None
             self.timer = consumer.timer.call_repeatedly(_EVENTS_WAIT_SECONDS, events.flush)
 
     def stop(self, _consumer: Any) -> None:
-        """Stops the clock; the dispatcher's own end is Celery's business."""
+        """Stops the timer; Celery itself stops the dispatcher."""
         if self.timer is not None:
             self.timer.cancel()

@@ -1,4 +1,4 @@
-"""With ``--num-vms``, a VM host runs beside the worker: a process of its own, started again if it dies, ended with the worker."""
+"""Runs a VM host beside the worker (``--num-vms``): its own process, restarted if it dies, ended with the worker."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 _VM_HOST_STOP_SECONDS = 60
 _VM_HOST_RESTART_SECONDS = (1.0, 60.0)
-"""Pause before a VM host that ended is started again: at first, and at most when it goes on ending soon."""
+"""Seconds before a VM host that ended is restarted: at first, and at most when it keeps ending soon."""
 
 
 class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
-    """With --num-vms, a VM host runs beside the worker, in a process of its own: started again if it dies, ended with it."""
+    """The boot step that runs the VM host, in its own process: restarted if it dies, ended with the worker."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -60,7 +60,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
         self.stopping = threading.Event()
 
     def include_if(self, _worker: Any) -> bool:
-        """Only with --num-vms."""
+        """Returns whether --num-vms was given."""
         return self.enabled
 
     def start(self, _worker: Any) -> None:
@@ -69,7 +69,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
         threading.Thread(target=self._keep_running, name="vm-host-keeper", daemon=True).start()
 
     def _launch(self) -> None:
-        # A process group of its own: Ctrl-C at the worker's terminal must not stop VMs that running rollouts still use.
+        # Its own process group: Ctrl-C at the worker's terminal must not stop VMs that running rollouts still use.
         self.process = subprocess.Popen(self.command, process_group=0)  # noqa: S603
 
     def _keep_running(self) -> None:
@@ -87,17 +87,17 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
             pause = min(pause * 2, longest)
             try:
                 self._launch()
-            except OSError as error:  # no memory or no process left, as there may have been none for the one that ended
+            except OSError as error:  # no memory or process left, which may also have ended the last one
                 logger.error("the VM host cannot be started: %s", error)
 
     def stop(self, worker: Any) -> None:
-        """Ends the VM host once no rollout of this worker uses its VMs any more, and waits for these to be stopped."""
+        """Ends the VM host once no rollout of this worker uses its VMs, and waits until the VMs are stopped."""
         if worker.pool is not None:
-            worker.pool.stop()  # what started first is stopped last; stopping it twice changes nothing
+            worker.pool.stop()  # started first, it would be stopped last; stopping it twice changes nothing
         self.terminate(worker)
 
     def terminate(self, _worker: Any) -> None:
-        """Ends the VM host and waits for its VMs to be stopped."""
+        """Ends the VM host and waits until its VMs are stopped."""
         self.stopping.set()
         if self.process is None or self.process.poll() is not None:
             return
@@ -110,7 +110,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _check_vms(provider: str, options: Iterable[str], pool: str) -> None:
-    """Ends the worker with a sentence where no VM host could ever start."""
+    """Ends the worker with a message if no VM host could ever start."""
     from vm_pool.pool import VMPool
     from vm_pool.providers import load_provider
 
@@ -123,7 +123,7 @@ def _check_vms(provider: str, options: Iterable[str], pool: str) -> None:
 
 
 def _host_id(worker: str) -> str:
-    """The VM host's name: the machine's, and the worker's own where it has one, since two hosts may not share a name."""
+    """Returns the VM host's name: the machine's, and the worker's own if any, as two hosts may not share a name."""
     name, _, machine = worker.partition("@")
     host = machine if name == "celery" else f"{name}.{machine}"
     return re.sub(r"[^A-Za-z0-9_.-]", "-", host)[:100]

@@ -1,4 +1,4 @@
--- Forgets a delivered message: it is done with.
+-- Removes a delivered message that is done.
 -- KEYS[1] when each delivered message was last known to be worked on   KEYS[2] the delivered messages
 -- ARGV[1] delivery tag
 redis.call('ZREM', KEYS[1], ARGV[1])

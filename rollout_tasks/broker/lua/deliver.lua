@@ -1,4 +1,4 @@
--- Notes a message as delivered, and as worked on now.
+-- Records a message as delivered, and as worked on now.
 -- KEYS[1] when each delivered message was last known to be worked on   KEYS[2] the delivered messages
 -- ARGV[1] delivery tag   [2] the message and its route (JSON)
 local time = redis.call('TIME')

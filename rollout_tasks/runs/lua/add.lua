@@ -1,12 +1,12 @@
--- Stores a part of a run that is being submitted, and is a sign of life of its submitter.
+-- Stores a part of a run that is being submitted, and records that its submitter lives.
 -- KEYS[1] the run's key   ARGV[1] token of the submission
 -- ARGV[2] items | pending | results | beat
 -- ARGV[3...] items: id, JSON, ...   pending: rollout id, ...   beat: nothing
 --            results: rollout id, verdict (JSON), status, failure class or '', score or '', ...
--- Returns the run's state, 'superseded' when the submission is not the run's (any more), 'unknown' when the run is gone.
--- Only what is 'submitting' is added to.
+-- Returns the run's state, 'superseded' when the run belongs to another submission, 'unknown' when the run is gone.
+-- Adds only to a run that is 'submitting'.
 -- Safe to repeat after a lost reply.
--- A submitter that was taken to be dead and is not goes on: what it has stored is still there.
+-- A submitter that was wrongly taken to be dead goes on: what it has stored is still there.
 local run = KEYS[1]
 local described = redis.call('HMGET', run, 'state', 'submission')
 if not described[1] then return 'unknown' end

@@ -1,7 +1,7 @@
--- Looks whether a run's submitter has died, and says what is to become of the run then.
+-- Checks whether a run's submitter has died, and decides the run's state if so.
 -- KEYS[1] the run's key   ARGV[1] seconds without a sign of life after which the submitter counts as dead
 -- Returns the state the run is in now: 'submitting' while the submitter lives; 'running' when everything is stored, so that the
--- workers can do without it; 'half_submitted' when it is not, so that the run must be resumed; any other as it was.
+-- workers can do without it; 'half_submitted' when it is not, so that the run must be resumed; any other unchanged.
 local run = KEYS[1]
 local described = redis.call('HMGET', run, 'state', 'submitter_beat', 'total', 'created')
 local state = described[1]

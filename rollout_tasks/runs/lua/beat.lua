@@ -1,4 +1,4 @@
--- Keeps a rollout's claim fresh and tells its holder how things stand.
+-- Keeps a rollout's claim fresh and tells its holder the run's state.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution
 -- Returns the run's state, 'superseded' when another execution has the rollout, 'unknown' when the run is gone.
 local run = KEYS[1]

@@ -1,6 +1,6 @@
--- Keeps a finaliser's claim fresh and tells it whether it still has it.
+-- Keeps a finaliser's claim fresh and tells it whether it still has the run.
 -- KEYS[1] the run's key   ARGV[1] token of the finaliser
--- Returns 'finalizing', 'superseded' when somebody else has the run or it is over, 'unknown' when the run is gone.
+-- Returns 'finalizing', 'superseded' when another process has the run or it is over, 'unknown' when the run is gone.
 local run = KEYS[1]
 local state, finalizer = unpack(redis.call('HMGET', run, 'state', 'finalizer'))
 if not state then return 'unknown' end

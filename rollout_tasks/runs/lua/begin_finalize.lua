@@ -1,7 +1,7 @@
 -- Lets exactly one process at a time finalise a run, and only when there are as many results as rollouts.
 -- KEYS[1] the run's key   ARGV[1] token of the finaliser   [2] seconds after which a silent finaliser counts as dead
 -- Returns go | incomplete | busy | over (already finalised) | unknown. Safe to repeat after a lost reply.
--- The chord fires once: when it does so early, the last commit is told to ask again (chord_spent).
+-- The chord fires only once: if it fires early, the last commit is told to ask again (chord_spent).
 local run = KEYS[1]
 local state, total, finalizer, beat = unpack(redis.call('HMGET', run, 'state', 'total', 'finalizer', 'finalizer_beat'))
 if not state then return 'unknown' end

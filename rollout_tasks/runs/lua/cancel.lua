@@ -1,11 +1,11 @@
--- Cancels a run: what nobody has begun is committed as cancelled here, a part at a time; running rollouts hear of it at their
--- next beat. A rollout that was begun and that nobody holds may have left a result in the run's folder: it is named.
+-- Cancels a run: rollouts that nobody has begun are committed as cancelled here, a part at a time; running ones hear of it
+-- at their next beat. One that was begun and that nobody holds may have left a result in the run's folder: it is returned.
 -- KEYS[1] the run's key   KEYS[2] the set of active runs   ARGV[1] verdict of a rollout that never ran (JSON)
 -- ARGV[2] seconds without a beat after which a holder counts as dead   [3] cursor, 0 at first   [4] how many rollouts to look at
 -- ARGV[5] run id   [6] seconds the run's keys are kept when it is over   [7] why a half-submitted run has no report
--- Returns {state found, rollouts cancelled here, rollouts left, cursor to go on with, '0' when that was all,
+-- Returns {state found, rollouts cancelled here, rollouts left, next cursor, '0' at the end,
 -- {rollout that was begun and that nobody holds, ...}}
--- A half-submitted run is over at once: it has fewer rollouts than it was to have, so there is nothing to score.
+-- A half-submitted run is over at once: it lacks rollouts, so there is nothing to score.
 local run = KEYS[1]
 local described = redis.call('HMGET', run, 'state', 'total')
 local state = described[1]

@@ -1,6 +1,6 @@
--- Moves a run from one of some states to another; elsewhere it stays as it is.
+-- Moves a run from one of the given states to a new one; a run in any other state stays as it is.
 -- KEYS[1] the run's key   ARGV[1] new state   [2...] the states it may be in
--- Returns the state it is in now, or false.
+-- Returns the state it is in now, or false when the run is gone.
 local state = redis.call('HGET', KEYS[1], 'state')
 for at = 2, #ARGV do
   if state == ARGV[at] then

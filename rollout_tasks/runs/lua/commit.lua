@@ -1,8 +1,8 @@
--- Records a rollout's verdict: the first wins, and only its current holder may. Safe to repeat after a lost reply.
+-- Records a rollout's verdict: only its current holder may, and the first one wins. Safe to repeat after a lost reply.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] verdict (JSON, carries the token)
 -- ARGV[4] status   [5] failure class or ''   [6] score or ''
 -- Returns {outcome, rollouts of the run without a verdict, 1 when the caller must ask for the run to be finalised}
--- outcome: ok | committed (somebody was first) | superseded | unknown
+-- outcome: ok | committed (there is an earlier one) | superseded | unknown
 local run, rollout = KEYS[1], ARGV[1]
 if redis.call('EXISTS', run) == 0 then return {'unknown', 0, 0} end
 local described = redis.call('HMGET', run, 'total', 'chord_spent')

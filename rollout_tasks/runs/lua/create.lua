@@ -1,4 +1,4 @@
--- Reserves a run's id and says what the run is, in one step.
+-- Reserves a run's id and stores its description, in one step.
 -- KEYS[1] the run's key   KEYS[2] the set of active runs   ARGV[1] run id   [2] token of this submission
 -- ARGV[3...] field, value, field, value, ...
 -- Returns 1, or 0 when the id is taken. Safe to repeat after a lost reply.

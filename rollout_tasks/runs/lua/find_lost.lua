@@ -1,7 +1,7 @@
 -- Finds rollouts without a verdict that nobody has claimed lately and for which no message was noted, a part at a time.
--- KEYS[1] the run's key   KEYS[2] where messages were noted (set of '<run> <rollout>')   KEYS[3] where to put what is found (set)
+-- KEYS[1] the run's key   KEYS[2] where messages were noted (set of '<run> <rollout>')   KEYS[3] the set for what is found
 -- ARGV[1] run id   [2] seconds without a beat after which a holder counts as dead   [3] cursor   [4] how many
--- Returns the cursor to go on with, '0' when that was all.
+-- Returns the next cursor, '0' at the end.
 local run = KEYS[1]
 local time = redis.call('TIME')
 local fresh = tonumber(time[1]) + tonumber(time[2]) / 1e6 - tonumber(ARGV[2])

@@ -1,7 +1,7 @@
--- Gives a rollout's claim back: its worker stops before the attempt is over, which therefore does not count.
+-- Gives a rollout's claim back, because its worker stops before the attempt is over; the attempt does not count.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] 1 when the attempt is counted so far
--- It was begun all the same: its folder may have a verdict, which a cancellation must look for.
--- Returns 1, or 0 when another execution has the rollout or it has a verdict. Said twice, the second time changes nothing.
+-- The rollout still counts as begun: its folder may have a verdict, which a cancellation must look for.
+-- Returns 1, or 0 when another execution has the rollout or it has a verdict. A second call changes nothing.
 local run, rollout = KEYS[1], ARGV[1]
 local holder = redis.call('HGET', run .. ':holders', rollout)
 if not holder or cjson.decode(holder)['token'] ~= ARGV[2] then return 0 end

@@ -1,7 +1,7 @@
--- Notes for which rollouts there are messages, a part of a queue at a time, so that no message has to leave the server.
+-- Notes which rollouts have messages, a part of a queue at a time, so that no message has to leave the server.
 -- KEYS[1] a queue (list), or the messages that are delivered and not acknowledged (hash)   KEYS[2] where to note (set)
 -- ARGV[1] where to begin: a list's index, a hash's cursor   [2] how many messages   [3] seconds to keep the notes
--- Returns {where to go on, '0' when that was all, {body of each rollout message that does not say whose it is, ...}}.
+-- Returns {where to go on, '0' at the end, {body of each rollout message whose headers do not name its rollout, ...}}.
 local documents, after = {}, '0'
 if redis.call('TYPE', KEYS[1])['ok'] == 'hash' then
   local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])

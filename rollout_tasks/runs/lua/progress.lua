@@ -1,7 +1,7 @@
--- How far a run is; changes nothing.
+-- Returns a run's progress; changes nothing.
 -- KEYS[1] the run's key   ARGV[1] seconds without a beat after which a rollout's holder counts as dead
 -- Returns {} when the run is gone, else {state, total, created, queues, problem, rollouts without a verdict, rollouts with one,
--- rollouts that somebody is at work on, {count, value, ...}}.
+-- rollouts being worked on, {count, value, ...}}.
 local run = KEYS[1]
 local described = redis.call('HMGET', run, 'state', 'total', 'created', 'queues', 'problem')
 if not described[1] then return {} end

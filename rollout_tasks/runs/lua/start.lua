@@ -4,8 +4,8 @@
 -- ARGV[5] attempt this execution has just ended, 0 at its beginning
 -- ARGV[6] seconds without a beat after which a holder counts as dead   [7] token of a holder known to be dead, or ''
 -- ARGV[8] the latest version of stored runs that the caller understands
--- A run being cancelled is claimed too, without an attempt, so that somebody commits the cancellation.
--- Returns {status, attempt, item JSON or holder JSON, seconds since the holder's last beat (text), when the run was made (text)}
+-- A rollout of a run being cancelled is claimed too, without an attempt, so that its cancellation is committed.
+-- Returns {status, attempt, item JSON or holder JSON, seconds since the holder's last beat, the run's creation time (both text)}
 local run, rollout, token = KEYS[1], ARGV[1], ARGV[3]
 local described = redis.call('HMGET', run, 'state', 'max_attempts', 'created', 'min_version')
 local state, max_attempts, created = described[1], tonumber(described[2]), described[3]

@@ -1,7 +1,7 @@
--- The submitter has stored everything, or sent everything.
+-- Records that the submitter has stored everything, or sent everything.
 -- KEYS[1] the run's key   ARGV[1] token of the submission   [2] stored | sent
--- Returns the run's state: 'running' once everything is sent; 'incomplete' when rollouts are missing in the store, which
--- means that Redis lost some; 'superseded', 'unknown'. Safe to repeat after a lost reply.
+-- Returns the run's state: 'running' once everything is sent; 'incomplete' when rollouts are missing in the store, because
+-- Redis lost some; 'superseded', 'unknown'. Safe to repeat after a lost reply.
 local run = KEYS[1]
 local described = redis.call('HMGET', run, 'state', 'submission', 'total')
 local state = described[1]

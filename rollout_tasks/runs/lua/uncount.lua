@@ -1,4 +1,4 @@
--- Takes back the count of an attempt that says nothing, while its execution keeps the claim. Said twice, it changes nothing more.
+-- Uncounts an attempt that says nothing about the agent; its execution keeps the claim. A second call changes nothing.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] the attempt
 -- Returns 1, or 0 when another execution has the rollout or it has a verdict.
 local run, rollout = KEYS[1], ARGV[1]
