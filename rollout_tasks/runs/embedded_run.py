@@ -78,13 +78,14 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
         console.print(f"note: {at_a_time.reason}")
     stack.start_worker(at_a_time.number, vms if with_vms else None, queues)
     stack.start_flower()
-    console.print(f"Flower: {stack.flower_url} (login {stack.flower_login})", highlight=False, soft_wrap=True)
+    _say_where_flower_is(stack, interrupts, console)
     store = RunStore(checked_client())
     enqueue(work, store)
     interrupts.finish_first = True
 
     def look() -> None:
         stack.check()
+        _say_where_flower_is(stack, interrupts, console)
         if interrupts.drain_wanted:
             store.set_draining(work.run_id)
             interrupts.tell(console, "finishing the rollouts that run; Ctrl-C again stops them now")
@@ -94,6 +95,11 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
 
     pool = config.vm.pool if with_vms else None
     return watch(store, work.run_id, console, pool=pool, alive=look, until=drained, own_worker=True)
+
+
+def _say_where_flower_is(stack: EmbeddedStack, interrupts: Interrupts, console: Console) -> None:
+    """Said once for each address: Flower gets another one where its port was taken."""
+    interrupts.tell(console, f"Flower: {stack.flower_url} (login {stack.flower_login})")
 
 
 def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:
