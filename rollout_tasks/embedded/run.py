@@ -76,13 +76,14 @@ def _run(work: Work, stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -
         console.print(f"note: {at_a_time.reason}")
     stack.start_worker(at_a_time.number, vms if with_vms else None, queues)
     stack.start_flower()
-    console.print(f"Flower: {stack.flower_url} (login {stack.flower_login})", highlight=False, soft_wrap=True)
+    _say_where_flower_is(stack, ctrl_c, console)
     store = RunStore(checked_client())
     enqueue(work, store)
     ctrl_c.finish_first = True
 
     def look() -> None:
         stack.check()
+        _say_where_flower_is(stack, ctrl_c, console)
         if ctrl_c.drain_wanted:
             store.set_draining(work.run_id)
             ctrl_c.tell(console, "finishing the rollouts that run; Ctrl-C again stops them now")
@@ -92,6 +93,11 @@ def _run(work: Work, stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -
 
     pool = config.vm.pool if with_vms else None
     return watch(store, work.run_id, console, pool=pool, alive=look, until=drained, own_worker=True)
+
+
+def _say_where_flower_is(stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -> None:
+    """Said once for each address: Flower gets another one where its port was taken."""
+    ctrl_c.tell(console, f"Flower: {stack.flower_url} (login {stack.flower_login})")
 
 
 def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:

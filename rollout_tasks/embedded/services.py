@@ -33,6 +33,9 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 40.0
 _VALKEY_STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
+_PORT_TRIES = 3
+"""How often a service is started that found its port taken: another process may be faster between the choice and the use."""
+_PORT_TAKEN = b"Address already in use"
 
 
 def valkey_binary() -> str:
@@ -74,6 +77,8 @@ class EmbeddedServices:
         self.logs = logs
         self.flower_url = ""
         self.flower_login = ""
+        self._log_sizes: dict[str, int] = {}
+        self._flower_starts = 0
         self._services: dict[str, subprocess.Popen[bytes]] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="rollouts-"))
         self._janitor = CleanupProcess()
@@ -86,7 +91,20 @@ class EmbeddedServices:
         return self._folder
 
     def start_valkey(self) -> None:
-        """Starts the broker and makes it this process's Redis."""
+        """Starts the broker and makes it this process's Redis.
+
+        Raises:
+            UserError: It does not come up.
+        """
+        for tries_left in reversed(range(_PORT_TRIES)):
+            try:
+                self._start_valkey()
+                return
+            except UserError:
+                if not tries_left or not self._found_its_port_taken("valkey"):
+                    raise
+
+    def _start_valkey(self) -> None:
         port, password = _free_port(), secrets.token_urlsafe(24)
         configuration = {
             "bind": "127.0.0.1",
@@ -124,6 +142,7 @@ class EmbeddedServices:
 
     def start_flower(self) -> None:
         """Starts Flower, read-only and behind a login; does not wait for it."""
+        self._flower_starts += 1
         port, password = _free_port(), secrets.token_urlsafe(12)
         self.flower_url, self.flower_login = f"http://127.0.0.1:{port}", f"flower:{password}"
         options = {
@@ -135,13 +154,16 @@ class EmbeddedServices:
         self._start("flower", [sys.executable, "-m", "celery", "-A", "rollout_tasks", "flower"], environment=options)
 
     def check(self) -> None:
-        """Raises when a service has ended by itself.
+        """Raises when a service has ended by itself; Flower gets another port where its own was taken.
 
         Raises:
             UserError: Names the service and the end of its log.
         """
-        for name, process in self._services.items():
+        for name, process in list(self._services.items()):
             if process.poll() is not None:
+                if name == "flower" and self._flower_starts < _PORT_TRIES and self._found_its_port_taken(name):
+                    self.start_flower()
+                    continue
                 raise UserError(
                     f"{name} ended by itself (exit code {process.returncode}); see {self._log(name)}{self._tail(name)}"
                 )
@@ -175,6 +197,7 @@ class EmbeddedServices:
     ) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         with self._log(name).open("ab") as log, _uninterrupted():
+            self._log_sizes[name] = log.tell()
             process = subprocess.Popen(  # noqa: S603
                 list(command),
                 preexec_fn=_take_signals,
@@ -197,6 +220,13 @@ class EmbeddedServices:
             if time.monotonic() > deadline:
                 raise UserError(f"{name} was not ready within {_START_SECONDS:g} s; see {self._log(name)}")
             time.sleep(_LOOK_SECONDS)
+
+    def _found_its_port_taken(self, name: str) -> bool:
+        """Whether a service that ended said so since it was last started."""
+        try:
+            return _PORT_TAKEN in self._log(name).read_bytes()[self._log_sizes[name] :]
+        except OSError:
+            return False
 
     def _log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
