@@ -33,9 +33,9 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 40.0
 _VALKEY_STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
-_PORT_TRIES = 3
-"""How often a service is started that found its port taken: another process may be faster between the choice and the use."""
-_PORT_TAKEN = b"Address already in use"
+_STARTS = 3
+"""How often a service is started that ends by itself: another process may take its port between the choice and the use."""
+_ANSWER_SECONDS = 2.0
 
 
 def valkey_binary() -> str:
@@ -77,7 +77,8 @@ class EmbeddedStack:
         self.logs = logs
         self.flower_url = ""
         self.flower_login = ""
-        self._log_sizes: dict[str, int] = {}
+        self.flower_lost = ""
+        """Why Flower is not there any more; empty while it is."""
         self._flower_starts = 0
         self._services: dict[str, subprocess.Popen[bytes]] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="rollouts-"))
@@ -96,12 +97,12 @@ class EmbeddedStack:
         Raises:
             UserError: It does not come up.
         """
-        for tries_left in reversed(range(_PORT_TRIES)):
+        for starts in range(1, _STARTS + 1):
             try:
                 self._start_valkey()
                 return
             except UserError:
-                if not tries_left or not self._found_its_port_taken("valkey"):
+                if starts == _STARTS or self._services["valkey"].poll() is None:
                     raise
 
     def _start_valkey(self) -> None:
@@ -119,9 +120,8 @@ class EmbeddedStack:
         self._start("valkey", [valkey_binary(), "-"], configuration=lines)
         os.environ["REDIS_URL"] = os.environ["ROLLOUT_REDIS_URL"] = f"redis://:{password}@127.0.0.1:{port}/0"
         settings.cache_clear()
-        client = redis.Redis.from_url(settings().redis_address)
-        self._wait("valkey", lambda: _answers(client))
-        client.close()
+        with redis.Redis.from_url(settings().redis_address, socket_timeout=_ANSWER_SECONDS, retry=None) as client:
+            self._wait("valkey", lambda: _works_in(self._folder, client))
 
     def start_worker(self, concurrency: int, vms: HostedVMs | None, queues: Iterable[str] = ()) -> None:
         """Starts a worker, and its VMs where any are needed; does not wait for it.
@@ -154,19 +154,25 @@ class EmbeddedStack:
         self._start("flower", [sys.executable, "-m", "celery", "-A", "rollout_tasks", "flower"], environment=options)
 
     def check(self) -> None:
-        """Raises when a service has ended by itself; Flower gets another port where its own was taken.
+        """Raises when a service has ended by itself that a run needs; Flower, which only shows it, is started again.
 
         Raises:
             UserError: Names the service and the end of its log.
         """
         for name, process in list(self._services.items()):
-            if process.poll() is not None:
-                if name == "flower" and self._flower_starts < _PORT_TRIES and self._found_its_port_taken(name):
-                    self.start_flower()
-                    continue
-                raise UserError(
-                    f"{name} ended by itself (exit code {process.returncode}); see {self._log(name)}{self._tail(name)}"
-                )
+            if process.poll() is None:
+                continue
+            if name != "flower":
+                raise UserError(self._how_it_ended(name))
+            if self._flower_starts < _STARTS:
+                self.start_flower()
+            else:
+                self.flower_lost = self._how_it_ended(name)
+                del self._services[name]
+
+    def _how_it_ended(self, name: str) -> str:
+        code = self._services[name].returncode
+        return f"{name} ended by itself (exit code {code}); see {self._log(name)}{self._tail(name)}"
 
     def stop(self, *, at_once: bool = False) -> None:
         """Stops every service, the broker last, and removes the temporary folder. Harmless when repeated."""
@@ -197,7 +203,6 @@ class EmbeddedStack:
     ) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         with self._log(name).open("ab") as log, _uninterrupted():
-            self._log_sizes[name] = log.tell()
             process = subprocess.Popen(  # noqa: S603
                 list(command),
                 preexec_fn=_take_signals,
@@ -220,13 +225,6 @@ class EmbeddedStack:
             if time.monotonic() > deadline:
                 raise UserError(f"{name} was not ready within {_START_SECONDS:g} s; see {self._log(name)}")
             time.sleep(_LOOK_SECONDS)
-
-    def _found_its_port_taken(self, name: str) -> bool:
-        """Whether a service that ended said so since it was last started."""
-        try:
-            return _PORT_TAKEN in self._log(name).read_bytes()[self._log_sizes[name] :]
-        except OSError:
-            return False
 
     def _log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
@@ -262,8 +260,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(client: redis.Redis) -> bool:
+def _works_in(folder: Path, client: redis.Redis) -> bool:
+    """Whether the server answers and is the one that works in a folder, not another one at its port."""
     try:
-        return bool(client.ping())
-    except redis.RedisError:
+        return folder.samefile(str(client.config_get("dir").get("dir")))
+    except (redis.RedisError, OSError):
         return False

@@ -98,8 +98,9 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
 
 
 def _say_where_flower_is(stack: EmbeddedStack, interrupts: Interrupts, console: Console) -> None:
-    """Said once for each address: Flower gets another one where its port was taken."""
-    interrupts.tell(console, f"Flower: {stack.flower_url} (login {stack.flower_login})")
+    """Said once for each address: Flower gets another one where it had to be started again."""
+    lost = f"the run goes on without Flower: {stack.flower_lost}"
+    interrupts.tell(console, lost if stack.flower_lost else f"Flower: {stack.flower_url} (login {stack.flower_login})")
 
 
 def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:

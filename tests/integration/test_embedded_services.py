@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from rollout_tasks import embedded
 from rollout_tasks.embedded import EmbeddedStack
@@ -50,10 +52,27 @@ def answers(url: str) -> bool:
     return True
 
 
-def test_valkey_takes_another_port(stack: EmbeddedStack, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen(monkeypatch, taken)
+@pytest.fixture
+def open_redis(tmp_path: Path) -> Iterator[int]:
+    """The port of another program's Redis, which takes whatever password it is given."""
+    port = free_port()
+    command = [embedded.valkey_binary(), "--port", str(port), "--dir", str(tmp_path), "--save", ""]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server, redis.Redis(port=port) as client:
+        deadline = time.monotonic() + 30
+        while not client.config_get("dir"):
+            assert time.monotonic() < deadline
+        yield port
+        server.terminate()
+
+
+@pytest.mark.parametrize("other", ["taken", "open_redis"])
+def test_valkey_takes_another_port(
+    stack: EmbeddedStack, other: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = request.getfixturevalue(other)
+    chosen(monkeypatch, port)
     stack.start_valkey()
-    assert f":{taken}/" not in os.environ["REDIS_URL"]
+    assert f":{port}/" not in os.environ["REDIS_URL"]
     stack.check()
 
 
@@ -72,3 +91,16 @@ def test_flower_takes_another_port(stack: EmbeddedStack, taken: int, monkeypatch
         assert time.monotonic() < deadline
         stack.check()
         time.sleep(0.1)
+
+
+def test_a_run_goes_on_without_flower(stack: EmbeddedStack, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.start_valkey()
+    chosen(monkeypatch, *[taken] * 10)
+    stack.start_flower()
+    deadline = time.monotonic() + 60
+    while not stack.flower_lost:
+        assert time.monotonic() < deadline
+        stack.check()
+        time.sleep(0.1)
+    assert stack.flower_lost.startswith("flower ended by itself (exit code 1); see ")
+    stack.check()
