@@ -17,15 +17,9 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.models.base import Usage
-from rollout_tasks.runs.folder import (
-    RunFolder,
-    decode_id,
-    encode_id,
-    find_run,
-    link_once,
-    write_atomically,
-    write_once,
-)
+from rollout_tasks.runs.durable_files import link_once, write_atomically, write_once
+from rollout_tasks.runs.folder import RunFolder, find_run
+from rollout_tasks.runs.item_paths import decode_id, encode_id
 from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.verdict import Lending, Verdict
 
