@@ -16,14 +16,14 @@ _PART_BYTES = 240
 def encode_id(item_id: str) -> str:
     """An item's id as one or more safe path components, reversibly.
 
-    Bytes other than letters, digits, ``-``, ``_`` and inner ``.`` become ``=XX``; a result longer than a file name may be is
-    continued in a folder below, marked by a trailing ``=``.
+    Bytes other than letters, digits, ``-``, ``_`` and ``.`` become ``=XX``, and so does a ``.`` that would begin a component; a
+    result longer than a file name may be is continued in a folder below, marked by a trailing ``=``.
     """
     encoded = "".join(chr(byte) if byte in _SAFE else f"={byte:02X}" for byte in item_id.encode())
     if encoded.startswith(".") or encoded in _RUN_FILES:
         encoded = f"={ord(encoded[0]):02X}" + encoded[1:]
     parts = [encoded[at : at + _PART_BYTES] for at in range(0, len(encoded), _PART_BYTES)]
-    return "=/".join(parts)
+    return "=/".join(f"={ord('.'):02X}{part[1:]}" if part.startswith(".") else part for part in parts)
 
 
 def decode_id(path: str) -> str:
