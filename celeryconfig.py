@@ -1,5 +1,7 @@
 """Every Celery setting of this project, each with its reason. Read by `rollout_tasks.app`; secrets come from the environment."""
 
+import os
+
 from rollout_tasks.settings import settings
 
 _settings = settings()
@@ -12,6 +14,10 @@ _connect_seconds = 10.0
 broker_url = _settings.redis_address
 # The chord's counts are kept there; nobody waits for single results (rollout_tasks/results.py).
 result_backend = f"rollout_tasks.results.UnwatchedRedisBackend+{_settings.redis_address}"
+# Celery prefers these variables to its settings: messages would go elsewhere than where the run store and the leases are.
+for _name in {"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} & os.environ.keys():
+    os.environ[_name] = broker_url
+os.environ.pop("CELERY_RESULT_BACKEND", None)
 
 # Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.
 task_serializer = result_serializer = "json"
