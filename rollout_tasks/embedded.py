@@ -17,14 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
+import psutil
 
-from rollout_tasks.errors import UserError
+from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.interrupts import SIGNALS
 from rollout_tasks.janitor import Janitor, stop_sessions
 from rollout_tasks.settings import settings
@@ -35,7 +35,8 @@ _VALKEY_STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _STARTS = 3
 """How often a service is started that ends by itself: another process may take its port between the choice and the use."""
-_ANSWER_SECONDS = 2.0
+_FLOWER_STOP_SECONDS = 3.0
+"""Flower has nothing to finish: whoever waits for the end of a run does not wait for it."""
 
 
 def valkey_binary() -> str:
@@ -81,10 +82,11 @@ class EmbeddedStack:
         """Why Flower is not there any more; empty while it is."""
         self._flower_starts = 0
         self._services: dict[str, subprocess.Popen[bytes]] = {}
-        self._folder = Path(tempfile.mkdtemp(prefix="rollouts-"))
-        self._janitor = Janitor()
-        self._janitor.look_after_folder(self._folder)
         self._environment_before = dict(os.environ)
+        self._folder = Path(tempfile.gettempdir()).absolute() / f"rollouts-{secrets.token_hex(8)}"
+        self._janitor = Janitor()
+        self._janitor.look_after_folder(self._folder)  # before it exists, so that it is never left behind
+        self._folder.mkdir(mode=0o700)
 
     @property
     def folder(self) -> Path:
@@ -102,7 +104,8 @@ class EmbeddedStack:
                 self._start_valkey()
                 return
             except UserError:
-                if starts == _STARTS or self._services["valkey"].poll() is None:
+                valkey = self._services.get("valkey")
+                if starts == _STARTS or valkey is None or valkey.poll() is None:
                     raise
 
     def _start_valkey(self) -> None:
@@ -111,17 +114,17 @@ class EmbeddedStack:
             "bind": "127.0.0.1",
             "port": port,
             "requirepass": password,
-            "dir": self._folder,
+            "dir": _quoted(str(self._folder)),
             "save": '""',
             "appendonly": "no",
             "maxmemory-policy": "noeviction",
+            "set-proc-title": "no",
         }
         lines = "".join(f"{key} {value}\n" for key, value in configuration.items())
         self._start("valkey", [valkey_binary(), "-"], configuration=lines)
         os.environ["REDIS_URL"] = os.environ["ROLLOUT_REDIS_URL"] = f"redis://:{password}@127.0.0.1:{port}/0"
         settings.cache_clear()
-        with redis.Redis.from_url(settings().redis_address, socket_timeout=_ANSWER_SECONDS, retry=None) as client:
-            self._wait("valkey", lambda: _works_in(self._folder, client))
+        self._wait("valkey", lambda: _listens(self._services["valkey"].pid, port))
 
     def start_worker(self, concurrency: int, vms: HostedVMs | None, queues: Iterable[str] = ()) -> None:
         """Starts a worker, and its VMs where any are needed; does not wait for it.
@@ -145,7 +148,8 @@ class EmbeddedStack:
         self._flower_starts += 1
         port, password = _free_port(), secrets.token_urlsafe(12)
         self.flower_url, self.flower_login = f"http://127.0.0.1:{port}", f"flower:{password}"
-        options = {
+        unset: dict[str, str | None] = {name: None for name in os.environ if name.startswith("FLOWER_")}
+        options = unset | {
             "FLOWER_ADDRESS": "127.0.0.1",
             "FLOWER_PORT": str(port),
             "FLOWER_BASIC_AUTH": self.flower_login,
@@ -153,22 +157,34 @@ class EmbeddedStack:
         }
         self._start("flower", [sys.executable, "-m", "celery", "-A", "rollout_tasks", "flower"], environment=options)
 
+    def look_after(self, pid: int) -> None:
+        """Has a process that leads a session of its own ended when this one is killed."""
+        self._janitor.look_after_process(pid)
+
     def check(self) -> None:
         """Raises when a service has ended by itself that a run needs; Flower, which only shows it, is started again.
 
         Raises:
-            UserError: Names the service and the end of its log.
+            ServiceEnded: Names the service and the end of its log.
         """
         for name, process in list(self._services.items()):
             if process.poll() is None:
                 continue
             if name != "flower":
-                raise UserError(self._how_it_ended(name))
-            if self._flower_starts < _STARTS:
+                raise ServiceEnded(self._how_it_ended(name))
+            self._replace_flower()
+
+    def _replace_flower(self) -> None:
+        why = self._how_it_ended("flower")
+        del self._services["flower"]
+        if self._flower_starts < _STARTS:
+            try:
                 self.start_flower()
+            except OSError as error:
+                why = f"flower ended, and cannot be started again: {error.strerror or error}"
             else:
-                self.flower_lost = self._how_it_ended(name)
-                del self._services[name]
+                return
+        self.flower_lost = why
 
     def _how_it_ended(self, name: str) -> str:
         code = self._services[name].returncode
@@ -178,6 +194,8 @@ class EmbeddedStack:
         """Stops every service, the broker last, and removes the temporary folder. Harmless when repeated."""
         leaders = {name: process.pid for name, process in self._services.items()}
         valkey = leaders.pop("valkey", None)
+        if "flower" in leaders and not at_once:
+            stop_sessions([leaders.pop("flower")], _FLOWER_STOP_SECONDS)
         stop_sessions(list(leaders.values()), 0.5 if at_once else _STOP_SECONDS)
         if valkey is not None:
             stop_sessions([valkey], _VALKEY_STOP_SECONDS)
@@ -198,10 +216,11 @@ class EmbeddedStack:
         name: str,
         command: Sequence[str],
         *,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str | None] | None = None,
         configuration: str | None = None,
     ) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
+        variables = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})}
         with self._log(name).open("ab") as log, _uninterrupted():
             process = subprocess.Popen(  # noqa: S603
                 list(command),
@@ -209,14 +228,14 @@ class EmbeddedStack:
                 stdin=subprocess.PIPE if configuration is not None else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})},
+                env={variable: value for variable, value in variables.items() if value is not None},
                 start_new_session=True,
             )
             self._services[name] = process
             self._janitor.look_after_process(process.pid)
         if configuration is not None and process.stdin is not None:
-            process.stdin.write(configuration.encode())
-            process.stdin.close()
+            with suppress(BrokenPipeError), process.stdin:  # how it ended is in its log
+                process.stdin.write(configuration.encode())
 
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -260,9 +279,19 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _works_in(folder: Path, client: redis.Redis) -> bool:
-    """Whether the server answers and is the one that works in a folder, not another one at its port."""
+def _quoted(text: str) -> str:
+    """A value as Valkey's configuration takes it, whatever is in it."""
+    plain = bytes(range(0x20, 0x7F)).translate(None, b'"\\')
+    return '"' + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in os.fsencode(text)) + '"'
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whether it is a process itself that listens at a port, or one that it started; what listens there is not spoken to."""
     try:
-        return folder.samefile(str(client.config_get("dir").get("dir")))
-    except (redis.RedisError, OSError):
+        leader = psutil.Process(pid)
+        sockets = [
+            one for process in (leader, *leader.children(recursive=True)) for one in process.net_connections("tcp")
+        ]
+    except psutil.Error:
         return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import psutil
+import redis
 from rich.console import Console
 
 from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded import EmbeddedStack, HostedVMs
+from rollout_tasks.errors import ServiceEnded
 from rollout_tasks.interrupts import Interrupts, StopRequested
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.redis_client import checked_client
@@ -30,13 +33,15 @@ class EmbeddedEnd:
     progress: Progress | None
     """The last one seen; None when it was stopped before anything was enqueued."""
     interrupted: bool
+    problem: str = ""
+    """Which service ended by itself, if one did that the run needs."""
 
 
 def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     """Runs a whole run on this machine and leaves nothing behind but its folder.
 
     Raises:
-        UserError: Anything is wrong, or a service ended by itself.
+        UserError: Anything is wrong, or a service does not start.
     """
     environments = preflight.check_names(work.config, work.items)
     preflight.check_here(work.config, work.items, environments)
@@ -45,25 +50,34 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     interrupts = Interrupts()
     progress: Progress | None = None
     model: ScriptedModelProcess | None = None
+    stack: EmbeddedStack | None = None
+    problem = ""
     with interrupts.caught():
-        stack = EmbeddedStack(work.folder.path / "logs")
         try:
+            stack = EmbeddedStack(work.folder.path / "logs")
             if scripted:
                 model = ScriptedModelProcess(work.folder.path / "items.jsonl")
                 address = model.start()
+                if model.pid is not None:
+                    stack.look_after(model.pid)
                 work = replace(work, config=_with_model(work.config, base_url=address))
-            progress = _run(work, stack, interrupts, console)
+            progress = _run(work, stack, model, interrupts, console)
         except StopRequested:
             pass
+        except ServiceEnded as error:
+            problem = str(error)
         finally:
             interrupts.ignore()
             if model is not None:
                 model.stop()
-            stack.stop(at_once=interrupts.stop_now)
-    return EmbeddedEnd(progress, interrupts.count > 0)
+            if stack is not None:
+                stack.stop(at_once=interrupts.stop_now or bool(problem))
+    return EmbeddedEnd(progress, interrupts.count > 0, problem)
 
 
-def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Console) -> Progress:
+def _run(
+    work: Work, stack: EmbeddedStack, model: ScriptedModelProcess | None, interrupts: Interrupts, console: Console
+) -> Progress:
     """Starts the services, enqueues the run and watches it to its end."""
     config = work.config
     with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
@@ -85,9 +99,12 @@ def _run(work: Work, stack: EmbeddedStack, interrupts: Interrupts, console: Cons
 
     def look() -> None:
         stack.check()
+        if model is not None:
+            model.check()
         _say_where_flower_is(stack, interrupts, console)
         if interrupts.drain_wanted:
-            store.set_draining(work.run_id)
+            with suppress(redis.RedisError):  # asked again at the next look
+                store.set_draining(work.run_id)
             interrupts.tell(console, "finishing the rollouts that run; Ctrl-C again stops them now")
 
     def drained(progress: Progress) -> bool:

@@ -124,9 +124,11 @@ class RunFolder:
                 "config": config.model_dump(mode="json"),
             }
             write_atomically(self.path / "run.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        except OSError as error:
+        except BaseException as error:
             self.discard()
-            raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
+            if isinstance(error, OSError):
+                raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
+            raise
 
     def discard(self) -> None:
         """Removes the folder of a run that nobody ever began."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
+import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
 
@@ -104,3 +108,80 @@ def test_a_run_goes_on_without_flower(stack: EmbeddedStack, taken: int, monkeypa
         time.sleep(0.1)
     assert stack.flower_lost.startswith("flower ended by itself (exit code 1); see ")
     stack.check()
+
+
+@pytest.mark.parametrize("name", ["with blank", 'with "quotes" and \\', "é日本", "a" * 100])
+def test_the_folder_for_temporary_files_may_be_called_anything(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+    stack = EmbeddedStack(tmp_path / "logs")
+    stack.start_valkey()
+    stack.stop(at_once=True)
+    assert list((tmp_path / name).iterdir()) == []
+
+
+@pytest.mark.parametrize("answer", [b"+OK\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"$1000000\r\nx"])
+def test_nothing_is_said_to_another_program(
+    stack: EmbeddedStack, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+
+        def talk() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = other.accept()
+                    with connection:
+                        connection.sendall(answer)
+                        heard.append(connection.recv(1000))
+
+        threading.Thread(target=talk, daemon=True).start()
+        chosen(monkeypatch, other.getsockname()[1])
+        stack.start_valkey()
+    assert heard == []
+
+
+def test_a_run_goes_on_where_flower_cannot_be_started_again(stack: EmbeddedStack) -> None:
+    stack.start_valkey()
+    stack.start_flower()
+    log = stack.logs / "flower.log"
+    log.unlink()
+    log.mkdir()
+    stack._services["flower"].kill()
+    stack._services["flower"].wait()
+    stack.check()
+    assert stack.flower_lost == "flower ended, and cannot be started again: Is a directory"
+    stack.check()
+
+
+def test_a_janitor_that_was_killed_is_replaced_and_told_everything(stack: EmbeddedStack) -> None:
+    stack.start_valkey()
+    stack._janitor._process.kill()
+    stack._janitor._process.wait()
+    stack.start_flower()
+    leaders = [service.pid for service in stack._services.values()]
+    stack._janitor.dismiss(30)
+    assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in leaders)
+    assert not stack.folder.exists()
+
+
+def test_the_janitor_ends_what_it_was_not_told_of(stack: EmbeddedStack) -> None:
+    stack.start_valkey()
+    variables = {**os.environ, "TMPDIR": str(stack.folder)}
+    with subprocess.Popen(["/bin/sleep", "100"], env=variables, start_new_session=True) as untold:
+        stack._janitor.dismiss(30)
+        assert untold.wait(5) == -15
+    assert not stack.folder.exists()
+
+
+def test_flower_reads_no_settings_of_anothers(stack: EmbeddedStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOWER_PERSISTENT", "True")
+    stack.start_valkey()
+    stack.start_flower()
+    environment = psutil.Process(stack._services["flower"].pid).environ()
+    assert "FLOWER_PERSISTENT" not in environment
+    assert environment["FLOWER_READ_ONLY"] == "True"

@@ -34,6 +34,11 @@ OURS, OTHER = "redis://127.0.0.1:1001/0", "redis://127.0.0.1:2002/0"
 def test_every_message_goes_where_the_run_store_is(variables: dict[str, str], address: str) -> None:
     kept = {name: value for name, value in os.environ.items() if "REDIS" not in name and "CELERY" not in name}
     done = subprocess.run(
-        [sys.executable, "-c", ADDRESSES], cwd=REPOSITORY, env=kept | variables, capture_output=True, text=True, check=True
+        [sys.executable, "-c", ADDRESSES],
+        cwd=REPOSITORY,
+        env=kept | variables,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert set(json.loads(done.stdout)) == {address}
