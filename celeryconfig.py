@@ -1,5 +1,7 @@
 """Every Celery setting of this project, each with its reason. Read by `rollout_tasks.app`; secrets come from the environment."""
 
+import os
+
 from rollout_tasks.settings import settings
 
 _settings = settings()
@@ -10,8 +12,12 @@ _silent_seconds = min(20.0, max(5.0, _settings.visibility_timeout / 4))
 _connect_seconds = 10.0
 
 broker_url = _settings.redis_address
-# Chords' counts are kept there; nobody waits for single results (rollout_tasks/broker/result_backend.py).
+# The chord's counts are kept there; nobody waits for single results (rollout_tasks/broker/result_backend.py).
 result_backend = f"rollout_tasks.broker.result_backend.UnwatchedRedisBackend+{_settings.redis_address}"
+# Celery prefers these variables to its settings: messages would go elsewhere than where the run store and the leases are.
+for _name in {"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} & os.environ.keys():
+    os.environ[_name] = broker_url
+os.environ.pop("CELERY_RESULT_BACKEND", None)
 
 # Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.
 task_serializer = result_serializer = "json"

@@ -97,6 +97,10 @@ class UserError(Exception):
     """Something a user gave is wrong: one sentence naming what and where."""
 
 
+class ServiceEnded(UserError):
+    """A service that an embedded run needs has ended by itself: the run stops, and can be resumed."""
+
+
 @contextmanager
 def boundary(failure_class: FailureClass, what: str) -> Iterator[None]:
     """Classifies every plain error raised inside as `failure_class`; failures already classified pass unchanged.

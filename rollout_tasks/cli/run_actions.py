@@ -21,6 +21,7 @@ from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked, check
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submit import Work, check_free, load_benchmark, new_work, resumed_work
+from rollout_tasks.unicode_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -250,6 +251,8 @@ def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
     progress = end.progress
     if progress is not None and progress.state in OVER:
         return run_progress.report(progress, work.folder, console, as_json=as_json)
+    if end.problem:
+        sys.stderr.write(f"error: {printable(end.problem)}\n")
     console.print(
         f"Stopped: {work.count_committed()} of {work.total} rollouts are committed. Go on with:"
         f" rollouts resume {work.folder.path}"

@@ -19,13 +19,20 @@ import psutil
 
 POLITE_SECONDS = 5.0
 """How long services get to end by themselves."""
+_LOOKS = 3
+_LOOK_SECONDS = 0.1
 
 
 class CleanupProcess:
     """The cleanup process, for the process that starts it."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
+        self._told: list[str] = []
+        self._process = self._begin()
+
+    @staticmethod
+    def _begin() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [sys.executable, "-m", "rollout_tasks.embedded.cleanup"],
             stdin=subprocess.PIPE,
             start_new_session=True,
@@ -43,14 +50,25 @@ class CleanupProcess:
     def dismiss(self, seconds: float) -> None:
         """Has it clean up what is left, and waits at most `seconds` for it."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
     def _say(self, line: str) -> None:
+        """Tells it, and another one in its place where it has been killed."""
+        self._told.append(line)
+        if self._process.poll() is not None:
+            self._process = self._begin()
+            self._write(self._told)
+        else:
+            self._write([line])
+
+    def _write(self, lines: list[str]) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # the next line finds it gone
+                self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+                self._process.stdin.flush()
 
 
 def members(leader: int) -> list[psutil.Process]:
@@ -61,6 +79,17 @@ def members(leader: int) -> list[psutil.Process]:
             if os.getsid(process.pid) == leader:
                 found.append(process)
     return found
+
+
+def leaders_working_in(folders: list[Path]) -> list[int]:
+    """The leaders of the sessions in which a process has one of the folders for its temporary files (`TMPDIR`)."""
+    paths = {str(folder) for folder in folders}
+    found: set[int] = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+            if process.environ().get("TMPDIR", "") in paths:
+                found.add(os.getsid(process.pid))
+    return sorted(found)
 
 
 def stop_sessions(leaders: list[int], polite_seconds: float) -> None:
@@ -90,6 +119,10 @@ def main() -> None:
         elif kind == "folder":
             folders.append(Path(value))
     stop_sessions([leader for leader in leaders if members(leader)], POLITE_SECONDS)
+    # The other side may have been killed when it had started a process and not named it yet.
+    for _ in range(_LOOKS if any(folder.exists() for folder in folders) else 0):
+        time.sleep(_LOOK_SECONDS)
+        stop_sessions(leaders_working_in(folders), POLITE_SECONDS)
     deadline = time.monotonic() + POLITE_SECONDS
     for folder in folders:
         while folder.exists() and time.monotonic() < deadline:

@@ -12,8 +12,8 @@ from rich.console import Console
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class StopRequested(Exception):
-    """The program is asked to end now."""
+class StopRequested(BaseException):
+    """The user wants the program to end now; like `KeyboardInterrupt`, it is not an error."""
 
 
 class CtrlC:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import psutil
+import redis
 from rich.console import Console
 
 from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded.concurrency import concurrency
 from rollout_tasks.embedded.ctrl_c import CtrlC, StopRequested
 from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
+from rollout_tasks.errors import ServiceEnded
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import checked_client
@@ -31,13 +34,15 @@ class EmbeddedEnd:
     progress: Progress | None
     """The last progress seen; None when the run was stopped at once."""
     interrupted: bool
+    problem: str = ""
+    """Which service ended by itself, if one did that the run needs."""
 
 
 def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     """Carries out a whole run on this machine and leaves nothing behind but its folder.
 
     Raises:
-        UserError: Something is wrong, or a service ended by itself.
+        UserError: Anything is wrong, or a service does not start.
     """
     environments = preflight.check_names(work.config, work.items)
     preflight.check_here(work.config, work.items, environments)
@@ -46,25 +51,34 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     ctrl_c = CtrlC()
     progress: Progress | None = None
     model: ScriptedModelProcess | None = None
+    stack: EmbeddedServices | None = None
+    problem = ""
     with ctrl_c.caught():
-        stack = EmbeddedServices(work.folder.path / "logs")
         try:
+            stack = EmbeddedServices(work.folder.path / "logs")
             if scripted:
                 model = ScriptedModelProcess(work.folder.path / "items.jsonl")
                 address = model.start()
+                if model.pid is not None:
+                    stack.stop_afterwards(model.pid)
                 work = replace(work, config=_with_model(work.config, base_url=address))
-            progress = _run(work, stack, ctrl_c, console)
+            progress = _run(work, stack, model, ctrl_c, console)
         except StopRequested:
             pass
+        except ServiceEnded as error:
+            problem = str(error)
         finally:
             ctrl_c.ignore()
             if model is not None:
                 model.stop()
-            stack.stop(at_once=ctrl_c.stop_now)
-    return EmbeddedEnd(progress, ctrl_c.count > 0)
+            if stack is not None:
+                stack.stop(at_once=ctrl_c.stop_now or bool(problem))
+    return EmbeddedEnd(progress, ctrl_c.count > 0, problem)
 
 
-def _run(work: Work, stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -> Progress:
+def _run(
+    work: Work, stack: EmbeddedServices, model: ScriptedModelProcess | None, ctrl_c: CtrlC, console: Console
+) -> Progress:
     """Starts the services, enqueues the run and watches it to its end."""
     config = work.config
     with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
@@ -83,9 +97,12 @@ def _run(work: Work, stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -
 
     def look() -> None:
         stack.check()
+        if model is not None:
+            model.check()
         _say_where_flower_is(stack, ctrl_c, console)
         if ctrl_c.drain_wanted:
-            store.set_draining(work.run_id)
+            with suppress(redis.RedisError):  # asked again at the next look
+                store.set_draining(work.run_id)
             ctrl_c.tell(console, "finishing the rollouts that run; Ctrl-C again stops them now")
 
     def drained(progress: Progress) -> bool:
@@ -96,8 +113,9 @@ def _run(work: Work, stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -
 
 
 def _say_where_flower_is(stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -> None:
-    """Said once for each address: Flower gets another one where its port was taken."""
-    ctrl_c.tell(console, f"Flower: {stack.flower_url} (login {stack.flower_login})")
+    """Said once for each address: Flower gets another one where it had to be started again."""
+    lost = f"the run goes on without Flower: {stack.flower_lost}"
+    ctrl_c.tell(console, lost if stack.flower_lost else f"Flower: {stack.flower_url} (login {stack.flower_login})")
 
 
 def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:

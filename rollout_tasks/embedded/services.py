@@ -17,25 +17,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
+import psutil
 
 from rollout_tasks.embedded.cleanup import CleanupProcess, stop_sessions
 from rollout_tasks.embedded.ctrl_c import SIGNALS
-from rollout_tasks.errors import UserError
+from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.settings import settings
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 40.0
 _VALKEY_STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
-_PORT_TRIES = 3
-"""How often a service is started that found its port taken: another process may be faster between the choice and the use."""
-_PORT_TAKEN = b"Address already in use"
+_STARTS = 3
+"""How often a service is started that ends by itself: another process may take its port between the choice and the use."""
+_FLOWER_STOP_SECONDS = 3.0
+"""Flower has nothing to finish: whoever waits for the end of a run does not wait for it."""
 
 
 def valkey_binary() -> str:
@@ -77,13 +78,15 @@ class EmbeddedServices:
         self.logs = logs
         self.flower_url = ""
         self.flower_login = ""
-        self._log_sizes: dict[str, int] = {}
+        self.flower_lost = ""
+        """Why Flower is not there any more; empty while it is."""
         self._flower_starts = 0
         self._services: dict[str, subprocess.Popen[bytes]] = {}
-        self._folder = Path(tempfile.mkdtemp(prefix="rollouts-"))
-        self._janitor = CleanupProcess()
-        self._janitor.remove_afterwards(self._folder)
         self._environment_before = dict(os.environ)
+        self._folder = Path(tempfile.gettempdir()).absolute() / f"rollouts-{secrets.token_hex(8)}"
+        self._cleanup = CleanupProcess()
+        self._cleanup.remove_afterwards(self._folder)  # before it exists, so that it is never left behind
+        self._folder.mkdir(mode=0o700)
 
     @property
     def folder(self) -> Path:
@@ -96,12 +99,13 @@ class EmbeddedServices:
         Raises:
             UserError: It does not come up.
         """
-        for tries_left in reversed(range(_PORT_TRIES)):
+        for starts in range(1, _STARTS + 1):
             try:
                 self._start_valkey()
                 return
             except UserError:
-                if not tries_left or not self._found_its_port_taken("valkey"):
+                valkey = self._services.get("valkey")
+                if starts == _STARTS or valkey is None or valkey.poll() is None:
                     raise
 
     def _start_valkey(self) -> None:
@@ -110,18 +114,17 @@ class EmbeddedServices:
             "bind": "127.0.0.1",
             "port": port,
             "requirepass": password,
-            "dir": self._folder,
+            "dir": _quoted(str(self._folder)),
             "save": '""',
             "appendonly": "no",
             "maxmemory-policy": "noeviction",
+            "set-proc-title": "no",
         }
         lines = "".join(f"{key} {value}\n" for key, value in configuration.items())
         self._start("valkey", [valkey_binary(), "-"], configuration=lines)
         os.environ["REDIS_URL"] = os.environ["ROLLOUT_REDIS_URL"] = f"redis://:{password}@127.0.0.1:{port}/0"
         settings.cache_clear()
-        client = redis.Redis.from_url(settings().redis_address)
-        self._wait("valkey", lambda: _answers(client))
-        client.close()
+        self._wait("valkey", lambda: _listens(self._services["valkey"].pid, port))
 
     def start_worker(self, concurrency: int, vms: WorkerVMs | None, queues: Iterable[str] = ()) -> None:
         """Starts a worker, and its VMs if any are needed; does not wait for it.
@@ -145,7 +148,8 @@ class EmbeddedServices:
         self._flower_starts += 1
         port, password = _free_port(), secrets.token_urlsafe(12)
         self.flower_url, self.flower_login = f"http://127.0.0.1:{port}", f"flower:{password}"
-        options = {
+        unset: dict[str, str | None] = {name: None for name in os.environ if name.startswith("FLOWER_")}
+        options = unset | {
             "FLOWER_ADDRESS": "127.0.0.1",
             "FLOWER_PORT": str(port),
             "FLOWER_BASIC_AUTH": self.flower_login,
@@ -153,25 +157,45 @@ class EmbeddedServices:
         }
         self._start("flower", [sys.executable, "-m", "celery", "-A", "rollout_tasks", "flower"], environment=options)
 
+    def stop_afterwards(self, pid: int) -> None:
+        """Has a process that leads a session of its own ended when this one is killed."""
+        self._cleanup.stop_afterwards(pid)
+
     def check(self) -> None:
-        """Raises when a service has ended by itself; Flower gets another port where its own was taken.
+        """Raises when a service has ended by itself that a run needs; Flower, which only shows it, is started again.
 
         Raises:
-            UserError: Names the service and the end of its log.
+            ServiceEnded: Names the service and the end of its log.
         """
         for name, process in list(self._services.items()):
-            if process.poll() is not None:
-                if name == "flower" and self._flower_starts < _PORT_TRIES and self._found_its_port_taken(name):
-                    self.start_flower()
-                    continue
-                raise UserError(
-                    f"{name} ended by itself (exit code {process.returncode}); see {self._log(name)}{self._tail(name)}"
-                )
+            if process.poll() is None:
+                continue
+            if name != "flower":
+                raise ServiceEnded(self._how_it_ended(name))
+            self._replace_flower()
+
+    def _replace_flower(self) -> None:
+        why = self._how_it_ended("flower")
+        del self._services["flower"]
+        if self._flower_starts < _STARTS:
+            try:
+                self.start_flower()
+            except OSError as error:
+                why = f"flower ended, and cannot be started again: {error.strerror or error}"
+            else:
+                return
+        self.flower_lost = why
+
+    def _how_it_ended(self, name: str) -> str:
+        code = self._services[name].returncode
+        return f"{name} ended by itself (exit code {code}); see {self._log(name)}{self._tail(name)}"
 
     def stop(self, *, at_once: bool = False) -> None:
         """Stops every service, the broker last, and removes the temporary folder. Harmless when repeated."""
         leaders = {name: process.pid for name, process in self._services.items()}
         valkey = leaders.pop("valkey", None)
+        if "flower" in leaders and not at_once:
+            stop_sessions([leaders.pop("flower")], _FLOWER_STOP_SECONDS)
         stop_sessions(list(leaders.values()), 0.5 if at_once else _STOP_SECONDS)
         if valkey is not None:
             stop_sessions([valkey], _VALKEY_STOP_SECONDS)
@@ -179,7 +203,7 @@ class EmbeddedServices:
             process.wait()
         self._services.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._janitor.dismiss(_VALKEY_STOP_SECONDS)
+        self._cleanup.dismiss(_VALKEY_STOP_SECONDS)
         for name in ("REDIS_URL", "ROLLOUT_REDIS_URL"):
             if name in self._environment_before:
                 os.environ[name] = self._environment_before[name]
@@ -192,26 +216,26 @@ class EmbeddedServices:
         name: str,
         command: Sequence[str],
         *,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str | None] | None = None,
         configuration: str | None = None,
     ) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
+        variables = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})}
         with self._log(name).open("ab") as log, _uninterrupted():
-            self._log_sizes[name] = log.tell()
             process = subprocess.Popen(  # noqa: S603
                 list(command),
                 preexec_fn=_take_signals,
                 stdin=subprocess.PIPE if configuration is not None else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})},
+                env={variable: value for variable, value in variables.items() if value is not None},
                 start_new_session=True,
             )
             self._services[name] = process
-            self._janitor.stop_afterwards(process.pid)
+            self._cleanup.stop_afterwards(process.pid)
         if configuration is not None and process.stdin is not None:
-            process.stdin.write(configuration.encode())
-            process.stdin.close()
+            with suppress(BrokenPipeError), process.stdin:  # how it ended is in its log
+                process.stdin.write(configuration.encode())
 
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -220,13 +244,6 @@ class EmbeddedServices:
             if time.monotonic() > deadline:
                 raise UserError(f"{name} was not ready within {_START_SECONDS:g} s; see {self._log(name)}")
             time.sleep(_LOOK_SECONDS)
-
-    def _found_its_port_taken(self, name: str) -> bool:
-        """Whether a service that ended said so since it was last started."""
-        try:
-            return _PORT_TAKEN in self._log(name).read_bytes()[self._log_sizes[name] :]
-        except OSError:
-            return False
 
     def _log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
@@ -262,8 +279,19 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(client: redis.Redis) -> bool:
+def _quoted(text: str) -> str:
+    """A value as Valkey's configuration takes it, whatever is in it."""
+    plain = bytes(range(0x20, 0x7F)).translate(None, b'"\\')
+    return '"' + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in os.fsencode(text)) + '"'
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whether it is a process itself that listens at a port, or one that it started; what listens there is not spoken to."""
     try:
-        return bool(client.ping())
-    except redis.RedisError:
+        leader = psutil.Process(pid)
+        sockets = [
+            one for process in (leader, *leader.children(recursive=True)) for one in process.net_connections("tcp")
+        ]
+    except psutil.Error:
         return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)

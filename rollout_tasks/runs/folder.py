@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,112 +24,15 @@ from typing import Any
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.durable_files import link_once, write_atomically, write_once
+from rollout_tasks.runs.item_paths import encode_id
 from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.validation_messages import shown
 
-_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
-_RUN_FILES = frozenset(
-    {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "judged.jsonl", "logs"}
-)
 _RESULT = "result.json"
-_PART_BYTES = 240
-"""Below every common file system's limit of 255 bytes for one name."""
-_NO_NAMELESS_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
-"""The errors of a file system that cannot make files without a name."""
 _RESERVE_BYTES = 16 << 20
 """Free space that a run needs to begin."""
-
-
-def encode_id(item_id: str) -> str:
-    """Encodes an item's id as one or more safe path components, reversibly.
-
-    Bytes other than letters, digits, ``-``, ``_`` and inner ``.`` become ``=XX``. A result too long for one file name
-    continues in a subfolder, marked by a trailing ``=``.
-    """
-    encoded = "".join(chr(byte) if byte in _SAFE else f"={byte:02X}" for byte in item_id.encode())
-    if encoded.startswith(".") or encoded in _RUN_FILES:
-        encoded = f"={ord(encoded[0]):02X}" + encoded[1:]
-    parts = [encoded[at : at + _PART_BYTES] for at in range(0, len(encoded), _PART_BYTES)]
-    return "=/".join(parts)
-
-
-def decode_id(path: str) -> str:
-    """Decodes the result of `encode_id`."""
-    encoded = path.replace("=/", "")
-    raw = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), encoded.encode())
-    return raw.decode()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a whole file or nothing: temporary name, sync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write_once(path: Path, text: str) -> bool:
-    """Writes a whole file unless one of that name exists, even if others try the same at the same time.
-
-    If the file system allows it, the file has no name until it is whole, so that a killed process leaves nothing.
-
-    Returns:
-        Whether the file of that name is this one.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    try:
-        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o644)
-    except (AttributeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_NAMELESS_FILES:
-            raise
-        return _write_once_by_name(path, text)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
-        descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.link(str(descriptor), path, src_dir_fd=descriptors, follow_symlinks=True)
-        except FileExistsError:
-            return os.path.samestat(path.stat(), os.fstat(descriptor))
-        finally:
-            os.close(descriptors)
-    return True
-
-
-def _write_once_by_name(path: Path, text: str) -> bool:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    write_atomically(temporary, text)
-    try:
-        return link_once(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def link_once(source: Path, path: Path) -> bool:
-    """Gives a whole file a second name unless a file of that name exists.
-
-    Returns:
-        Whether the file of that name is this one.
-
-    Raises:
-        OSError: The link cannot be made.
-    """
-    try:
-        os.link(source, path)
-    except FileExistsError:  # also if a file server's answer to the first try was lost
-        return os.path.samefile(source, path)  # noqa: PTH121 - raises where Path's would say False
-    return True
 
 
 class RunFolder:
@@ -222,9 +124,11 @@ class RunFolder:
                 "config": config.model_dump(mode="json"),
             }
             write_atomically(self.path / "run.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        except OSError as error:
+        except BaseException as error:
             self.discard()
-            raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
+            if isinstance(error, OSError):
+                raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
+            raise
 
     def discard(self) -> None:
         """Removes the folder of a run that never began."""

@@ -44,13 +44,13 @@ def wait_until(reached: Callable[[], Any], what: str, *, pause: float = 0.02, se
 def results() -> Iterator[Path]:
     """A folder for every round's results, removed at the end: deleting files slows down whoever makes some soon after."""
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
-    janitor = CleanupProcess()
-    janitor.remove_afterwards(folder)
+    cleanup = CleanupProcess()
+    cleanup.remove_afterwards(folder)
     try:
         yield folder
     finally:
         shutil.rmtree(folder)
-        janitor.dismiss(5)
+        cleanup.dismiss(5)
 
 
 @contextmanager
@@ -87,18 +87,18 @@ def worker(logs: Path, app: str, concurrency: int, queues: Sequence[str] = ()) -
     command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
     if queues:
         command.append(f"--queues={','.join(queues)}")
-    janitor = CleanupProcess()
+    cleanup = CleanupProcess()
     began = time.monotonic()
     with path.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=REPOSITORY, start_new_session=True)
     try:
-        janitor.stop_afterwards(process.pid)
+        cleanup.stop_afterwards(process.pid)
         wait_until(lambda: b" ready." in path.read_bytes(), f"the worker of {app}, see {path}", pause=0.01)
         yield Worker(process.pid, time.monotonic() - began)
     finally:
         stop_sessions([process.pid], 5)
         process.wait()
-        janitor.dismiss(5)
+        cleanup.dismiss(5)
 
 
 @contextmanager

@@ -56,15 +56,15 @@ def copy_of(root: Path) -> Iterator[Copy]:
         capture_output=True,
     )
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder, ExitStack() as opened:
-        janitor = CleanupProcess()
-        opened.callback(janitor.dismiss, 10)
-        janitor.remove_afterwards(Path(folder))
+        cleanup = CleanupProcess()
+        opened.callback(cleanup.dismiss, 10)
+        cleanup.remove_afterwards(Path(folder))
         copy = Path(folder) / "tree"
         for name in filter(None, listed.stdout.decode().split("\0")):
             if (root / name).is_file():
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, copy / name)
-        yield Copy(copy, root, janitor)
+        yield Copy(copy, root, cleanup)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Copy:
 
     folder: Path
     original: Path
-    janitor: CleanupProcess
+    cleanup: CleanupProcess
     """Ends the tests when whoever judges them is killed."""
 
     def measure(self, groups: Sequence[Sequence[str]]) -> list[float]:
@@ -134,7 +134,7 @@ class Copy:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            self.janitor.stop_afterwards(process.pid)
+            self.cleanup.stop_afterwards(process.pid)
             try:
                 status: int | None = process.wait(limit)
             except subprocess.TimeoutExpired:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
-from rollout_tasks.runs.folder import decode_id, encode_id
+from rollout_tasks.runs.item_paths import decode_id, encode_id
 from tests.acceptance.refusals import run_command, tree
 
 RUN_ID = "faulty"

@@ -63,7 +63,7 @@ class Playground:
         self.machines = Machines(VMS)
         self.services: dict[str, Service] = {}
         self.proxies: dict[str, Proxy] = {}
-        self.janitor = CleanupProcess()
+        self.cleanup = CleanupProcess()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
         for name, items in (("run", ITEMS), ("longer", LONGER_ITEMS)):
@@ -104,9 +104,9 @@ class Playground:
             environment = environment_for(self._url(name), extensions)
             log = self.folder / f"{name}.log"
             role = "main" if name in WORKERS else name
-            self.services[name] = Service(name, role, self._command(name), environment, log, self.janitor)
+            self.services[name] = Service(name, role, self._command(name), environment, log, self.cleanup)
         environment = environment_for(self._url("submitter"), extensions)
-        self.submitter = Submitter(environment, self.folder / "submitter.log", self.janitor)
+        self.submitter = Submitter(environment, self.folder / "submitter.log", self.cleanup)
         if problem := self.wait_until_ready():
             raise RuntimeError(f"{self.folder}: {problem}")
 
@@ -238,7 +238,7 @@ class Playground:
         self.server.end()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
-        self.janitor.dismiss(10)
+        self.cleanup.dismiss(10)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         done: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)

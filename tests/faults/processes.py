@@ -74,7 +74,7 @@ class Service:
         command: Sequence[str],
         environment: Mapping[str, str],
         log: Path,
-        janitor: CleanupProcess,
+        cleanup: CleanupProcess,
     ) -> None:
         self.name = name
         self.role = role
@@ -86,7 +86,7 @@ class Service:
         self._command = command
         self._environment = dict(environment)
         self._log = log
-        self._janitor = janitor
+        self._cleanup = cleanup
         self._ending = threading.Event()
         self._process = self._launch()
         threading.Thread(target=self._supervise, name=f"supervisor of {name}", daemon=True).start()
@@ -120,7 +120,7 @@ class Service:
             )
         self.sessions.append(process.pid)
         self.mains.add(process.pid)
-        self._janitor.stop_afterwards(process.pid)
+        self._cleanup.stop_afterwards(process.pid)
         return process
 
     def _supervise(self) -> None:
@@ -148,7 +148,7 @@ class Service:
 class Submitter:
     """Runs submit.py's commands in forks of a process that has imported everything."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path, janitor: CleanupProcess) -> None:
+    def __init__(self, environment: Mapping[str, str], log: Path, cleanup: CleanupProcess) -> None:
         self.pid = 0
         """The last fork's."""
         self.log = log
@@ -162,7 +162,7 @@ class Submitter:
                 cwd=REPOSITORY,
                 start_new_session=True,
             )
-        janitor.stop_afterwards(self._process.pid)
+        cleanup.stop_afterwards(self._process.pid)
 
     @property
     def processes(self) -> list[tuple[str, int]]:

@@ -226,7 +226,6 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield f"http://{address}"
         running.shutdown()
-    settings.cache_clear()
 
 
 def test_files_that_the_task_names_are_given(opened: Open, server: str) -> None:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import IO, Self
 
-from rollout_tasks.errors import UserError
+from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.models.scripted import API_KEY_VARIABLE
 
 _START_SECONDS = 60.0
@@ -96,6 +96,15 @@ class ScriptedModelProcess:
             self.stop()
             raise
         return self.url
+
+    def check(self) -> None:
+        """Raises when the server has ended by itself.
+
+        Raises:
+            ServiceEnded: It has.
+        """
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise ServiceEnded(f"the scripted model ended by itself (exit code {code})")
 
     def stop(self) -> None:
         """Ends the server, in under a second unless the machine is very busy. Harmless when repeated."""

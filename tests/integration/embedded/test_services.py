@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import subprocess
+import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+import redis
 
 from rollout_tasks.embedded import services as embedded
 from rollout_tasks.embedded.services import EmbeddedServices
@@ -50,10 +56,27 @@ def answers(url: str) -> bool:
     return True
 
 
-def test_valkey_takes_another_port(stack: EmbeddedServices, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen(monkeypatch, taken)
+@pytest.fixture
+def open_redis(tmp_path: Path) -> Iterator[int]:
+    """The port of another program's Redis, which takes whatever password it is given."""
+    port = free_port()
+    command = [embedded.valkey_binary(), "--port", str(port), "--dir", str(tmp_path), "--save", ""]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server, redis.Redis(port=port) as client:
+        deadline = time.monotonic() + 30
+        while not client.config_get("dir"):
+            assert time.monotonic() < deadline
+        yield port
+        server.terminate()
+
+
+@pytest.mark.parametrize("other", ["taken", "open_redis"])
+def test_valkey_takes_another_port(
+    stack: EmbeddedServices, other: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = request.getfixturevalue(other)
+    chosen(monkeypatch, port)
     stack.start_valkey()
-    assert f":{taken}/" not in os.environ["REDIS_URL"]
+    assert f":{port}/" not in os.environ["REDIS_URL"]
     stack.check()
 
 
@@ -72,3 +95,93 @@ def test_flower_takes_another_port(stack: EmbeddedServices, taken: int, monkeypa
         assert time.monotonic() < deadline
         stack.check()
         time.sleep(0.1)
+
+
+def test_a_run_goes_on_without_flower(stack: EmbeddedServices, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.start_valkey()
+    chosen(monkeypatch, *[taken] * 10)
+    stack.start_flower()
+    deadline = time.monotonic() + 60
+    while not stack.flower_lost:
+        assert time.monotonic() < deadline
+        stack.check()
+        time.sleep(0.1)
+    assert stack.flower_lost.startswith("flower ended by itself (exit code 1); see ")
+    stack.check()
+
+
+@pytest.mark.parametrize("name", ["with blank", 'with "quotes" and \\', "é日本", "a" * 100])
+def test_the_folder_for_temporary_files_may_be_called_anything(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+    stack = EmbeddedServices(tmp_path / "logs")
+    stack.start_valkey()
+    stack.stop(at_once=True)
+    assert list((tmp_path / name).iterdir()) == []
+
+
+@pytest.mark.parametrize("answer", [b"+OK\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"$1000000\r\nx"])
+def test_nothing_is_said_to_another_program(
+    stack: EmbeddedServices, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+
+        def talk() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = other.accept()
+                    with connection:
+                        connection.sendall(answer)
+                        heard.append(connection.recv(1000))
+
+        threading.Thread(target=talk, daemon=True).start()
+        chosen(monkeypatch, other.getsockname()[1])
+        stack.start_valkey()
+    assert heard == []
+
+
+def test_a_run_goes_on_where_flower_cannot_be_started_again(stack: EmbeddedServices) -> None:
+    stack.start_valkey()
+    stack.start_flower()
+    log = stack.logs / "flower.log"
+    log.unlink()
+    log.mkdir()
+    stack._services["flower"].kill()
+    stack._services["flower"].wait()
+    stack.check()
+    assert stack.flower_lost == "flower ended, and cannot be started again: Is a directory"
+    stack.check()
+
+
+def test_a_cleanup_process_that_was_killed_is_replaced_and_told_everything(stack: EmbeddedServices) -> None:
+    stack.start_valkey()
+    stack._cleanup._process.kill()
+    stack._cleanup._process.wait()
+    stack.start_flower()
+    leaders = [service.pid for service in stack._services.values()]
+    stack._cleanup.dismiss(30)
+    assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in leaders)
+    assert not stack.folder.exists()
+
+
+def test_the_cleanup_process_ends_what_it_was_not_told_of(stack: EmbeddedServices) -> None:
+    stack.start_valkey()
+    variables = {**os.environ, "TMPDIR": str(stack.folder)}
+    with subprocess.Popen(["/bin/sleep", "100"], env=variables, start_new_session=True) as untold:
+        stack._cleanup.dismiss(30)
+        assert untold.wait(5) == -15
+    assert not stack.folder.exists()
+
+
+def test_flower_reads_no_settings_of_anothers(stack: EmbeddedServices, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOWER_PERSISTENT", "True")
+    stack.start_valkey()
+    stack.start_flower()
+    environment = psutil.Process(stack._services["flower"].pid).environ()
+    assert "FLOWER_PERSISTENT" not in environment
+    assert environment["FLOWER_READ_ONLY"] == "True"

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 import redis
@@ -37,7 +36,7 @@ with interruption.guard(3.0, FailureClass.TIMEOUT, "too slow", grace=0.3):
 
 
 @pytest.fixture
-def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
+def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
     settings.cache_clear()
     store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=5)
@@ -45,8 +44,7 @@ def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]
     store.add_items("run", token, [Item("item", "?")], ["item#0"])
     assert store.everything_sent("run", token)
     store.start("run", "item#0", {"token": "token"})
-    yield store
-    settings.cache_clear()
+    return store
 
 
 def pulse(**options: object) -> Pulse:

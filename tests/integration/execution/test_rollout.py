@@ -64,7 +64,7 @@ class Place:
 
 
 @pytest.fixture
-def place(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
     monkeypatch.setenv("ROLLOUT_LEASE_TTL", str(SILENT))
     settings.cache_clear()
@@ -74,8 +74,7 @@ def place(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=SILENT)
     place = Place(store, folder, config)
     place.submit()
-    yield place
-    settings.cache_clear()
+    return place
 
 
 def left_by_a_dead_process(place: Place, *, settled: bool, attempts: int = 1) -> Verdict:

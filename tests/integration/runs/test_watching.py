@@ -32,8 +32,7 @@ def store(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     token = store.create(RUN, RunConfig(), "/nowhere", 1)
     store.add_items(RUN, token, [Item("a", "?")], ["a#0"])
     assert store.everything_sent(RUN, token)
-    yield store
-    settings.cache_clear()
+    return store
 
 
 def test_a_redis_that_comes_back_is_waited_for(store: RunStore, valkey: ValkeyServer) -> None:

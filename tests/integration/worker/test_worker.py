@@ -143,13 +143,12 @@ def test_every_event_of_a_task_arrives_in_few_messages(worker: psutil.Process, r
 
 
 @pytest.fixture
-def consumer(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def consumer(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What a timed step needs of its consumer, with the timer of a real one."""
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
     monkeypatch.setenv("ROLLOUT_RECONCILE_EVERY", "20")
     settings.cache_clear()
-    yield SimpleNamespace(timer=Timer(), client=redis.Redis.from_url(redis_url, decode_responses=True))
-    settings.cache_clear()
+    return SimpleNamespace(timer=Timer(), client=redis.Redis.from_url(redis_url, decode_responses=True))
 
 
 def next_in(consumer: SimpleNamespace) -> float:

@@ -13,19 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark.items import Item
+from benchmark.items import Item, check_id
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.models.base import Usage
-from rollout_tasks.runs.folder import (
-    RunFolder,
-    decode_id,
-    encode_id,
-    find_run,
-    link_once,
-    write_atomically,
-    write_once,
-)
+from rollout_tasks.runs.durable_files import link_once, write_atomically, write_once
+from rollout_tasks.runs.folder import RunFolder, find_run
+from rollout_tasks.runs.item_paths import decode_id, encode_id
 from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 
@@ -47,6 +41,24 @@ def test_an_id_becomes_a_safe_path_and_comes_back(item_id: str) -> None:
 @given(IDS, IDS)
 def test_different_ids_never_share_a_path(one: str, other: str) -> None:
     assert (encode_id(one) == encode_id(other)) == (one == other)
+
+
+def test_where_an_id_is_continued_no_part_leads_elsewhere() -> None:
+    """Letters of six bytes each, when encoded, before dots at every place around the end of a part."""
+    names = [
+        "é" * letters + "x" * more + end
+        for letters in (*range(38, 42), *range(78, 82))
+        for more in range(7)
+        for end in (".", "..", "...", ".a", "..a", "./b")
+        if check_id("é" * letters + "x" * more + end) is None
+    ]
+    paths = {}
+    for name in names:
+        path = encode_id(name)
+        assert decode_id(path) == name
+        assert not [part for part in path.split("/") if part.startswith(".") or len(part) > 255]
+        assert paths.setdefault(path, name) == name
+    assert len(names) > 200
 
 
 @pytest.mark.parametrize("name", ["run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "logs"])

@@ -78,7 +78,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelEndpoint]:
 
 
 @pytest.fixture(name="known")
-def _known(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def _known(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets the environment variables about the model; by default there are none."""
 
     def known(**variables: str) -> None:
@@ -87,8 +87,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         settings.cache_clear()
 
     known()
-    yield known
-    settings.cache_clear()
+    return known
 
 
 def asking(endpoint: ModelEndpoint, *, name: str = "m-1", **options: Any) -> RunConfig:

@@ -86,7 +86,6 @@ def shell(
     shell = Shell(redis_url, tmp_path, capsys)
     yield shell
     shell.client.close()
-    settings.cache_clear()
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(shell: Shell) -> None:

@@ -261,7 +261,6 @@ def test_the_judge_is_the_one_that_the_run_names_else_its_model(
 
     with ExitStack() as opened:
         assert _judge(folder, config, lambda: None, opened).config.model == asked
-    settings.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ import pytest
 from benchmark.items import Item
 from rollout_tasks.cli.result_tables import tables
 from rollout_tasks.config import RunConfig
+from rollout_tasks.runs.durable_files import write_atomically, write_once
 from rollout_tasks.runs.events import EventsFile
 from rollout_tasks.runs.finalize import score_run
-from rollout_tasks.runs.folder import RunFolder, write_atomically, write_once
+from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 from tests.conftest import REPOSITORY

@@ -137,11 +137,9 @@ class Play:
 
 
 @pytest.fixture
-def trusted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks are trusted: their code runs in this process, where tests can shorten its patience."""
     monkeypatch.setenv("ROLLOUT_TRUST_TASKS", "1")
-    settings.cache_clear()
-    yield
     settings.cache_clear()
 
 

@@ -218,7 +218,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[File
     server.shutdown()
     server.server_close()
     thread.join()
-    settings.cache_clear()
 
 
 def test_files_are_downloaded_once_for_setup_and_evaluation(play: Begin, desk: Desk, files: type[Files]) -> None:

@@ -102,12 +102,11 @@ def server() -> Iterator[FileServer]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DownloadCache]:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DownloadCache:
     monkeypatch.setattr(downloads, "PAUSE_SECONDS", (0.01, 0.02))
     monkeypatch.setenv("ROLLOUT_DOWNLOAD_HOSTS", "127.0.0.1")
     settings.cache_clear()
-    yield DownloadCache(tmp_path / "downloads")
-    settings.cache_clear()
+    return DownloadCache(tmp_path / "downloads")
 
 
 def files_in(cache: DownloadCache, folder: str) -> list[str]:
