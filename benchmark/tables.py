@@ -26,7 +26,7 @@ _DICT, _STATE = "dataset_dict.json", "state.json"
 
 
 def csv_entries(path: Path, delimiter: str) -> Iterator[Entry]:
-    """Reads the rows of a text table whose first line names the columns; an empty cell is a missing field.
+    """Reads the rows of a text table whose first line names the columns; an empty cell is null.
 
     Raises:
         BenchmarkError: The file cannot be read, has no rows, or its first line is not a heading.
@@ -67,7 +67,7 @@ def _heading(path: Path, names: list[str]) -> list[str]:
 def _row_entry(where: str, number: int, names: list[str], row: list[str]) -> Entry:
     if len(row) > len(names):
         return Entry(where, number, problem=f"has {len(row)} cells under a heading of {len(names)}")
-    return Entry(where, number, {name: cell for name, cell in zip(names, row, strict=False) if cell})
+    return Entry(where, number, {name: cell or None for name, cell in zip(names, row, strict=False)})
 
 
 def is_dataset(folder: Path) -> bool:

@@ -33,7 +33,7 @@ def cache_folder() -> Path:
 
 
 def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_root: bool = True) -> Path:
-    """Returns a part's folder; builds it first when it is missing.
+    """Returns a part's folder; builds it first if it is missing.
 
     Args:
         name: The folder's name; contains the hash of what it is made from.
@@ -69,7 +69,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
         where = error.filename or cache_folder()
         why = (
             error.strerror or str(error)[:_WHY_CHARACTERS]
-        )  # an error of shutil.copytree has no number, but a list of failures
+        )  # errors of shutil.copytree have no number, but a list of failures
         raise GuestBuildError(f"the guest image cannot be stored: {where}: {why}") from error
     return finished
 
@@ -148,7 +148,7 @@ def locked(path: Path, *, wait: bool) -> Iterator[bool]:
 
 
 def _open_locked(path: Path, how: int) -> int:
-    """Opens and locks a lock file; tries again when it was removed meanwhile."""
+    """Opens and locks a lock file; tries again if it was removed meanwhile."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -195,7 +195,7 @@ def _remove(folder: Path) -> None:
         return
     try:
         shutil.rmtree(folder)
-    except PermissionError:  # Not root, and some files belong to ids that the user only has in a user namespace.
+    except PermissionError:  # Not root: some files belong to ids that the user has only in a user namespace.
         if os.geteuid() == 0:
             raise
         namespace.run(["rm", "-r", "-f", str(folder)])

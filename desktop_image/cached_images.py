@@ -85,7 +85,7 @@ def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tupl
 
 
 def _parts(without: str = "") -> Iterator[CachedImage]:
-    """Yields all parts in the cache, as they would be without an image."""
+    """Yields all parts in the cache; `current` is as it would be without the given image."""
     now = {kernel_name()}
     for name in set(image_names()) - {without}:
         with suppress(GuestBuildError):

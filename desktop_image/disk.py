@@ -24,10 +24,10 @@ from desktop_image.release import BOOKWORM
 from desktop_image.root import GuestRoot, root_digest, root_of, size_of
 
 ROOM_BYTES = 6 << 30
-"""What the guest may write beyond its image; takes no space until then."""
+"""How much the guest may write in addition to its image; takes no space until it is written."""
 _OPAQUE = "trusted.overlay.opaque"
 _FORMAT = 1
-"""Changed when the same layers make a different disk."""
+"""Changed when the same layers would make a different disk."""
 _TOOLS = {
     "mke2fs": "e2fsprogs",
     "qemu-img": "qemu-utils",
@@ -165,7 +165,7 @@ def _pack(tree: Path, owner: int, size: int, make: Callable[[list[str], Path, in
 
 
 def _call_as_guest_root(command: list[str], folder: Path, descriptor: int) -> None:
-    """Runs in a user namespace whose root owns the layers' files; it can access the open folder and descriptor."""
+    """Runs a command in a user namespace whose root owns the layers; it can access the open folder and descriptor."""
     code, said = namespace.run(command, folder=folder, descriptors=[descriptor])
     if code:
         raise GuestBuildError(f"{command[0]} could not write the guest's disk: {said[-300:]}")

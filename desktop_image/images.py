@@ -36,7 +36,7 @@ class Additions:
     """What a user adds to a profile."""
 
     folder: Path
-    """Contains `DEBS`, `FONTS` and `SCRIPTS`, each with what was given, in order."""
+    """Contains `DEBS`, `FONTS` and `SCRIPTS`, each with what the user gave, in order."""
     packages: tuple[str, ...]
     """Packages from the release."""
 
@@ -66,7 +66,7 @@ def image_named(name: str) -> Image:
     """Returns the image of this name.
 
     Raises:
-        GuestBuildError: It does not exist on this machine, or what is stored of it is broken.
+        GuestBuildError: It does not exist on this machine, or its stored definition is broken.
     """
     if name in PROFILES:
         return Image(name, name)
@@ -107,7 +107,7 @@ def define(
     fonts: Sequence[Path] = (),
     scripts: Sequence[Path] = (),
 ) -> Iterator[Image]:
-    """Defines an image, which exists by name once the block ends without error; until then, an old one stays.
+    """Defines an image, which exists under its name once the block ends without error; until then, an old one stays.
 
     Args:
         name: The image's name.
@@ -115,7 +115,7 @@ def define(
         release: The release that its packages come from.
         packages: Names, ``NAME=VERSION`` or paths of .deb files.
         fonts: Folders of fonts.
-        scripts: Run in the guest as root after all else is installed, in this order.
+        scripts: Run in the guest as root after everything else is installed, in this order.
 
     Raises:
         GuestBuildError: An argument is wrong; one sentence says which.
@@ -158,7 +158,7 @@ def define(
 
 
 def check_own(name: str) -> None:
-    """Checks that a user made an image, whether or not what is stored of it is broken.
+    """Checks that a user made an image, even if its stored definition is broken.
 
     Raises:
         GuestBuildError: The image does not exist, or it comes with this project.
@@ -172,7 +172,7 @@ def check_own(name: str) -> None:
 
 
 def forget(name: str) -> None:
-    """Removes what is stored of a user's image; its layers stay.
+    """Removes the stored definition of a user's image; its layers stay.
 
     Raises:
         GuestBuildError: It cannot be removed.
@@ -199,7 +199,7 @@ def _stored(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Raises when another process is making or removing an image of the same name."""
+    """Raises if another process is making or removing an image of the same name."""
     with locked(folder.with_name(f"{folder.name}.lock"), wait=False) as alone:
         if not alone:
             raise GuestBuildError(

@@ -1,7 +1,7 @@
 """The kernel and initrd with which a virtual machine boots a guest's disk.
 
-The kernel is the one Debian makes for virtual machines. Its drivers for disks and networks are modules, so it needs a
-first root in memory (initrd) that loads them: busybox, a few modules, and a script.
+It is Debian's kernel for virtual machines. Its drivers for disks and networks are modules, so it needs a first root in
+memory (initrd) that loads them: busybox, a few modules, and a script.
 """
 
 from __future__ import annotations

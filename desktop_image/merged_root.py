@@ -17,7 +17,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DETACH = 2
 """Linux's MNT_DETACH."""
 GIVEN = "mnt"
-"""Where the root sees the folder it is given."""
+"""Where the root sees the given folder."""
 
 
 def run(
@@ -58,7 +58,7 @@ def run(
 
 
 def _make_it_all_there_is(root: Path) -> None:
-    """Removes everything else from this process's mounts: root could leave a mere chroot."""
+    """Makes this the process's only root, without any other mounts: root could leave a chroot."""
     before = os.open("/", os.O_DIRECTORY)
     os.chdir(root)
     subprocess.run(["pivot_root", ".", "."], check=True)  # noqa: S607

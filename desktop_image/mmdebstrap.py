@@ -1,7 +1,7 @@
 """Runs mmdebstrap to fetch packages of the guest's release and put them into a folder.
 
 Proxies and certificates are those of the machine. Everything runs in its own namespaces and ends with the process that
-builds, mounts included.
+builds, including mounts.
 """
 
 from __future__ import annotations

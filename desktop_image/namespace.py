@@ -44,7 +44,7 @@ def run(
     hear: Callable[[str], None] = lambda _line: None,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Runs a command, which ends with this process.
+    """Runs a command; it is killed when this process ends.
 
     Args:
         command: It can access what the namespace's ids may access, and the descriptors.

@@ -19,7 +19,7 @@ _REVISION_2, _REVISION_3, _REVISION_MASK = 0x02000000, 0x03000000, 0xFF000000
 
 
 def shift_owners(root: Path, shift: int, count: int) -> None:
-    """Adds `shift` to every owner and group below `root`, itself included. Ids from `shift` on count as shifted.
+    """Adds `shift` to every owner and group of `root` and below. Ids from `shift` on count as shifted.
 
     Raises:
         ValueError: An owner is not an id of a namespace with `count` ids.

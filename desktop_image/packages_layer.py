@@ -23,7 +23,7 @@ CUSTOMIZE = RECIPE / "customize.sh"
 DPKG_SETTINGS = RECIPE / "dpkg.cfg"
 REQUIREMENTS = RECIPE / "requirements.txt"
 WITHOUT_SYNC = Path("/usr/share/mmdebstrap/hooks/eatmydata")
-"""Installs packages without waiting for the disk after each: a third of the time. It needs `dpkg-architecture`."""
+"""Installs packages without waiting for the disk after each, in a third of the time. It needs `dpkg-architecture`."""
 
 
 def digest(profile: str, release: Release) -> str:

@@ -41,7 +41,7 @@ GNOME = """
     gnome-session-bin gnome-settings-daemon gnome-shell gnome-shell-extension-dashtodock
     gnome-shell-extension-desktop-icons-ng libgl1-mesa-dri
 """
-"""The desktop that the light one of `SESSION` imitates."""
+"""The desktop that the light desktop of `SESSION` imitates."""
 
 PROFILES: dict[str, tuple[str, ...]] = {
     name: tuple(sorted(set(packages.split())))

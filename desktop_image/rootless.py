@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def is_needed() -> bool:
-    """Whether this user must build in this way."""
+    """Returns whether this user must build in this way: anyone but root."""
     return os.geteuid() != 0
 
 

@@ -1,6 +1,6 @@
-"""Who may use which virtual machine, and the machines' own lives.
+"""A pool of virtual machines: who may use which VM, and how the VMs are booted, reset and checked.
 
-Knows nothing of benchmarks or Celery: any program with a Redis connection can lend and borrow VMs through it.
+Independent of benchmarks and Celery: any program with a Redis connection can offer VMs and lease them.
 """
 
 from vm_pool.errors import (

@@ -1,4 +1,4 @@
-"""Borrowing from a pool in coroutines: the same scripts and the same steps as `VMPool.acquire`, without leases' comfort."""
+"""The asyncio client of a pool: the same scripts and steps as `VMPool.acquire`, but without a `Lease` object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vm_pool.waiting import Ask, Grant, Leave, Pop, Request, Step, acquisition
 
 
 class AsyncVMPool:
-    """A pool as coroutines of one event loop borrow from it. Whoever has a grant renews it every third of its TTL.
+    """A pool for the coroutines of one event loop. The caller renews each grant itself, every third of its TTL.
 
     Args:
         client: Says where Redis is and how to get in.
@@ -66,7 +66,7 @@ class AsyncVMPool:
             await self._idle.pop().disconnect()
 
     async def _drive(self, steps: Generator[Step, Any, Grant]) -> Grant:
-        """Carries out an acquisition's steps in this coroutine."""
+        """Performs an acquisition's steps in this coroutine."""
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
         try:
@@ -123,7 +123,7 @@ class AsyncVMPool:
 
 
 async def _reply(connection: Any, seconds: float) -> Any:
-    """The next reply. A connection's own limit would only say None at its end, and leave a late reply to the next reader."""
+    """Returns the next reply. A connection's own timeout would return None and leave a late reply to the next call."""
     try:
         async with asyncio.timeout(seconds):
             return await connection.read_response(timeout=math.inf)

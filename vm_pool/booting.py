@@ -1,4 +1,4 @@
-"""What a host says while its VMs boot for the first time, so that nobody waits without knowing for what."""
+"""Progress messages of a host while its VMs boot for the first time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SAY_EVERY_SECONDS = 5.0
 
 
 class BootProgress:
-    """Decides when there is something to say; the caller says it.
+    """Decides when a progress message is due; the caller logs it.
 
     Args:
         now: When the boots began, in seconds of any clock.
@@ -19,13 +19,13 @@ class BootProgress:
     def __init__(self, now: float) -> None:
         self._began = self._said = now
         self.done = False
-        """Whether all VMs have been up at once."""
+        """Whether all VMs have been up at the same time."""
 
     def sentence(self, states: Sequence[VMState], now: float) -> str | None:
-        """What to say at this moment, if anything.
+        """Returns the progress message that is due now, or None.
 
         Args:
-            states: What every VM is in.
+            states: The state of every VM.
             now: Seconds of the same clock.
         """
         up = sum(state not in (VMState.INITIALIZING, VMState.ERROR) for state in states)

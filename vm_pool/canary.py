@@ -1,9 +1,9 @@
-"""Whether a VM that was reset is like one that was just booted: the contamination canary.
+"""The contamination canary: checks that a VM that was reset looks like a freshly booted one.
 
-A fingerprint is what a provider says of a VM: words for each of several probes, as the names of its processes. What any freshly
-booted VM of the host was like is clean; a word that none of them had is contamination. What is missing is not looked for
-here: that is what a provider's check is for. A desktop that has just come up may still be settling, so a strange word counts only
-when it is still there at a deadline.
+A fingerprint is what a provider reports about a VM: words for each of several probes, such as the names of its
+processes. Words that a freshly booted VM of the host had are clean; any other word is contamination. Missing words are
+not looked for here: the provider's check does that. A desktop that has just started may still be settling, so an
+unknown word counts only when it is still there at a deadline.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from collections.abc import Callable, Mapping, Sequence
 Fingerprint = Mapping[str, Sequence[str]]
 
 SETTLE_SECONDS = 5.0
-"""How long a VM may take after its check until it looks clean, or steady."""
+"""How long a VM may take after its check until it looks clean, or stops changing."""
 _STEADY_LOOKS = 3
-"""A fingerprint that is the same so many times in a row has settled."""
+"""A fingerprint that is the same this many times in a row has settled."""
 _STEADY_SECONDS = 0.25
 _LOOK_SECONDS = 0.05
 
 
 class Drift(RuntimeError):
-    """A VM is not in its clean state; the sentence names the first probe that says so, and what it found."""
+    """A VM is not in its clean state; the message names the first probe that shows it, and what it found."""
 
 
 def settled(take: Callable[[], Fingerprint], seconds: float = SETTLE_SECONDS) -> Fingerprint:
-    """A fingerprint that does not change any more, or the last one: nothing is wrong with a VM that never settles.
+    """Returns a fingerprint that no longer changes, or the last one: a VM that never settles is not an error.
 
     Args:
-        take: Takes it.
+        take: Takes a fingerprint.
         seconds: How long to wait at most.
     """
     deadline = time.monotonic() + seconds
@@ -43,18 +43,18 @@ def settled(take: Callable[[], Fingerprint], seconds: float = SETTLE_SECONDS) ->
 
 
 class CleanState:
-    """What VMs of one kind are like when they are clean, learned from those that were just booted."""
+    """What clean VMs of one kind look like, learned from freshly booted ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}
         self._guard = threading.Lock()
 
     def learn(self, take: Callable[[], Fingerprint], seconds: float = SETTLE_SECONDS) -> None:
-        """Takes a freshly booted VM as an example, everything that it is until it has settled.
+        """Learns from a freshly booted VM: everything it shows until it has settled counts as clean.
 
         Args:
             take: Takes its fingerprint.
-            seconds: How long it may take to settle; nothing is wrong with one that never does.
+            seconds: How long it may take to settle; a VM that never settles is not an error.
         """
         settled(lambda: self._add(take()), seconds)
 
@@ -62,7 +62,7 @@ class CleanState:
         """Returns as soon as a VM that was reset looks clean.
 
         Raises:
-            Drift: It still does not at the deadline.
+            Drift: It still does not look clean at the deadline.
         """
         deadline = time.monotonic() + seconds
         while (strange := self.strange(take())) is not None:
@@ -71,7 +71,7 @@ class CleanState:
             time.sleep(_LOOK_SECONDS)
 
     def strange(self, fingerprint: Fingerprint) -> str | None:
-        """The first probe that finds what no clean VM had, and what that is; None when there is nothing."""
+        """Returns the first probe with a word that no clean VM had, and that word; None when all words are known."""
         with self._guard:
             for probe, words in fingerprint.items():
                 for word in sorted(set(words) - self._known.get(probe, set())):

@@ -1,4 +1,4 @@
-"""What can go wrong with a pool, each as one sentence naming the pool and the VM."""
+"""The errors of a pool; each message is one sentence that names the pool and the VM."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ class PoolUnreachable(PoolError):
 
 
 class PoolRefused(PoolError):
-    """Redis answered that it will not: a wrong password, a missing right."""
+    """Redis refused: a wrong password, a missing permission."""
 
 
 class PoolRefusedForNow(PoolRefused):
-    """Redis will not just now, as without memory or as a replica that nobody has promoted. The same call may succeed later."""
+    """Redis refuses for now: out of memory, or a replica that was not promoted. The same call may succeed later."""
 
 
 class AcquireTimeout(PoolError):
-    """No VM came within the time the caller was ready to wait."""
+    """No VM became available within the caller's timeout."""
 
     place: int = 0
-    """The place it had in the queue, 1 being next; 0 when unknown."""
+    """The caller's place in the queue, 1 being next; 0 when unknown."""
 
 
 class PoolEmpty(AcquireTimeout):
@@ -35,7 +35,7 @@ class AcquireStopped(PoolError):
 
 
 class LeaseLost(PoolError):
-    """The right to use the VM is over: expired, taken back, released, or of its maximum age."""
+    """The right to use the VM is over: expired, taken back, released, or past its maximum age."""
 
 
 class UnknownVM(PoolError):
@@ -43,25 +43,25 @@ class UnknownVM(PoolError):
 
 
 class TransitionRefused(PoolError):
-    """The VM is in a state that does not allow what was asked."""
+    """The VM is in a state that does not allow the request."""
 
 
 class HostSuperseded(PoolError):
-    """Another process speaks for this host now."""
+    """Another process now runs this host."""
 
 
 class HostTaken(HostSuperseded):
-    """Another process speaks for this host, and does not look as if it had ended."""
+    """Another process runs this host, and seems to be alive."""
 
     def __init__(self, sentence: str, instance: str, alive_until: int) -> None:
         super().__init__(sentence)
         self.instance = instance
         self.alive_until = alive_until
-        """When it counts as silent unless it says something before: microseconds of the server's clock."""
+        """When it counts as silent unless it is heard from before: microseconds of the server's clock."""
 
 
 class VMsInUse(PoolError):
-    """Another process of this machine uses VMs of the same names, most likely for another pool."""
+    """Another process on this machine uses VMs with the same names, most likely for another pool."""
 
 
 class ProviderError(PoolError):

@@ -1,4 +1,4 @@
-"""What relays of connections share: an event loop in a thread of its own, tasks that end together, and the end of a socket."""
+"""The base of connection relays: an event loop in its own thread, tasks that end together, closing with a reset."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 CLOSE_SECONDS = 10.0
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER value with which closing drops what is still on its way."""
+"""SO_LINGER value with which closing drops unsent data."""
 
 
 class LoopThread:
-    """An event loop in a thread, started when it is first asked for.
+    """An event loop in its own thread, started on first use.
 
     Args:
-        name: The thread's.
+        name: The thread's name.
     """
 
     def __init__(self, name: str) -> None:
@@ -30,7 +30,7 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which runs."""
+        """The running loop."""
         with self._guard:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -39,7 +39,7 @@ class LoopThread:
             return self._loop
 
     def close(self) -> None:
-        """Ends the thread; what runs on the loop should be ended before."""
+        """Ends the thread; end what runs on the loop first."""
         with self._guard:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -51,7 +51,7 @@ class LoopThread:
 
 
 class Tasks:
-    """Tasks of a loop that end together; none begins after that."""
+    """Tasks of a loop that end together; no task begins after that."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.ended = False
@@ -72,7 +72,7 @@ class Tasks:
         task.add_done_callback(self._running.discard)
 
     async def end(self) -> None:
-        """Ends them all; when it returns, they have."""
+        """Ends all tasks, and returns once they have ended."""
         self.ended = True
         tasks = list(self._running)
         for task in tasks:
@@ -81,7 +81,7 @@ class Tasks:
 
 
 def drop(end: socket.socket) -> None:
-    """Closes a connection with a reset: what waits in it is not sent any more."""
+    """Closes a connection with a reset: unsent data is dropped."""
     with suppress(OSError):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     end.close()

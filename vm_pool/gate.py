@@ -1,8 +1,8 @@
-"""A TCP gate in front of a VM: fresh ports for each lease, closed with it. The fence, enforced where the VM is.
+"""A TCP gate in front of a VM: fresh ports for each lease, closed at its end. This enforces the fence where the VM is.
 
-A borrower that was paused or cut off may still have the address and open connections of a lease that is over. Closing the
-gate ends them all, and nobody gets those ports again soon. Who has no token does not get through, and between machines it speaks
-TLS. All gates of a process share one event loop in one thread.
+A client that was paused or cut off may still have the address and open connections of a lease that is over. Closing the
+gate ends them all, and those ports are not reused soon. Connections without a token are refused, and those between
+machines use TLS. All gates of a process share one event loop in one thread.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from vm_pool.states import Endpoint
 log = logging.getLogger(__name__)
 
 Dial = Callable[[str], socket.socket | Dialled]
-"""Makes a connection to the VM for a purpose (``control``, ``chromium``, ...); may block, and gives up by itself."""
+"""Connects to the VM for a purpose (``control``, ``chromium``, ...); may block, and has its own timeout."""
 
 CONNECTIONS = 256
-"""How many a gate lets through at a time; the next ones are refused."""
+"""How many connections a gate allows at a time; further ones are refused."""
 STRANGERS = 64
-"""How many connections that have not shown a token a gate keeps; of more, the oldest go."""
+"""How many connections without a token yet a gate keeps; beyond that, the oldest is closed."""
 ADMISSION_SECONDS = 10.0
-"""For a handshake and a token."""
+"""For the TLS handshake and the token."""
 DIALLING = 4
-"""How many connections to one VM are made at a time: a frozen VM must not take the threads of the others."""
+"""How many connections to one VM are being made at a time: a frozen VM must not use up the threads of the others."""
 RETIRED_PORTS = 8192
-"""How many ports are not used again, the latest: whoever still has an old address must meet nobody."""
+"""How many of the latest ports are not reused: an old address must lead to no other VM."""
 _ACCEPT_PAUSE_SECONDS = 0.1
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 
 class GateError(PoolError):
-    """A gate cannot be opened; one sentence says why."""
+    """A gate cannot be opened; the message says why in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a gate asks for."""
+    """What a gate checks tokens against."""
 
     key: bytes
     gate: str
-    """Its name."""
+    """The gate's name."""
 
 
 class Gates:
-    """Opens gates, and runs them in a thread of its own.
+    """Opens gates, and runs them in its own thread.
 
     Args:
-        address: Of this machine, for the gates to listen on and for borrowers to connect to.
-        key: What tokens are made with; None: everybody is let in.
+        address: Of this machine, for the gates to listen on and for clients to connect to.
+        key: The key that tokens are made with; None: no token is needed.
     """
 
     def __init__(self, address: str = "127.0.0.1", key: bytes | None = None) -> None:
@@ -106,7 +106,7 @@ class Gates:
         return gate
 
     def open_on(self, listeners: dict[str, socket.socket], dial: Dial) -> Gate:
-        """Opens a gate at sockets that listen already, as in another network namespace; it closes them at its end.
+        """Opens a gate on sockets that already listen, as in another network namespace; it closes them at its end.
 
         Args:
             listeners: By purpose.
@@ -117,15 +117,15 @@ class Gates:
         return Gate(self._thread.loop, listeners, dial)
 
     def close(self) -> None:
-        """Ends the thread; the gates should be closed before."""
+        """Ends the thread; close the gates first."""
         self._thread.close()
 
     def _cannot_listen(self, error: OSError) -> GateError:
         return GateError(f"a gate cannot listen on {self.address}: {error.strerror or error}")
 
     def _listen(self) -> socket.socket:
-        """A listening socket on a port that no gate had lately."""
-        passed_over: list[socket.socket] = []  # held until a good one is found, so that no port comes up twice
+        """Returns a listening socket on a port that no gate used lately."""
+        passed_over: list[socket.socket] = []  # kept open until a good one is found, so that no port comes up twice
         try:
             while True:
                 listener = socket.create_server((self.address, 0), backlog=128)
@@ -139,7 +139,7 @@ class Gates:
 
 
 class Gate:
-    """The way to one VM for one lease. Made by `Gates.open`."""
+    """The access to one VM for one lease. Made by `Gates.open`."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Gate:
             login.gate if login else "",
             certificate.sha256 if certificate else "",
         )
-        """Where borrowers connect to."""
+        """Where clients connect."""
         self._loop = loop
         self._dial = dial
         self._login = login
@@ -171,11 +171,11 @@ class Gate:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """How many connections are open."""
         return self._open_connections
 
     def close(self) -> None:
-        """Ends everything at once; when it returns, nothing more reaches the VM. Harmless when repeated.
+        """Closes all connections at once; when it returns, nothing more reaches the VM. May be repeated.
 
         Raises:
             TimeoutError: The thread of all gates is stuck.
@@ -193,14 +193,14 @@ class Gate:
         while True:
             try:
                 near, _ = await self._loop.sock_accept(listener)
-            except OSError as error:  # no descriptors left, or the other side changed its mind
+            except OSError as error:  # no file descriptors left, or the other side gave up
                 log.warning("a gate's connection for %s could not be taken: %s", purpose, error)
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
             await self._tasks.begin(self._serve(purpose, near))
 
     async def _serve(self, purpose: str, near: socket.socket) -> None:
-        """Passes bytes both ways until both sides have said their last."""
+        """Passes bytes both ways until both sides have finished sending."""
         far: socket.socket | None = None
         in_order = counted = False
         try:
@@ -214,7 +214,7 @@ class Gate:
             far = dialled.socket if isinstance(dialled, Dialled) else dialled
             far.setblocking(False)
             for end in (near, far):
-                if end.family != socket.AF_UNIX:  # what a provider answers by itself
+                if end.family != socket.AF_UNIX:  # a socketpair with a provider's own answer
                     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             far_end = await self._introduced(dialled)
             if first:
@@ -235,10 +235,10 @@ class Gate:
                 finish(far)
 
     async def _admitted(self, near: socket.socket) -> tuple[End, bytes]:
-        """The borrower's end, and what has come behind its token.
+        """Returns the client's end, and the data that came after its token.
 
         Raises:
-            OSError: It has no token, or does not say it in time.
+            OSError: The token is wrong, or did not come in time.
         """
         plain = PlainEnd(self._loop, near)
         if self._login is None and self._certificate is None:
@@ -273,10 +273,10 @@ class Gate:
         return said[LINE_BYTES:]
 
     async def _introduced(self, dialled: socket.socket | Dialled) -> End:
-        """The VM's end, or that of another gate, to which the token was said.
+        """Returns the VM's end, or another gate's after sending it the token.
 
         Raises:
-            OSError: That gate is not the one that it should be.
+            OSError: That gate is not the expected one.
         """
         if isinstance(dialled, socket.socket):
             return PlainEnd(self._loop, dialled)
@@ -301,13 +301,13 @@ class Gate:
 
 def _prepare(near: socket.socket) -> None:
     near.setblocking(False)
-    near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a borrower that vanished is noticed
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # notices a client that vanished
     for option, seconds in _KEEPALIVE:
         near.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
 
 async def _pass_on(source: End, target: End) -> None:
-    """A slow reader holds up this way of this connection, and no more than a chunk of memory."""
+    """Passes on one direction's bytes. A slow reader delays only this direction, and holds only a chunk of memory."""
     while data := await source.receive():
         await target.send(data)
     await target.say_last()

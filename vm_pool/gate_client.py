@@ -1,4 +1,4 @@
-"""A borrower's way through a gate: says its token first, and speaks TLS where the gate is on another machine."""
+"""A client's connection through a gate: sends the token first, and uses TLS if the gate is on another machine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ CONNECT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """A connection to a gate on which nothing was said yet."""
+    """A connection to a gate on which nothing was sent yet."""
 
     socket: socket.socket
     certificate: str
-    """The hash of the certificate that the gate must have; empty: it speaks no TLS."""
+    """The hash of the certificate that the gate must have; empty: it does not use TLS."""
     first: bytes
-    """What is said first."""
+    """What must be sent first."""
 
 
 def dial(endpoint: Endpoint, purpose: str) -> Dialled:
-    """Connects to a gate, or to a VM that has none.
+    """Connects to a gate, or to a VM without one.
 
     Args:
         endpoint: As a lease has it.
@@ -41,7 +41,7 @@ def dial(endpoint: Endpoint, purpose: str) -> Dialled:
 
 
 def connect(endpoint: Endpoint, purpose: str) -> socket.socket:
-    """A connection through a gate, as a blocking socket, on which its user goes on.
+    """Returns a connection through a gate, as a blocking socket that is ready for use.
 
     Args:
         endpoint: As a lease has it.
@@ -67,15 +67,15 @@ def connect(endpoint: Endpoint, purpose: str) -> socket.socket:
 
 @contextmanager
 def relayed(endpoint: Endpoint) -> Iterator[Endpoint]:
-    """An endpoint for programs that know nothing of tokens: on this machine's loopback, for as long as the context lasts.
+    """Yields an endpoint on this machine's loopback, for programs that do not know tokens, while the context lasts.
 
-    Whoever is on this machine reaches it without a login.
+    Every program on this machine can reach it without a login.
 
     Args:
         endpoint: As a lease has it.
 
     Raises:
-        GateError: There are no ports left.
+        GateError: No ports are left.
     """
     from vm_pool.gate import Gates
 

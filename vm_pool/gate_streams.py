@@ -1,4 +1,4 @@
-"""The two ends of a connection through a gate, as an event loop reads and writes them: a socket, or TLS over one."""
+"""The two ends of a connection through a gate, read and written in an event loop: a socket, or TLS over one."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _CHUNK = 1 << 18
 
 
 class End(Protocol):
-    """One end."""
+    """One end of a connection."""
 
     async def receive(self) -> bytes:
-        """What has come; empty when the other side has said its last."""
+        """Returns the data that has come; empty when the other side has finished sending."""
 
     async def send(self, data: bytes) -> None:
-        """Sends all of it; a slow reader is waited for."""
+        """Sends all of it, and waits for a slow reader."""
 
     async def say_last(self) -> None:
-        """Tells the other side that nothing more comes; it may still send."""
+        """Tells the other side that no more data comes; it may still send."""
 
 
 class PlainEnd:
     """A socket.
 
     Args:
-        loop: Which reads and writes it.
+        loop: The event loop that reads and writes it.
         connection: Connected and not blocking.
     """
 
@@ -55,8 +55,8 @@ class TLSEnd:
 
     Args:
         plain: The socket's end.
-        context: Of the side that this is.
-        server: Whether this is the side that has the certificate.
+        context: For this side.
+        server: Whether this side has the certificate.
     """
 
     def __init__(self, plain: PlainEnd, context: ssl.SSLContext, *, server: bool) -> None:
@@ -66,10 +66,10 @@ class TLSEnd:
         self._sending = asyncio.Lock()
 
     async def shake_hands(self) -> None:
-        """Begins.
+        """Does the TLS handshake.
 
         Raises:
-            OSError: The other side speaks no TLS that this one takes.
+            OSError: The other side does not speak TLS, or no accepted version of it.
         """
         while True:
             try:
@@ -83,7 +83,7 @@ class TLSEnd:
 
     @property
     def certificate(self) -> bytes | None:
-        """The other side's, in DER."""
+        """The other side's certificate, in DER."""
         return self._tls.getpeercert(binary_form=True)
 
     async def receive(self) -> bytes:
@@ -92,7 +92,7 @@ class TLSEnd:
             try:
                 return self._tls.read(_CHUNK)
             except ssl.SSLWantReadError:
-                await self._flush()  # a change of keys wants an answer
+                await self._flush()  # a key update needs an answer
                 if not await self._take_in():
                     return b""
             except ssl.SSLZeroReturnError:
@@ -106,7 +106,7 @@ class TLSEnd:
     async def say_last(self) -> None:
         """See `End`."""
         with suppress(OSError):
-            with suppress(ssl.SSLWantReadError):  # the other side's own end comes when it comes
+            with suppress(ssl.SSLWantReadError):  # the other side closes in its own time
                 self._tls.unwrap()
             await self._flush()
 

@@ -1,6 +1,6 @@
-"""Encryption between a gate and a borrower on another machine: TLS 1.3, with a certificate that is known by its hash.
+"""Encryption between a gate and a client on another machine: TLS 1.3, with a certificate that is known by its hash.
 
-The hash comes with the grant, so no authority is needed; another certificate is refused before anything is sent.
+The hash comes with the grant, so no authority is needed; any other certificate is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 
 _NAME = "computer-use rollouts"
 _DAYS = 3650
-"""It is made anew by each process of a host; who checks its hash does not look at its dates."""
+"""Each host process makes a new one; clients check its hash, not its dates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A host's own, with its key."""
+    """A host's certificate with its key."""
 
     context: ssl.SSLContext
     """For the gate's side."""
@@ -30,7 +30,7 @@ class Certificate:
 
 
 def new_certificate() -> Certificate:
-    """One that nobody else has."""
+    """Makes a new certificate with a new key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -63,7 +63,7 @@ def new_certificate() -> Certificate:
 
 @lru_cache(maxsize=1)
 def client_context() -> ssl.SSLContext:
-    """For the borrower's side, which checks the certificate's hash by itself."""
+    """Returns the client's TLS context; the client checks the certificate's hash itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -72,12 +72,12 @@ def client_context() -> ssl.SSLContext:
 
 
 def hash_of(certificate: bytes | None) -> str:
-    """The hash of a certificate in DER; of none, the empty text."""
+    """Returns the hash of a certificate in DER; empty without a certificate."""
     return hashlib.sha256(certificate).hexdigest() if certificate else ""
 
 
 def is_this_machine(address: str) -> bool:
-    """Whether an address is a loopback one, which no other machine can listen to."""
+    """Whether an address is a loopback one, which other machines cannot eavesdrop on."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 IDLE_SECONDS = 30.0
 """How long the thread waits for another lease before it ends."""
 LOOK_SECONDS = 0.5
-"""How often a holder looks whether its connection to Redis has ended: Redis may have come back without the lease."""
+"""How often to check whether the connection to Redis has ended: Redis may have come back without the lease."""
 RETRY_SECONDS = 1.0
-"""Pause after a renewal that Redis did not answer, at most."""
+"""Longest pause after a renewal that Redis did not answer."""
 
 
 class Renewable(Protocol):
-    """A lease as its heartbeat sees it."""
+    """A lease as the heartbeat sees it."""
 
     vm_id: str
     fence: int
@@ -32,7 +32,7 @@ class Renewable(Protocol):
         """Takes the new local deadline; None when the renewal was refused."""
 
     def lose(self, why: str) -> None:
-        """Notes that the lease is over."""
+        """Records that the lease is over."""
 
 
 Renew = Callable[[Sequence[tuple[str, int]], float], list[float | None]]
@@ -40,7 +40,7 @@ Renew = Callable[[Sequence[tuple[str, int]], float], list[float | None]]
 
 
 class LeaseHeartbeat:
-    """The renewing thread of a pool in this process.
+    """The thread that renews a pool's leases in this process.
 
     Args:
         renew: Renews leases.
@@ -77,7 +77,7 @@ class LeaseHeartbeat:
                 self._changed.notify()
 
     def unwatch(self, lease: Renewable) -> None:
-        """Leaves the lease alone from now on."""
+        """Stops renewing the lease."""
         with self._changed:
             self._due.pop(lease, None)
 
@@ -87,13 +87,13 @@ class LeaseHeartbeat:
                 self._beat(leases)
 
     def _next_due(self) -> list[Renewable] | None:
-        """Waits until some leases are due; None when there have been none for long, and the thread is to end."""
+        """Waits until some leases are due; returns None when the thread has been idle for long and must end."""
         with self._changed:
             now = time.monotonic()
             if self._due and (breaks := self._breaks()) != self._breaks_seen:
                 self._breaks_seen = breaks
                 self._due = dict.fromkeys(self._due, now)
-            # Whatever is nearly due goes along: wake-ups stay few however many leases there are.
+            # Leases that are nearly due are renewed too: wake-ups stay few however many leases there are.
             leases = [lease for lease, due in self._due.items() if due <= now + lease.ttl / 30]
             if leases:
                 return leases
@@ -103,7 +103,7 @@ class LeaseHeartbeat:
                 self._running = False
                 return None
             else:
-                # No lease that comes from now on is due before this, so short leases in a row wake nobody.
+                # No lease that is added from now on is due before this, so a series of short leases needs no wake-up.
                 self._wakes_at = now + self._shortest
             self._changed.wait(self._wakes_at - now)
             return []
@@ -112,7 +112,7 @@ class LeaseHeartbeat:
         interval = min(lease.ttl for lease in leases) / 3
         try:
             deadlines = self._renew([(lease.vm_id, lease.fence) for lease in leases], min(5.0, interval))
-        except Exception as error:  # what is no PoolError is a defect, but this thread serves every lease to come
+        except Exception as error:  # anything but a PoolError is a bug, but this thread must go on serving all leases
             if not self._away:
                 defect = None if isinstance(error, PoolError) else error
                 log.warning("pool %s: leases cannot be renewed, trying on: %s", self._pool, error, exc_info=defect)
@@ -143,5 +143,5 @@ class LeaseHeartbeat:
                     del self._due[lease]
                 else:
                     self._due[lease] = min(now + pause, lease.deadline)
-            # A pause shorter than what `_next_due` takes along would spin.
+            # A pause shorter than what `_next_due` renews early would spin.
             self._changed.wait(min(pause, 0.05))

@@ -1,8 +1,8 @@
-"""The VMs of one machine: boots them, resets what was released, checks what is free, stops everything at the end.
+"""The VM host: boots the VMs of one machine, resets released ones, checks free ones, and stops them all at the end.
 
-The pool says what each VM is in; this acts on it. Nothing is polled: the host sleeps on its work list until something
-changes, a timer ends, or the next sign of life is due. It outlives Redis: when Redis is away it waits, when Redis
-lost its data it registers its VMs anew.
+The pool says which state each VM is in; the host acts on it. It does not poll: it sleeps on its work list until
+something changes, a timer ends, or its next beat is due. It survives Redis: it waits when Redis is away, and registers
+its VMs again when Redis lost its data.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from vm_pool.states import VMState
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.5
-"""How long the host sleeps at most before it looks whether to stop, and whether borrowers of this machine have ended."""
+"""Longest sleep before the host checks whether to stop, and whether lease holders on this machine have ended."""
 LOOK_SHARE = 0.05
-"""How much of its time it spends on looking for borrowers that have ended: in a large pool it looks more rarely."""
+"""Share of its time for finding holders that have ended: in a large pool it looks less often."""
 TAKE_OVER_SECONDS = 0.25
-"""Pause before the next try to take over a host whose last sign of life may have been its last."""
+"""Pause before the next try to take over a host whose previous process may have ended."""
 RECONNECT_SECONDS = (0.1, 1.0)
-"""Pause before the next try when Redis is away: at first, and at most. Until a host is back, its VMs are not granted."""
+"""First and longest pause before the next try when Redis is away. Until a host is back, its VMs are not granted."""
 
 
 class VMHost:
-    """Looks after `num_vms` VMs of one provider in one pool.
+    """Runs `num_vms` VMs of one provider in one pool.
 
     Args:
-        pool: Where they are lent out.
-        provider: Where they come from.
-        num_vms: How many.
+        pool: The pool that leases them.
+        provider: Boots, resets and stops them.
+        num_vms: How many VMs.
         host_id: The host's name; default: the machine's. A second live host of the same name is refused.
-        silent_after: Seconds without a sign of life after which the pool stops granting this host's free VMs.
+        silent_after: Seconds without a beat after which the pool stops granting this host's free VMs.
         check_every: Seconds between checks of a free VM.
         retry_after: Seconds before a quarantined VM is tried again: the first time, and at most.
-        gate_address: This machine's address for borrowers to connect to; the default serves this machine alone.
-        facts: What is known of the image that the VMs are made from, told to the pool.
+        gate_address: This machine's address for clients to connect to; the default serves this machine only.
+        facts: What is known of the VMs' image, published in the pool.
     """
 
     def __init__(
@@ -92,15 +92,15 @@ class VMHost:
         self._jobs = Jobs(self._side, num_vms, retry_after)
 
     def run(self, stop: threading.Event | None = None) -> None:
-        """Serves until told to stop, then stops every VM.
+        """Runs until stopped, then stops every VM.
 
         Args:
-            stop: Ends the serving, as `stop()` does.
+            stop: Ends the run, as `stop()` does.
 
         Raises:
             HostTaken: Another live process has the host's name.
-            VMsInUse: One of this machine has it in another pool.
-            HostSuperseded: Another process took the host over while this one was silent; its VMs are left to that one.
+            VMsInUse: Another process on this machine has the name in another pool.
+            HostSuperseded: Another process took the host over while this one was silent; that process keeps the VMs.
             PoolRefused: Redis refused the host at its start, as for a wrong password.
             GateError: The gates' address is not one of this machine's.
         """
@@ -141,7 +141,7 @@ class VMHost:
                 pause = min(pause * 2, longest)
 
     def _serve_once(self) -> float:
-        """One look at every VM; returns how many seconds nothing will be due."""
+        """Attends to every VM once; returns how many seconds nothing will be due."""
         if not self._joined and not self._join():
             return 0.0
         busy = {vm_id for vm_id, machine in self._machines.items() if machine.busy}
@@ -157,9 +157,9 @@ class VMHost:
             if machine is None:
                 continue
             if vm.state not in (VMState.FREE, VMState.LEASED):
-                machine.close_gate(before=vm.fence)  # also of a busy one: the lease is over
+                machine.close_gate(before=vm.fence)  # also when busy: the lease is over
             if vm.vm_id in busy:
-                continue  # what was done with it may be done by now, and the beat's news of it be old
+                continue  # its job may have ended since, so the beat's state may be outdated
             machine.fence = max(machine.fence, vm.fence)
             waits.append(self._attend(machine, vm))
         return min(waits) if self._progress.done else min(*waits, SAY_EVERY_SECONDS)
@@ -183,14 +183,14 @@ class VMHost:
         self._dead_looked_for = now + max(SLICE_SECONDS, (now - began) / LOOK_SHARE)
 
     def _join(self) -> bool:
-        """Becomes the one that speaks for the host, and ends what a killed predecessor left; False when told to stop."""
+        """Takes the host over, and ends what a killed predecessor left; returns False when stopped."""
         beat = self._take_over()
         if beat is None:
             return False
         try:
             leftovers = self._provider.reap_leftovers(self.host_id)
         except VMsInUse:
-            self._speaks = False  # and so does not end at its own end what it may not end here
+            self._speaks = False  # so at its own end it does not end VMs that it must not end here
             self._tell_at_the_end(self._side.retire)
             raise
         if leftovers:
@@ -209,7 +209,7 @@ class VMHost:
         return True
 
     def _take_over(self) -> Beat | None:
-        """The first beat. A predecessor that may be gone is given the time to say that it is not; None when told to stop."""
+        """Returns the first beat, after giving a possibly dead predecessor time to beat again; None when stopped."""
         first: HostTaken | None = None
         while not self._stop.is_set():
             try:
@@ -226,11 +226,11 @@ class VMHost:
         return None
 
     def _distrust(self, beat: Beat) -> None:
-        """Compares what a new server process says with what the host knows: its last writes may be lost.
+        """Compares what a new server process says with what the host knows: the server may have lost its last writes.
 
-        It may call free what somebody holds, take for current a lease that was over, or know nothing of a reset and of the
-        grant after it. All those VMs are reset, which begins with the gate. Only a lease is left alone that the host knows of
-        no work after: a grant that came later would have needed a reset.
+        It may list a leased VM as free, treat a lease that was over as current, or miss a reset and the grant after it.
+        All those VMs are reset, which begins with closing the gate. Only a lease without later work known to the host
+        is kept: a later grant would have needed a reset.
         """
         for vm in beat.vms:
             machine = self._machines.get(vm.vm_id)
@@ -239,7 +239,7 @@ class VMHost:
             behind = vm.fence < machine.fence or not self._provider.needs_reset
             if behind or vm.state not in (VMState.LEASED, VMState.ERROR, VMState.STOPPED):
                 self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
-        self._tell_image()  # which may be lost
+        self._tell_image()  # as Redis may have lost it
         log.warning(
             "host %s: Redis is another process than before; its VMs were compared with what it says", self.host_id
         )
@@ -249,7 +249,7 @@ class VMHost:
         if name := image_name(self._provider):
             try:
                 tell_image(self.pool, self.host_id, name, self._facts)
-            except PoolError as error:  # nobody's VM depends on it
+            except PoolError as error:  # no VM depends on it
                 log.warning("host %s: the pool does not know what its VMs are made from: %s", self.host_id, error)
 
     def _register_missing(self, known: set[str]) -> None:
@@ -264,7 +264,7 @@ class VMHost:
         machine.fence = self._side.register(machine.vm_id, state, needs_reset=needs_reset, known_fence=known)
 
     def _attend(self, machine: Machine, vm: HostedVM) -> float:
-        """Starts what the VM's state asks for; returns in how many seconds to look again."""
+        """Starts the work that the VM's state requires; returns in how many seconds to look again."""
         if vm.state in (VMState.INITIALIZING, VMState.RESETTING):
             if vm.drained:
                 self._side.try_move(vm.vm_id, {vm.state}, VMState.STOPPED, vm.fence)
@@ -275,7 +275,7 @@ class VMHost:
         elif vm.state is VMState.ERROR and vm.retry_in is not None and vm.retry_in <= 0:
             self._side.try_move(vm.vm_id, {VMState.ERROR}, VMState.INITIALIZING, vm.fence)
         elif vm.state in (VMState.STOPPED, VMState.ERROR):
-            if machine.booted:  # what is out of use does nothing more, least of all on the internet
+            if machine.booted:  # a VM out of use must do nothing more, least of all on the internet
                 self._jobs.end(machine)
             if vm.state is VMState.ERROR and vm.retry_in is not None:
                 return vm.retry_in
@@ -287,17 +287,17 @@ class VMHost:
         return self._check_every
 
     def _shut_down(self, superseded: bool) -> None:
-        """No more grants, then no more VMs, then no more host."""
+        """Ends the grants, then the VMs, then the host's entry."""
         ours = self._speaks and not superseded
         if ours:
             self._tell_at_the_end(lambda: self.pool.remove(list(self._machines)))
         for machine in self._machines.values():
             machine.close_gate()
-        if ours:  # else the VMs of these ids are another process's
+        if ours:  # otherwise the VMs of these ids are another process's
             self._jobs.end_for_good(self._machines.values())
         self._jobs.wait()
         for machine in self._machines.values():
-            machine.close_gate()  # of a boot that was just done
+            machine.close_gate()  # of a boot that has just finished
         self._gates.close()
         if ours:
             self._tell_at_the_end(self._side.retire)

@@ -1,4 +1,4 @@
-"""What a host tells its pool about its VMs, and hears from it. Boots nothing itself: that is `host`."""
+"""The host's client of its pool: reports on its VMs, and gets their states. Boots nothing itself: that is `host`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vm_pool.states import Endpoint, VMState
 log = logging.getLogger(__name__)
 
 FRONT_OF_QUEUE = 100
-"""How many waiters are looked at: those that are handed a VM next."""
+"""How many waiters are checked: those that get a VM next."""
 
 _HOST_ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
@@ -33,15 +33,15 @@ class HostedVM:
     fence: int
     drained: bool
     retry_in: float | None
-    """Seconds until a quarantined VM may be tried again; None when only an operator can say so."""
+    """Seconds until a quarantined VM may be tried again; None when only an operator can release it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The pool's answer to a sign of life."""
+    """The pool's answer to a beat."""
 
     server: str
-    """The server process that answered; another one after each restart or fail-over of Redis."""
+    """The server process that answered; another one after each restart or failover of Redis."""
     vms: tuple[HostedVM, ...]
     next_timer_in: float
     """Seconds until something in the pool may end."""
@@ -52,8 +52,8 @@ class HostClient:
 
     Args:
         pool: The pool.
-        host_id: The host's name; who takes it over later supersedes this object.
-        silent_after: Seconds without a beat after which the host's free VMs are not granted any more.
+        host_id: The host's name; a process that takes it over later supersedes this object.
+        silent_after: Seconds without a beat after which the host's free VMs are no longer granted.
     """
 
     def __init__(self, pool: VMPool, host_id: str, *, silent_after: float) -> None:
@@ -66,17 +66,17 @@ class HostClient:
         self._trusted = ""
 
     def beat(self, *, take_over: bool = False) -> Beat:
-        """Gives a sign of life; also ends whatever is due in the pool.
+        """Signals that the host is alive; also ends everything in the pool that is due.
 
         Args:
-            take_over: Speak for the host from now on. Its VMs must be registered anew, and the server be trusted.
+            take_over: Run the host from now on. Its VMs must be registered again, and the server must be trusted again.
 
         Raises:
-            HostTaken: Another process does, was heard lately and has not ended as far as can be seen from here.
+            HostTaken: Another process runs it, was heard from lately, and has not ended as far as this machine can see.
             HostSuperseded: Another process took the host over.
         """
         accepted, *rest = self._beat("1" if take_over else "0")
-        # Also without taking over: a server that has lost its last writes may name a predecessor that was replaced.
+        # Also without `take_over`: a server that lost its last writes may name a predecessor that was replaced.
         if not accepted and has_ended(_process_of(rest[0])):
             accepted, *rest = self._beat(rest[0])
         if not accepted and take_over:
@@ -110,27 +110,27 @@ class HostClient:
         return self._trusted
 
     def trust(self, server: str) -> None:
-        """Has a server process grant the host's VMs, from the next beat on.
+        """Lets a server process grant the host's VMs, from the next beat on.
 
-        Until then it grants none: it may have lost its last writes, and call free what somebody holds. To be said once every VM
-        has been registered anew that it may be wrong about.
+        Until then it grants none: it may have lost its last writes, and list a leased VM as free. Call this once every
+        VM that it may be wrong about has been registered again.
         """
         self._trusted = server
 
     def wait_for_work(self, seconds: float) -> bool:
-        """Blocks until the pool has something for the host to do, at most so long; whether it has."""
+        """Waits until the pool has work for the host, at most `seconds`; returns whether it has."""
         work = self.pool.keys.work(self.host_id)
         call = self.pool.redis.call
         if call("BLPOP", work, f"{max(seconds, 0.001):.3f}", seconds=seconds + POP_GRACE_SECONDS) is None:
             return False
-        call("DEL", work)  # the next beat tells everything there is to do
+        call("DEL", work)  # the next beat lists all work
         return True
 
     def end_the_dead(self) -> int:
-        """Ends the leases and waits of this machine's processes that have ended, without waiting for their time to be over.
+        """Ends the leases and waits of processes on this machine that have ended, without waiting for them to expire.
 
         Returns:
-            How many those were.
+            How many leases and waits it ended.
         """
         if not machine():
             return 0
@@ -146,17 +146,17 @@ class HostClient:
         return int(self._run("ended", *words)) if words else 0
 
     def nudge(self) -> None:
-        """Ends a `wait_for_work`, from another thread."""
+        """Wakes up `wait_for_work`, from another thread."""
         self.pool.redis.call("RPUSH", self.pool.keys.work(self.host_id), "")
 
     def register(self, vm_id: str, state: VMState, *, needs_reset: bool, known_fence: int) -> int:
-        """Puts a VM into the pool, or takes over the entry that is there; a lease of it is lost.
+        """Adds a VM to the pool, or takes over its existing entry; a lease of it is lost.
 
         Args:
             vm_id: The VM.
             state: initializing or resetting.
             needs_reset: Whether it must be reset between leases.
-            known_fence: The highest fence the host remembers, else 0.
+            known_fence: The highest fence that the host remembers, otherwise 0.
 
         Returns:
             Its fence.
@@ -172,31 +172,31 @@ class HostClient:
         return fence
 
     def ready(self, vm_id: str, fence: int, endpoint: Endpoint) -> bool:
-        """Reports a VM clean, checked and reachable at this endpoint from now on.
+        """Reports that a VM is clean, checked and reachable at this endpoint from now on.
 
         Args:
             vm_id: The VM.
             fence: The fence under which the boot or reset began.
-            endpoint: What the next holder gets; need not be the VM's own.
+            endpoint: What the next holder gets; not necessarily the VM's own.
 
         Returns:
-            False when the VM left that state in the meantime.
+            False when the VM has left that state since.
         """
         return bool(self._run("ready", vm_id, fence, endpoint_to_json(endpoint)))
 
     def failed(self, vm_id: str, fence: int, why: str, *, first_delay: float, longest_delay: float) -> None:
-        """Reports that a boot or reset failed: the VM is quarantined, ever longer when it goes on."""
+        """Reports that a boot or reset failed: the VM is quarantined, for longer after each failure."""
         self._run("failed", vm_id, fence, why[:500], microseconds(first_delay), microseconds(longest_delay))
 
     def try_move(self, vm_id: str, allowed: set[VMState], to: VMState, fence: int) -> None:
-        """Moves a VM, as `VMPool.move`, unless it has moved on by itself."""
+        """Moves a VM, as `VMPool.move`, unless its state has changed since."""
         try:
             self.pool.move(vm_id, allowed, to, fence=fence)
         except (TransitionRefused, UnknownVM):
             log.info("host %s: %s moved on by itself", self.host_id, vm_id)
 
     def retire(self) -> None:
-        """The host is gone; nothing happens when another process speaks for it."""
+        """Removes the host from the pool; does nothing when another process runs it."""
         self._run("retire", self.host_id, self._instance)
 
     def _run(self, script: str, *args: str | int) -> Any:

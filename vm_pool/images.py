@@ -1,6 +1,6 @@
-"""What a pool's VMs are made from: hosts say it, and what is known of the image, for whoever is about to submit a run.
+"""The images of a pool's VMs: hosts publish each image's name and what is known of it, for users about to submit a run.
 
-An image goes by a name that changes whenever anything in it does; after it may come, with a "+" between, where its guests may go.
+An image's name changes whenever anything in the image does; "+" and the network policy of its guests may follow.
 What is known of an image is text that this package does not read.
 """
 
@@ -15,25 +15,25 @@ from vm_pool.states import VMState
 
 @dataclass(frozen=True, slots=True)
 class PoolImage:
-    """An image, as hosts of a pool have told."""
+    """An image, as a pool's hosts have published it."""
 
     name: str
-    """Empty where hosts cannot tell."""
+    """Empty where hosts do not know."""
     facts: str
-    """What is known of it; empty when nothing is."""
+    """What is known of the image; empty when nothing is."""
     hosts: tuple[str, ...]
 
 
 def image_name(provider: Provider) -> str:
-    """What a provider's VMs are made from; empty where it cannot tell."""
+    """Returns the name of the image of a provider's VMs; empty when it does not know."""
     return provider.image_name() if isinstance(provider, NamesImage) else ""
 
 
 def tell_image(pool: VMPool, host_id: str, name: str, facts: str) -> None:
-    """Says what a host's VMs are made from; forgotten when another process takes the host over.
+    """Publishes which image a host's VMs are made from; forgotten when another process takes the host over.
 
     Raises:
-        PoolError: Redis did not take it.
+        PoolError: Redis did not store it.
     """
     if facts:
         pool.redis.call("HSET", pool.keys.facts, name, facts)
@@ -41,7 +41,7 @@ def tell_image(pool: VMPool, host_id: str, name: str, facts: str) -> None:
 
 
 def images(pool: VMPool) -> list[PoolImage]:
-    """What the VMs that a pool may lend are made from.
+    """Returns the images of the VMs that a pool may lease.
 
     Raises:
         PoolError: Redis did not answer.

@@ -1,4 +1,4 @@
-"""What a host has done to its VMs, each in a thread of its own, and how it tells the pool what came of it."""
+"""The jobs of a host on its VMs, each in its own thread, and how each reports its result to the pool."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from vm_pool.states import Endpoint, VMState
 log = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 0.1
-"""Pause before the pool is told again when Redis is away."""
+"""Pause before a report is repeated when Redis is away."""
 END_AGAIN_SECONDS = 0.5
-"""How long a job may go on after its VM was stopped, until the VM is stopped again."""
+"""How long a job may continue after its VM was stopped before the VM is stopped again."""
 
 
 class Jobs:
@@ -33,31 +33,31 @@ class Jobs:
 
     def __init__(self, side: HostClient, num_vms: int, retry_after: tuple[float, float]) -> None:
         self.stop = threading.Event()
-        """Set once the host stops: nothing is reported any more."""
+        """Set once the host stops: nothing is reported from then on."""
         self._side = side
         self._retry_after = retry_after
         self._threads = ThreadPoolExecutor(num_vms, thread_name_prefix=f"vm of {side.host_id}")
 
     def prepare(self, machine: Machine, fence: int, work: Callable[[int], Endpoint]) -> None:
-        """Has a VM booted or reset; a VM with which that fails is stopped and quarantined.
+        """Boots or resets a VM; a VM that fails is stopped and quarantined.
 
         Args:
             machine: The VM.
-            fence: Under which this begins.
+            fence: The fence under which this begins.
             work: The machine's `boot` or `reset`.
         """
         self._start(machine, lambda: self._prepare(machine, fence, work))
 
     def check(self, machine: Machine, fence: int) -> None:
-        """Has a free VM checked; one that fails is reset, unless somebody leased it in the meantime."""
+        """Checks a free VM; one that fails is reset, unless it was leased since."""
         self._start(machine, lambda: self._check(machine, fence))
 
     def end(self, machine: Machine) -> None:
-        """Has a VM stopped."""
+        """Stops a VM."""
         self._start(machine, lambda: self._end(machine))
 
     def end_for_good(self, machines: Iterable[Machine]) -> None:
-        """Stops VMs, and returns when nothing starts them any more."""
+        """Stops VMs, and returns when no job can start them again."""
         threads = [threading.Thread(target=self._end_for_good, args=(machine,)) for machine in machines]
         for thread in threads:
             thread.start()
@@ -65,7 +65,7 @@ class Jobs:
             thread.join()
 
     def wait(self) -> None:
-        """Returns when nothing is being done any more."""
+        """Returns when all jobs have ended."""
         self._threads.shutdown(wait=True)
 
     def _start(self, machine: Machine, work: Callable[[], None]) -> None:
@@ -73,7 +73,7 @@ class Jobs:
         machine.job.add_done_callback(lambda _job: self._look_again())
 
     def _look_again(self) -> None:
-        """What the pool said of the VM while it was busy was not acted on."""
+        """Wakes up the host: it did not act on the VM's state while the VM was busy."""
         if not self.stop.is_set():
             with suppress(PoolError):
                 self._side.nudge()
@@ -106,11 +106,11 @@ class Jobs:
     def _end(self, machine: Machine) -> None:
         try:
             machine.stop()
-        except Exception:  # the border to providers: the others must still be stopped
+        except Exception:  # the boundary to providers: the other VMs must still be stopped
             log.exception("host %s: %s could not be stopped", self._side.host_id, machine.vm_id)
 
     def _end_for_good(self, machine: Machine) -> None:
-        """Stops the VM once more after whatever was going on with it: that may have started it."""
+        """Stops the VM again after any running job: the job may have started it."""
         while True:
             over = not machine.busy
             self._end(machine)
@@ -119,7 +119,7 @@ class Jobs:
             wait([machine.job], timeout=END_AGAIN_SECONDS)
 
     def _report(self, say: Callable[[], object]) -> None:
-        """Tells the pool, as often as it takes: fences make sure that old news change nothing."""
+        """Reports to the pool, repeating as often as needed: fences make outdated reports harmless."""
         while not self.stop.is_set():
             try:
                 say()

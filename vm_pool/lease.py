@@ -1,4 +1,4 @@
-"""The right to use one VM until a deadline, as its holder sees it."""
+"""A lease: the right to use one VM until a deadline, as its holder sees it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from vm_pool.waiting import Grant, Request
 log = logging.getLogger(__name__)
 
 RELEASE_SECONDS = 5.0
-"""How long a release keeps trying to reach Redis; after that the lease expires by itself."""
+"""How long a release keeps trying to reach Redis; then the lease is left to expire."""
 
 
 _lost_guard = threading.RLock()  # a signal handler may check a lease that is being checked
 
 
 class LeaseKeeper(Protocol):
-    """What a lease needs of its pool."""
+    """What a lease needs from its pool."""
 
     name: str
 
@@ -35,20 +35,21 @@ class LeaseKeeper(Protocol):
         """Renews (VM, fence) pairs; returns local deadlines, None where refused."""
 
     def release(self, vm_id: str, fence: int) -> bool:
-        """Ends the lease; whether it was held until now."""
+        """Ends the lease; returns whether it was held until now."""
 
     def breaks(self) -> int:
-        """How many connections to Redis have broken so far."""
+        """Returns how many connections to Redis have broken so far."""
 
     def token_of(self, gate: str) -> str:
-        """What opens a gate of the pool's; empty where it has no secret."""
+        """Returns the token of one of the pool's gates; empty without a secret."""
 
 
 class Lease:
-    """One VM, held under a fence. A context manager that releases.
+    """The lease of one VM, held under a fence. A context manager that releases it.
 
-    `check` before every touch of the VM: it raises as soon as the lease is known to be over, and at the latest at the
-    local deadline, which is never later than the server's. A renewal that Redis did not answer loses nothing yet.
+    Call `check` before every use of the VM: it raises as soon as the lease is known to be over, and at the latest at
+    the local deadline, which is never later than the server's. A renewal that Redis did not answer does not end the
+    lease.
     """
 
     __slots__ = (
@@ -81,7 +82,7 @@ class Lease:
         self.token = request.token
         self.ttl = request.ttl
         self.waited = grant.waited
-        """Seconds from asking to the grant."""
+        """Seconds from the request to the grant."""
         self.deadline = grant.deadline
         """When it ends unless renewed, in seconds of `time.monotonic`."""
         self._lost: threading.Event | None = None
@@ -90,8 +91,8 @@ class Lease:
 
     @property
     def lost(self) -> threading.Event:
-        """Set once the lease is known to be over though it was not released."""
-        with _lost_guard:  # made when first asked for: most leases live and die without
+        """Set once the lease is known to be over without being released."""
+        with _lost_guard:  # made on first use: most leases never need it
             if self._lost is None:
                 self._lost = threading.Event()
                 if self._why_lost:
@@ -116,13 +117,15 @@ class Lease:
 
     @property
     def doubtful(self) -> bool:
-        """Whether to renew at once: a connection to Redis broke since the last renewal, so it may have come back without the
-        lease. For holders with a heartbeat of their own; sends nothing."""
+        """Whether to renew at once: a connection to Redis broke, so it may have come back without the lease.
+
+        For holders with their own heartbeat; sends nothing.
+        """
         return self._keeper.breaks() != self._breaks_seen
 
     @property
     def ended_early(self) -> bool:
-        """Of a released lease: whether it was over before, so that somebody else may have had the VM.
+        """Whether a released lease was over before its release, so that another holder may have had the VM.
 
         Where Redis gave no clear answer to the release, the local deadline decides.
         """
@@ -140,7 +143,7 @@ class Lease:
             raise LeaseLost(self._sentence())
 
     def renew(self) -> None:
-        """Moves the deadline; for leases whose holder has a heartbeat of its own.
+        """Moves the deadline; for holders with their own heartbeat.
 
         Raises:
             LeaseLost: The lease is over.
@@ -153,10 +156,10 @@ class Lease:
         self.check()
 
     def release(self) -> bool:
-        """Gives the VM back; harmless when repeated or when the lease is over.
+        """Gives the VM back; may be repeated, or called when the lease is over.
 
         Returns:
-            Whether the lease was held until now. False also when Redis could not be reached: then it expires.
+            Whether the lease was held until now. False also when Redis could not be reached: then the lease expires.
         """
         if self._released:
             return False
@@ -171,7 +174,7 @@ class Lease:
         while True:
             try:
                 held = self._keeper.release(self.vm_id, self.fence)
-                if not held and not unanswered:  # else the first try may have released it
+                if not held and not unanswered:  # otherwise the first try may have released it
                     self.lose("it had expired or been taken back when it was released")
                 return held
             except PoolUnreachable as error:
@@ -185,10 +188,10 @@ class Lease:
                 return False
 
     def extend(self, deadline: float | None) -> None:
-        """Takes the outcome of a renewal; for heartbeats.
+        """Takes the result of a renewal; for heartbeats.
 
         Args:
-            deadline: The new local deadline, None when the renewal was refused.
+            deadline: The new local deadline, or None when the renewal was refused.
         """
         if deadline is None:
             self.lose("its renewal was refused: it expired, was taken back or reached its maximum age")
@@ -196,7 +199,7 @@ class Lease:
             self.deadline = deadline
 
     def lose(self, why: str) -> None:
-        """Notes that the lease is over; for heartbeats."""
+        """Records that the lease is over; for heartbeats."""
         with _lost_guard:
             if not self._why_lost:
                 self._why_lost = why
@@ -218,7 +221,7 @@ class Lease:
 
 @lru_cache(maxsize=4096)
 def endpoint_from_json(text: str) -> Endpoint:
-    """The endpoint as hosts write it into the pool."""
+    """Parses an endpoint as hosts write it into the pool."""
     value = json.loads(text) if text else {}
     ports = {str(purpose): int(port) for purpose, port in value.get("ports", {}).items()}
     gate, certificate = str(value.get("gate", "")), str(value.get("certificate", ""))

@@ -1,4 +1,4 @@
-"""One VM of a host: booted, reset and checked through its provider, proved clean, and lent out through a gate."""
+"""One VM of a host: boots, resets and checks it through its provider, proves it clean, and opens its gate."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from vm_pool.states import Endpoint
 
 
 class Machine:
-    """What the host itself knows of one VM, and does with it.
+    """What the host knows about one VM, and its operations on it.
 
     Args:
         vm_id: The VM.
-        provider: Where it comes from.
-        gates: Where its gates are opened.
-        clean: What VMs of this provider are like when they are clean.
+        provider: Boots, resets and stops it.
+        gates: Opens its gates.
+        clean: What clean VMs of this provider look like.
     """
 
     def __init__(self, vm_id: str, provider: Provider, gates: Gates, clean: CleanState) -> None:
         self.vm_id = vm_id
         self.fence = 0
-        """The highest one the pool said."""
+        """The highest fence that the pool has given."""
         self.job: Future[None] | None = None
         self.booted = False
         self.checked_at = 0.0
@@ -37,20 +37,20 @@ class Machine:
 
     @property
     def busy(self) -> bool:
-        """Whether something is being done with it."""
+        """Whether a job for it is running."""
         return self.job is not None and not self.job.done()
 
     def boot(self, fence: int) -> Endpoint:
-        """Starts the VM anew and proves it ready.
+        """Starts the VM afresh and makes sure that it is ready.
 
         Args:
-            fence: Under which this is done.
+            fence: The fence under which this is done.
 
         Returns:
             What the next holder gets.
 
         Raises:
-            Exception: Whatever the provider raises; the VM is of no use then.
+            Exception: Any error of the provider; the VM is then unusable.
         """
         self.close_gate()
         self._provider.stop(self.vm_id)  # what a failed boot or reset left
@@ -63,7 +63,7 @@ class Machine:
         return self._open_gate(endpoint, fence)
 
     def reset(self, fence: int) -> Endpoint:
-        """Reverts the VM, and proves it ready and clean. Arguments and results as `boot`'s."""
+        """Reverts the VM, and makes sure that it is ready and clean. Arguments and results as for `boot`."""
         self.close_gate()
         endpoint = self._provider.reset(self.vm_id)
         self._provider.check(self.vm_id)
@@ -76,16 +76,16 @@ class Machine:
         self._provider.check(self.vm_id)
 
     def stop(self) -> None:
-        """Ends the VM."""
+        """Stops the VM."""
         self.close_gate()
         self.booted = False
         self._provider.stop(self.vm_id)
 
     def close_gate(self, *, before: int | None = None) -> None:
-        """Ends every connection to the VM, and makes sure that no other comes through.
+        """Closes every connection to the VM, and lets no other through.
 
         Args:
-            before: Only a gate that was opened under a lower fence than this.
+            before: Close only a gate that was opened under a lower fence.
         """
         gate = self._gate
         if gate is not None and (before is None or self._gate_fence < before):
@@ -96,7 +96,7 @@ class Machine:
         return lambda: provider.fingerprint(self.vm_id)
 
     def _open_gate(self, endpoint: Endpoint, fence: int) -> Endpoint:
-        """A VM without ports, as a simulated one, has no gate."""
+        """Opens the gate. A VM without ports, such as a simulated one, has none."""
         if not endpoint.ports:
             return endpoint
         self._gate_fence = fence

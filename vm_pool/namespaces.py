@@ -1,4 +1,4 @@
-"""Acting inside a network namespace, such as a desktop's, from outside: a socket stays in the namespace it was made in."""
+"""Running code in another network namespace, such as a desktop's: a socket stays in the namespace it was made in."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _Made = TypeVar("_Made")
 
 
 def inside(namespace: int, make: Callable[[], _Made]) -> _Made:
-    """Does something inside a network namespace, in a thread of its own, since that never comes back to the host's.
+    """Runs a function inside a network namespace, in its own thread, which cannot return to the host's.
 
     Args:
-        namespace: A descriptor of it.
-        make: What to do; gives up by itself.
+        namespace: A file descriptor of it.
+        make: The function; must have its own timeout.
 
     Raises:
-        OSError: The namespace may not be entered, or whatever `make` raises.
+        OSError: The namespace cannot be entered, or any error of `make`.
     """
     outcome: list[_Made] = []
     failure: list[BaseException] = []
@@ -53,10 +53,10 @@ def inside(namespace: int, make: Callable[[], _Made]) -> _Made:
 
 
 def bring_loopback_up() -> None:
-    """Has the loopback of the caller's network namespace work; in a new one it does not.
+    """Turns on the loopback of the caller's network namespace; in a new one it is off.
 
     Raises:
-        OSError: The caller may not.
+        OSError: The caller is not permitted.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", b"lo", 0)
@@ -66,7 +66,7 @@ def bring_loopback_up() -> None:
 
 @lru_cache(maxsize=1)
 def can_make_namespaces() -> bool:
-    """Whether this process may give the programs that it starts a network of their own."""
+    """Whether this process may give the programs that it starts their own network."""
     done = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)  # noqa: S607
     return done.returncode == 0
 
@@ -75,20 +75,20 @@ def connect_inside(namespace: int, port: int, seconds: float, *, as_root: bool =
     """Connects to a port of a network namespace's loopback.
 
     Args:
-        namespace: A descriptor of it.
+        namespace: A file descriptor of it.
         port: TCP port.
         seconds: How long connecting may take.
-        as_root: From a port that only root may use, by which a server there can tell it from programs without rights.
+        as_root: From a port that only root may use, so that a server there can tell it from unprivileged programs.
 
     Raises:
-        OSError: The namespace may not be entered, or nothing listens there.
+        OSError: The namespace cannot be entered, or nothing listens there.
     """
     connect = _connect_from_reserved if as_root else socket.create_connection
     return inside(namespace, lambda: connect(("127.0.0.1", port), seconds))
 
 
 def _connect_from_reserved(address: tuple[str, int], seconds: float) -> socket.socket:
-    """From any of the loopback's addresses and any reserved port, so that hardly ever two connections meet."""
+    """Connects from a random loopback address and reserved port, so that two connections hardly ever collide."""
     for tries_left in reversed(range(_TRIES)):
         host = ".".join(["127", *(str(secrets.randbelow(254) + 1) for _ in range(3))])
         try:

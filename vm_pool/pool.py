@@ -1,6 +1,6 @@
-"""A named set of VMs that programs on many machines lend and borrow: the borrower's and the operator's side.
+"""A named pool of VMs that programs on many machines share: for lease holders and operators.
 
-The truth is in Redis and changes only through the scripts in `lua/`. What hosts tell the pool is in `hosting`.
+Its state is in Redis, and changes only through the scripts in `lua/`. For what hosts tell the pool, see `host_client`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from vm_pool.states import Endpoint, Event, PoolStatus, VMState
 from vm_pool.waiting import Ask, Grant, Leave, Pop, Request, Step, acquisition
 
 POP_GRACE_SECONDS = 2.0
-"""How much later than asked the reply of a blocking pop may come."""
+"""How much later than requested the reply of a blocking pop may come."""
 
 
 class VMPool:
-    """A pool of VMs, by name. Threads may share it; a forked child may go on using it.
+    """A pool of VMs, by name. Threads may share it; a forked child may continue to use it.
 
     Args:
-        client: Says where Redis is and how to get in.
+        client: Says where Redis is and how to log in.
         name: Letters, digits, ``_``, ``.`` and ``-``, at most 64.
         events_kept: About how many events the stream keeps.
     """
@@ -42,7 +42,7 @@ class VMPool:
         self.redis = RedisConnection(client)
         self._heart: tuple[int, LeaseHeartbeat] | None = None
 
-    # Borrowing
+    # Leases
 
     def acquire(
         self,
@@ -59,19 +59,19 @@ class VMPool:
         """Waits for a VM, first come first served within a priority.
 
         Args:
-            holder: Who wants it, for people to read.
+            holder: Who wants it; free text for people.
             priority: -100 to 100; higher goes first.
-            timeout: Seconds to wait at most, also for Redis to come back.
-            ttl: Seconds the lease lives without renewal.
-            max_age: Seconds the lease lives however often it is renewed.
-            token: The request's identity. The same token finds the grant whose reply was lost.
+            timeout: Longest wait in seconds, including waiting for Redis to come back.
+            ttl: Seconds that the lease lives without renewal.
+            max_age: Seconds that the lease lives at most, however often it is renewed.
+            token: The request's identity. Repeating it finds a grant whose reply was lost.
             heartbeat: Renew the lease from a thread. Without it, call `Lease.renew` every third of the TTL.
             should_stop: Asked at least once a second; True ends the wait.
 
         Raises:
             AcquireTimeout: No VM came in time; `PoolEmpty` when the pool has none at all.
-            AcquireStopped: `should_stop` said so.
-            PoolRefused: Redis answers with an error, as for a wrong password.
+            AcquireStopped: `should_stop` returned True.
+            PoolRefused: Redis answered with an error, as for a wrong password.
         """
         who = Request(holder, priority, timeout, ttl, max_age, should_stop, token)
         try:
@@ -88,7 +88,7 @@ class VMPool:
             seconds: How long Redis may take.
 
         Returns:
-            For each the new deadline in seconds of `time.monotonic`, None when it is over.
+            For each, the new deadline in seconds of `time.monotonic`, or None when it is over.
 
         Raises:
             PoolUnreachable: Redis did not answer.
@@ -99,7 +99,7 @@ class VMPool:
         return [asked + (deadline - now) / 1_000_000 if deadline else None for deadline in deadlines]
 
     def release(self, vm_id: str, fence: int) -> bool:
-        """Ends a lease; nobody can end another's, and saying it twice changes nothing.
+        """Ends a lease; needs its fence, and may be repeated.
 
         Returns:
             Whether the lease was held until now.
@@ -107,51 +107,51 @@ class VMPool:
         return bool(self._run("release", vm_id, fence))
 
     def breaks(self) -> int:
-        """How many connections to Redis have broken so far, an idle one among them; sends nothing."""
+        """Returns how many connections to Redis have broken so far, idle ones included; sends nothing."""
         return self.redis.breaks()
 
     @property
     def gate_key(self) -> bytes | None:
-        """What tokens for its VMs' gates are made with; None where Redis has no password and nobody has named a key."""
+        """The key for the tokens of its VMs' gates; None when Redis has no password and no key is configured."""
         return key_of(self.redis.password)
 
     def token_of(self, gate: str) -> str:
-        """What opens a gate of the pool's; empty where it has no secret."""
+        """Returns the token of one of the pool's gates; empty without a secret."""
         key = self.gate_key
         return token_of(key, gate) if key is not None else ""
 
     def reap(self) -> int:
-        """Ends every lease, wait and host whose time is over; hosts and borrowers do this all along.
+        """Ends every lease, wait and host that has expired; hosts and waiting clients also do this continually.
 
         Returns:
-            How many those were.
+            How many it ended.
         """
         return int(self._run("reap"))
 
-    # Looking
+    # Status
 
     def status(self) -> PoolStatus:
-        """Everything about the pool at one moment."""
+        """Returns everything about the pool at one moment."""
         return parse_status(self.name, self._run("status"))
 
     def events(self, after: str = "-", *, limit: int = 1000) -> list[Event]:
         """Entries of the event stream, oldest first.
 
         Args:
-            after: The last id already seen; ``-`` begins with the oldest that is kept.
-            limit: At most so many.
+            after: The last id already seen; ``-`` begins with the oldest entry kept.
+            limit: The most entries to return.
         """
         start = after if after == "-" else f"({after}"
         return parse_events(self.redis.call("XRANGE", self.keys.events, start, "+", "COUNT", limit))
 
     def latest_events(self, limit: int) -> list[Event]:
-        """The last entries of the event stream, oldest first."""
+        """Returns the last entries of the event stream, oldest first."""
         return parse_events(self.redis.call("XREVRANGE", self.keys.events, "+", "-", "COUNT", limit))[::-1]
 
-    # Operating
+    # Operations
 
     def register(self, vm_id: str, endpoint: Endpoint) -> int:
-        """Puts a resource into the pool that nobody looks after and that needs no reset; free at once.
+        """Adds a resource to the pool that no host manages and that needs no reset; free at once.
 
         Returns:
             Its fence.
@@ -163,10 +163,10 @@ class VMPool:
         return fence
 
     def drain(self, vm_id: str) -> VMState:
-        """No more grants of this VM; it stops once nobody uses it.
+        """Stops granting this VM; it stops once it is no longer used.
 
         Returns:
-            The state it is in now.
+            Its state now.
         """
         return self._drain(vm_id, "1")
 
@@ -175,20 +175,20 @@ class VMPool:
         return self._drain(vm_id, "0")
 
     def force_release(self, vm_id: str) -> None:
-        """Takes a VM from whoever holds it; the holder's lease is lost.
+        """Takes a VM from its holder, whose lease is lost.
 
         Raises:
-            TransitionRefused: Nobody holds it.
+            TransitionRefused: It is not leased.
         """
         if not self._run("release", checked_vm_id(vm_id), ""):
             state = self._state_of(vm_id)
             raise TransitionRefused(f"{vm_id} of pool {self.name!r} is {state.value}: there is no lease to end")
 
     def reset(self, vm_id: str) -> VMState:
-        """Has a free VM reset, or a quarantined one booted anew.
+        """Resets a free VM, or boots a quarantined one afresh.
 
         Raises:
-            TransitionRefused: It is neither.
+            TransitionRefused: It is neither free nor quarantined.
         """
         try:
             self.move(vm_id, {VMState.FREE}, VMState.RESETTING)
@@ -198,7 +198,7 @@ class VMPool:
             return VMState.INITIALIZING
 
     def quarantine(self, vm_id: str, why: str) -> None:
-        """Takes a VM out of use, from its holder too, until `reset`.
+        """Takes a VM out of use, even from its holder, until `reset`.
 
         Raises:
             TransitionRefused: It is stopped.
@@ -206,18 +206,18 @@ class VMPool:
         self.move(vm_id, set(VMState) - {VMState.STOPPED}, VMState.ERROR, why=f"quarantined by an operator: {why}")
 
     def remove(self, vm_ids: Sequence[str]) -> int:
-        """Takes VMs out of the pool for good; their leases are lost. Stops no machine: hosts do.
+        """Removes VMs from the pool for good; their leases are lost. Stops no VM: hosts do.
 
         Returns:
-            How many there were.
+            How many VMs it removed.
         """
         return int(self._run("remove", *map(checked_vm_id, vm_ids)))
 
     def delete(self) -> int:
-        """Removes the pool with everything it has in Redis; hosts that still run bring it back.
+        """Deletes the pool with everything it has in Redis; hosts that still run create it again.
 
         Returns:
-            How many keys that were.
+            How many keys it deleted.
         """
         return int(self._run("delete"))
 
@@ -248,7 +248,7 @@ class VMPool:
         raise TransitionRefused(f"{vm_id} of pool {self.name!r} is {outcome}: it cannot become {to.value} now")
 
     def close(self) -> None:
-        """Closes idle connections; leases that are still held go on being renewed."""
+        """Closes idle connections; leases that are still held continue to be renewed."""
         self.redis.close()
 
     def _drain(self, vm_id: str, on: str) -> VMState:
@@ -267,7 +267,7 @@ class VMPool:
         return scripts.run(self.redis, self.keys, script, *args, seconds=seconds)
 
     def _drive(self, steps: Generator[Step, Any, Grant]) -> Grant:
-        """Carries out an acquisition's steps on this thread."""
+        """Performs an acquisition's steps on this thread."""
         try:
             step = next(steps)
             while True:

@@ -1,4 +1,4 @@
-"""Names a process so that another one on the same machine can tell whether it has ended."""
+"""Names for processes, so that another process on the same machine can tell whether one has ended."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _STATE, _BEGAN = 0, 19
-"""Places of these fields of /proc/<pid>/stat behind the command's name."""
+"""Positions of these fields of /proc/<pid>/stat after the command's name."""
 _ENDED = ("Z", "X")
-"""A process that has ended and that nobody has waited for yet."""
+"""States of a process that has ended but was not yet waited for."""
 
 
 def this_process() -> str:
-    """This process: machine, process id and when it began; empty where the system does not say."""
+    """Returns this process's name: machine, process id and start time; empty where the system does not tell."""
     return _name_of(os.getpid())
 
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """This boot of this machine, as seen from this process's namespace of process ids; empty where unknown.
+    """Returns a name of this boot of this machine and of this process's PID namespace; empty where unknown.
 
-    Processes that say the same know each other by the same process ids.
+    Processes with the same name see each other under the same process ids.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -37,10 +37,10 @@ def machine() -> str:
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process has surely ended: False also where nobody here can know.
+    """Whether a process has surely ended: False also when this process cannot know.
 
     Args:
-        process: What it said of itself in `this_process`.
+        process: Its own name from `this_process`.
     """
     where, _, rest = process.partition(":")
     if not where or where != machine():
@@ -51,7 +51,7 @@ def has_ended(process: str) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
-        return False  # another user's: it is there
+        return False  # another user's process, which exists
     fields = _fields_of(int(pid))
     return bool(fields) and (fields[_STATE] in _ENDED or fields[_BEGAN] != began)
 
@@ -63,7 +63,7 @@ def _name_of(pid: int) -> str:
 
 
 def _fields_of(pid: int) -> list[str]:
-    """The fields behind the command's name, which may hold anything; none where they cannot be read."""
+    """Returns the fields after the command's name, which may contain anything; empty where they cannot be read."""
     try:
         return (_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
-"""Short ways to Redis for small scripts: own connections, no retry hidden beneath ours, every reply with a deadline.
+"""A fast Redis client for the pool's scripts: its own connections, no hidden retries, a deadline for every reply.
 
-`redis.Redis.execute_command` costs several times what a script of the pool does, and its retries can hold a caller for
-many seconds. The connections here take address, TLS and password from the given client.
+`redis.Redis.execute_command` costs several times as much as one of the pool's scripts, and its retries can block a
+caller for many seconds. The connections here take address, TLS and password from the given client.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from vm_pool.errors import PoolError, PoolRefused, PoolRefusedForNow, PoolUnreac
 from vm_pool.redis_refusals import passing_refusal
 
 REPLY_SECONDS = 5.0
-"""How long a connection, or a reply, may take unless the caller says otherwise."""
+"""How long connecting, or a reply, may take unless the caller says otherwise."""
 
 packed = cast("Callable[[tuple[str | int, ...]], bytes]", hiredis.pack_command)
-"""A command as it travels. (The stub knows tuples of one word only.)"""
+"""Encodes a command for sending. (The stub only knows tuples of one word.)"""
 
 
 class RedisConnection:
-    """Connections to one Redis, shared by threads, made anew in a forked child."""
+    """Connections to one Redis, shared by threads; a forked child makes new ones."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._source = client.connection_pool
@@ -46,7 +46,7 @@ class RedisConnection:
             seconds: How long the reply may take.
 
         Raises:
-            PoolUnreachable: Nothing came back; the command may or may not have been carried out.
+            PoolUnreachable: No reply came; the command may or may not have been executed.
             PoolRefused: The reply is an error.
             NoScriptError: The server does not have the script.
         """
@@ -60,12 +60,12 @@ class RedisConnection:
             return self._exchange(connection, command, seconds)
         except PoolUnreachable:
             self._breaks += 1
-            self.close()  # the other idle connections are no better
+            self.close()  # the other idle connections have most likely ended, too
             raise
 
     @property
     def password(self) -> str | None:
-        """What Redis is told by who connects; None where it asks for nothing."""
+        """The password for Redis; None where it needs none."""
         source = self._source.connection_kwargs
         if (provider := source.get("credential_provider")) is not None:
             return str(provider.get_credentials()[-1])
@@ -73,7 +73,7 @@ class RedisConnection:
         return str(said) if said else None
 
     def breaks(self) -> int:
-        """How many connections have ended that should not have, an idle one that ended unnoticed among them.
+        """Returns how many connections have ended unexpectedly, including an idle one that has ended since.
 
         When it has grown, Redis may have been restarted. Sends nothing.
         """
@@ -100,7 +100,7 @@ class RedisConnection:
             reply = connection.read_response(**({} if seconds == REPLY_SECONDS else {"timeout": seconds}))
         except BaseException as error:
             if isinstance(error, ResponseError) and connection._sock is not None:
-                self._idle.append(connection)  # an answer, if not the wanted one
+                self._idle.append(connection)  # an error reply leaves the connection usable
             else:
                 connection.disconnect()
             if (known := as_pool_error(error, self.where)) is not None:
@@ -114,14 +114,14 @@ class RedisConnection:
 
 
 def _has_ended(connection: Any) -> bool:
-    """Whether an idle connection's other side has closed it: nothing else makes it readable."""
+    """Whether the other side has closed an idle connection: nothing else makes it readable."""
     look = select.poll()
     look.register(connection._sock, select.POLLIN)
     return bool(look.poll(0))
 
 
 def connection_options(client: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """A client's own options, changed so that a connection never retries, never blocks for ever, and speaks text.
+    """Returns a client's options, changed so that a connection never retries, never blocks forever, and returns text.
 
     Args:
         client: The options of its connection pool.
@@ -141,12 +141,12 @@ def connection_options(client: Mapping[str, Any], seconds: float) -> dict[str, A
 
 
 def place_of(client: Mapping[str, Any]) -> str:
-    """Where a client's connections lead, without its password."""
+    """Returns the address of a client's connections, without its password."""
     return str(client.get("path") or f"{client.get('host', 'localhost')}:{client.get('port', 6379)}")
 
 
 def as_pool_error(error: BaseException, where: str) -> PoolError | None:
-    """What a connection raised, in the pool's words; None for what is not about Redis, and for a script it lacks."""
+    """Converts a connection's error into a pool error; None if it is not about Redis, and for a missing script."""
     if isinstance(error, NoScriptError):
         return None
     if isinstance(error, (AuthenticationError, AuthorizationError)):

@@ -1,7 +1,7 @@
-"""Tells a Redis that does nothing just now from one that will not do what it is asked for.
+"""Distinguishes a Redis that refuses only for now from one that refuses the request.
 
-Out of memory, a replica that nobody has promoted yet, loading its data, cut off from its replicas or its disk: such a server
-answers each write with an error of its own, and will be well again without anybody here doing anything.
+Out of memory, a replica that was not promoted yet, loading its data, cut off from its replicas or its disk: such a
+server answers each write with its own error code, and recovers without any action here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from redis.exceptions import ResponseError
 
 _CODES = "OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|LOADING|BUSY"
 _CODED = re.compile(rf"(?:^|: -?)(?:{_CODES}) ")
-"""Where an answer names its code: at its beginning, or before Redis 7 behind where in a script the error was."""
+"""Finds an error's code: at its beginning, or, before Redis 7, after the error's position in a script."""
 
 
 def passing_refusal(error: ResponseError) -> str:
-    """The sentence of an answer that says that Redis does nothing just now, with its code; empty for any other answer."""
+    """Returns the message, with its code, of an error that says Redis refuses for now; empty for any other error."""
     code = getattr(error, "status_code", None)
     sentence = f"{code} {error}" if code and not str(error).startswith(code) else str(error)
     return sentence.rstrip(".") if _CODED.search(sentence) else ""

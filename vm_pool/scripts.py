@@ -1,4 +1,4 @@
-"""The pool's Lua scripts: loaded once from `lua/`, called by name. Says how a call is put into words, not how it travels."""
+"""The pool's Lua scripts: loaded once from `lua/`, called by name. Builds commands, which `redis_connection` sends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _VM_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 EVENTS_KEPT = 100_000
-"""Events a pool's stream keeps, about, unless told otherwise."""
+"""About how many events a pool's stream keeps by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One atomic transition."""
+    """One atomic operation on the pool."""
 
     source: str
     sha: str
@@ -31,7 +31,7 @@ class Script:
 
 @lru_cache(maxsize=1)
 def scripts() -> dict[str, Script]:
-    """Every script by its file's name, the prelude in front of each."""
+    """Returns every script by its file's name, each with the prelude in front."""
     prelude = (_FOLDER / "prelude.lua").read_text("utf-8")
     found = {}
     for path in sorted(_FOLDER.glob("*.lua")):
@@ -42,19 +42,19 @@ def scripts() -> dict[str, Script]:
 
 
 def microseconds(seconds: float) -> int:
-    """Seconds as the scripts count them."""
+    """Converts seconds to the scripts' unit."""
     return round(seconds * 1_000_000)
 
 
 class PoolKeys:
-    """A pool's name in Redis, and its scripts' calls in words.
+    """A pool's keys in Redis, and the commands that call its scripts.
 
     Args:
         name: Letters, digits, ``_``, ``.`` and ``-``, at most 64.
         events_kept: About how many events the stream keeps.
 
     Raises:
-        ValueError: The name is none.
+        ValueError: The name is not valid.
     """
 
     def __init__(self, name: str, events_kept: int = EVENTS_KEPT) -> None:
@@ -67,42 +67,42 @@ class PoolKeys:
         }
 
     def command(self, script: str, *args: str | int) -> tuple[str | int, ...]:
-        """The words that run a script the server has."""
+        """Returns the command that runs a script that the server has."""
         return (*self._by_sha[script], *args)
 
     def command_with_source(self, script: str, *args: str | int) -> tuple[str | int, ...]:
-        """The words that run a script and make the server keep it."""
+        """Returns the command that runs a script and makes the server keep it."""
         return ("EVAL", scripts()[script].source, 1, self.prefix, self.events_kept, *args)
 
     def inbox(self, token: str) -> str:
-        """Where a waiter's grant arrives."""
+        """Returns the key of a waiter's inbox, where its grant arrives."""
         return f"{self.prefix}:inbox:{token}"
 
     def work(self, host: str) -> str:
-        """Where a host learns which of its VMs to look at."""
+        """Returns the key of a host's work list, which says which of its VMs to look at."""
         return f"{self.prefix}:work:{host}"
 
     @property
     def images(self) -> str:
-        """Which image each host's VMs are made from."""
+        """The key that says which image each host's VMs are made from."""
         return f"{self.prefix}:images"
 
     @property
     def facts(self) -> str:
-        """What is known of each image."""
+        """The key of what is known of each image."""
         return f"{self.prefix}:facts"
 
     @property
     def events(self) -> str:
-        """The event stream."""
+        """The key of the event stream."""
         return f"{self.prefix}:events"
 
 
 def checked_vm_id(vm_id: str) -> str:
-    """A VM's id that may become part of a key.
+    """Returns a VM's id after checking that it can be part of a key.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The id is not valid.
     """
     if not _VM_ID.fullmatch(vm_id):
         raise ValueError(f"{vm_id!r} is not a VM's id: use 1 to 128 letters, digits, '_', '.', ':' and '-'")
@@ -112,10 +112,10 @@ def checked_vm_id(vm_id: str) -> str:
 def run(
     connection: RedisConnection, keys: PoolKeys, script: str, *args: str | int, seconds: float = REPLY_SECONDS
 ) -> Any:
-    """Runs a script; sends its source when the server lost it.
+    """Runs a script; sends its source if the server does not have it.
 
     Raises:
-        PoolUnreachable: Nothing came back; safe to repeat.
+        PoolUnreachable: No reply came; safe to repeat.
         PoolRefused: Redis answered with an error.
     """
     try:

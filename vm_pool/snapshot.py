@@ -1,4 +1,4 @@
-"""Reads the replies of status.lua and the event stream into the types of `states`."""
+"""Parses the replies of status.lua and the event stream into the types of `states`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vm_pool.states import VM, Event, PoolStatus, VMState, Waiter
 
 
 def parse_status(name: str, reply: Sequence[Any]) -> PoolStatus:
-    """A pool from status.lua's reply."""
+    """Returns a pool's status from status.lua's reply."""
     now, vms, waiters, counters, _hosts = reply
     rows = {row[0]: (row, dict(_pairs(row[2:]))) for row in vms}
     return PoolStatus(
@@ -23,8 +23,9 @@ def parse_status(name: str, reply: Sequence[Any]) -> PoolStatus:
 
 
 def _totals(counters: Sequence[str], vms: Sequence[dict[str, str]]) -> dict[str, int]:
-    """Counters with those that scripts need not count: grants are on the VMs, and a lease that did not end otherwise,
-    and has ended, was released."""
+    """Returns all counters, with those that scripts need not count: grants are counted on the VMs, and a lease that has
+    ended, but not in another way, was released.
+    """
     totals = {key: int(value) for key, value in _pairs(counters) if key != "last_ticket"}
     granted = totals.get("granted", 0) + sum(int(vm.get("grants", 0)) for vm in vms)
     leased = sum(vm["state"] == VMState.LEASED for vm in vms)
@@ -33,7 +34,7 @@ def _totals(counters: Sequence[str], vms: Sequence[dict[str, str]]) -> dict[str,
 
 
 def parse_events(reply: Sequence[tuple[str, Sequence[str]]]) -> list[Event]:
-    """Events from XRANGE's reply."""
+    """Returns events from XRANGE's reply."""
     return [_event(event_id, dict(_pairs(fields))) for event_id, fields in reply]
 
 

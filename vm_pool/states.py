@@ -1,4 +1,4 @@
-"""What a VM can be, and a pool at one moment; no behaviour."""
+"""The states of a VM, and a pool's status at one moment; no behaviour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class VMState(StrEnum):
-    """Where a VM is in its life."""
+    """The state of a VM."""
 
     INITIALIZING = "initializing"
     """Booting."""
@@ -20,9 +20,9 @@ class VMState(StrEnum):
     RESETTING = "resetting"
     """Being reverted by its host."""
     ERROR = "error"
-    """Quarantined: a boot or reset failed, or an operator said so."""
+    """Quarantined: a boot or reset failed, or an operator requested it."""
     STOPPED = "stopped"
-    """Drained and gone."""
+    """Drained, and no longer running."""
 
 
 TRANSITIONS: Mapping[VMState, frozenset[VMState]] = {
@@ -33,8 +33,9 @@ TRANSITIONS: Mapping[VMState, frozenset[VMState]] = {
     VMState.ERROR: frozenset({VMState.INITIALIZING, VMState.STOPPED}),
     VMState.STOPPED: frozenset({VMState.INITIALIZING}),
 }
-"""The states each state can be followed by, of a VM that needs resets. Besides, a host that starts anew puts all its VMs
-to initializing or resetting; a VM that needs no reset goes from leased, or stopped, straight to free."""
+"""The states that can follow each state, for a VM that needs resets. In addition, a host that starts again puts all its
+VMs into initializing or resetting; a VM that needs no reset goes from leased, or stopped, directly to free.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ class Endpoint:
     ports: Mapping[str, int] = field(default_factory=dict)
     """Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
     gate: str = ""
-    """The name of the gate there, which asks for a token; empty where it asks for none."""
+    """The name of the gate there, which needs a token; empty where no token is needed."""
     certificate: str = ""
-    """The hash of the gate's certificate; empty where it speaks no TLS."""
+    """The hash of the gate's certificate; empty where it does not use TLS."""
     token: str = field(default="", repr=False)
-    """What the gate asks for. Made by who may use the VM, and never stored."""
+    """The gate's token. Made by each holder of the VM, and never stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +61,36 @@ class VM:
     vm_id: str
     state: VMState
     host: str
-    """The host's name; empty for a VM that nobody looks after."""
+    """The host's name; empty for a VM that no host manages."""
     host_heard: bool
-    """Whether the host gave a sign of life lately, and to this very server process: after a restart of Redis it has to look
-    at its VMs first. The free VMs of other hosts are not granted."""
+    """Whether the host sent a beat lately, and to this very server process: after a restart of Redis it must check
+    its VMs first. The free VMs of other hosts are not granted.
+    """
     endpoint: Endpoint
     needs_reset: bool
     fence: int
-    """The number of the current lease, or of the work on the VM; only ever grows."""
+    """The number of the current lease, or of the work on the VM; it only grows."""
     since: float
     """When it entered its state."""
     drained: bool
-    """No more grants; stopped once nobody uses it."""
+    """Not granted any longer; stops once it is no longer used."""
     grants: int
     resets: int
     failures: int
     """Boots and resets that failed in a row."""
     error: str
-    """Why it is quarantined, else empty."""
+    """Why it is quarantined; otherwise empty."""
     retry_at: float | None
-    """When its host tries again; None when only an operator can."""
+    """When its host tries again; None when only an operator can release it."""
     holder: str
-    """Who has it leased, else empty."""
+    """Who has leased it; otherwise empty."""
     deadline: float | None
     """When the lease ends unless renewed; None when not leased."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Somebody waiting for a VM."""
+    """A client that waits for a VM."""
 
     token: str
     holder: str
@@ -109,14 +111,14 @@ class PoolStatus:
     vms: tuple[VM, ...]
     waiters: tuple[Waiter, ...]
     counters: Mapping[str, int]
-    """How often each event happened since the pool exists."""
+    """How often each event has happened since the pool was created."""
 
     def counts(self) -> dict[VMState, int]:
-        """How many VMs are in each state, states without any left out."""
+        """Returns how many VMs are in each state; leaves out states without VMs."""
         return dict(Counter(vm.state for vm in self.vms))
 
     def sentence(self) -> str:
-        """The states' counts in words, as in ``2 leased, 1 resetting``."""
+        """Returns the states' counts as text, such as ``2 leased, 1 resetting``."""
         counts = self.counts()
         words = [f"{counts[state]} {state.value}" for state in VMState if state in counts]
         silent = sorted({vm.host for vm in self.vms if not vm.host_heard})
@@ -136,7 +138,7 @@ class Event:
     vm_id: str
     fence: int
     holder: str
-    """Who the lease belongs to; for events about the VM alone, its host."""
+    """The lease's holder; for events about the VM alone, its host."""
 
     @property
     def at(self) -> float:

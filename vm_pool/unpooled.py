@@ -1,4 +1,4 @@
-"""A VM of one's own, without a pool: booted for one use and stopped after it."""
+"""A VM without a pool: booted for one use and stopped after it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from vm_pool.states import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class UnpooledVM:
-    """The VM as its user sees it; offers what a `Lease` does."""
+    """A VM without a lease, for code that otherwise uses a `Lease`."""
 
     vm_id: str
     endpoint: Endpoint
     fence: int = 0
-    """There is no lease, so there is nothing to count."""
+    """Always 0: without a lease, there is nothing to count."""
 
     @property
     def address(self) -> str:
@@ -34,27 +34,27 @@ class UnpooledVM:
 
     @property
     def ended_early(self) -> bool:
-        """Nobody else can have it: never."""
+        """Always False: no other holder can have the VM."""
         return False
 
     def check(self) -> None:
-        """Nobody else can have it: always passes."""
+        """Always passes: no other holder can have the VM."""
 
 
 @contextmanager
 def unpooled_vm(provider: Provider, vm_id: str) -> Iterator[UnpooledVM]:
-    """Boots and checks a VM, and stops it at the end whatever happened. Its ports are reached as those of a lent VM are.
+    """Boots and checks a VM, and stops it at the end in any case. Its ports are reached like those of a leased VM.
 
     Args:
-        provider: Where it comes from.
+        provider: Boots, checks and stops it.
         vm_id: ``<owner>-<number>``.
 
     Raises:
-        Exception: Whatever the provider raises when the VM does not come up.
+        Exception: Any error of the provider when the VM does not start.
     """
     with ExitStack() as ends:
         ends.callback(provider.stop, vm_id)
-        provider.reap_leftovers(vm_id)  # no host has this name: ends what nobody uses any more
+        provider.reap_leftovers(vm_id)  # no host has this name: this only ends abandoned VMs
         endpoint = provider.boot(vm_id)
         provider.check(vm_id)
         if endpoint.ports:

@@ -1,6 +1,6 @@
-"""How to come by a VM: ask, wait in the queue, take what is handed over, leave. Sends nothing itself.
+"""Acquiring a VM: ask, wait in the queue, take the VM that is handed over, or leave. Sends nothing itself.
 
-`acquisition` is a generator that yields what to do next and is sent what came of it, so that threads and coroutines
+`acquisition` is a generator that yields the next step and is sent its result, so that threads and coroutines
 share one logic. See `VMPool.acquire` for a driver.
 """
 
@@ -17,21 +17,21 @@ from vm_pool.processes import this_process
 from vm_pool.scripts import microseconds
 
 PATIENCE_SECONDS = 10.0
-"""How long a waiter that stopped asking keeps its place, at most: a VM may be handed to it so late."""
+"""Longest time for which a waiter that stopped asking keeps its place: it may be handed a VM until then."""
 PATIENCE_BEYOND_TTL_SECONDS = 2.0
-"""How much longer than its TTL it keeps it: with what a grant may lie untaken, and a reset, that stays below the TTL + 5 s."""
+"""How much longer than its TTL it keeps it: with an untaken grant's time and a reset, that is below TTL + 5 s."""
 REFRESH_SECONDS = PATIENCE_SECONDS / 3
 SLICE_SECONDS = 1.0
-"""How long a wait lasts at most before `should_stop` is asked again."""
+"""Longest wait before `should_stop` is asked again."""
 EMPTY_SECONDS = 30.0
-"""How long a pool may have no VM at all before waiting for one is pointless: hosts register again sooner."""
+"""How long a pool may have no VM at all before waiting is pointless: hosts register again sooner."""
 PRIORITY_SECONDS = 24 * 3600.0
-"""How much longer someone must have waited to go before someone of the next higher priority."""
+"""How much longer a waiter must have waited to go before a waiter of the next higher priority."""
 PRIORITIES = range(-100, 101)
 
 
 class Request:
-    """Who wants a VM, and on what terms; see `VMPool.acquire` for the arguments."""
+    """A request for a VM; see `VMPool.acquire` for the arguments."""
 
     __slots__ = ("asked_before", "holder", "max_age", "priority", "should_stop", "timeout", "token", "ttl")
 
@@ -63,7 +63,7 @@ class Request:
 
     @property
     def patience(self) -> float:
-        """How long its place is kept after it last asked."""
+        """How long its place is kept after its last request."""
         return min(PATIENCE_SECONDS, self.ttl + PATIENCE_BEYOND_TTL_SECONDS)
 
     @property
@@ -72,7 +72,7 @@ class Request:
         return min(REFRESH_SECONDS, self.patience / 3)
 
     def words(self, ticket: int, again: bool) -> tuple[str | int, ...]:
-        """The arguments of acquire.lua."""
+        """Returns the arguments of acquire.lua."""
         return (
             self.token,
             microseconds(self.ttl),
@@ -110,7 +110,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Pop:
-    """Block on the token's inbox for so long and send the message, or None."""
+    """Block on the token's inbox for this long and send the message, or None."""
 
     token: str
     seconds: float
@@ -118,7 +118,7 @@ class Pop:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait so long: Redis is out of reach."""
+    """Wait this long: Redis cannot be reached."""
 
     seconds: float
 
@@ -136,16 +136,16 @@ Step = Ask | Pop | Sleep | Leave
 def acquisition(
     request: Request, pool: str, clock: Callable[[], float] = time.monotonic
 ) -> Generator[Step, Any, Grant]:
-    """The steps of one acquisition; returns the grant.
+    """Yields the steps of one acquisition; returns the grant.
 
     Args:
-        request: What is wanted.
+        request: The request.
         pool: The pool's name, for messages.
         clock: Monotonic seconds.
 
     Raises:
         AcquireTimeout: No VM came in time (`PoolEmpty` when the pool had none at all for long).
-        AcquireStopped: `should_stop` said so.
+        AcquireStopped: `should_stop` returned True.
     """
     return _Acquisition(request, pool, clock).steps()
 
@@ -175,7 +175,7 @@ class _Acquisition:
             timeout.place = reply[1]
             raise
         except GeneratorExit:
-            raise  # nobody takes another step
+            raise  # no further step would be taken
         except BaseException:
             yield from self._leave(give_back=True)
             raise
@@ -223,7 +223,7 @@ class _Acquisition:
             raise timeout(f"{request.holder} got no VM of pool {self.pool!r} within {request.timeout:g} s{trouble}")
 
     def _handed_over(self, message: str, asked: float, server_then: int) -> Grant | None:
-        """The grant, unless it was lying about for half its time: then asking again begins its time anew."""
+        """Returns the grant; None when half of its time has passed unused: asking again then restarts its time."""
         fence, deadline, vm_id, endpoint = message.split(" ", 3)
         now, local = self.clock(), asked + (int(deadline) - server_then) / 1_000_000
         if local - now < min(self.request.ttl, self.request.max_age) / 2:
@@ -235,7 +235,7 @@ class _Acquisition:
         try:
             reply: list[Any] = yield Leave((self.request.token, "1" if give_back else "0"))
         except PoolError:
-            return [0, 0]  # the place in the queue, and a grant nobody renews, expire by themselves
+            return [0, 0]  # the place in the queue, and a grant that is not renewed, expire by themselves
         return reply
 
 

@@ -36,7 +36,7 @@ _PIPS = re.compile(r"pip(3(\.\d+)?)?")
 _SYSTEM_FILES = ("/usr/", "/etc/", "/opt/", "/lib/", "/snap/", "/var/lib/")
 _MODULES_OF_PYTHON = frozenset(sys.stdlib_module_names)
 _DEEPEST = 5
-"""Most levels of commands inside commands."""
+"""Most levels of commands inside commands; real tasks have fewer."""
 
 
 def uses_of_words(words: Sequence[str], depth: int = 0) -> Iterator[Use]:
@@ -44,7 +44,7 @@ def uses_of_words(words: Sequence[str], depth: int = 0) -> Iterator[Use]:
 
     Args:
         words: The program and its arguments.
-        depth: How many commands this one is inside of; nothing deeper than a real task goes is looked at.
+        depth: How many commands this one is inside of; commands deeper than `_DEEPEST` are ignored.
     """
     if not words or depth > _DEEPEST:
         return
@@ -129,7 +129,7 @@ def _uses_of_arguments(name: str, arguments: list[str]) -> Iterator[Use]:
 
 
 def _packages(arguments: Sequence[str]) -> Iterator[Use]:
-    """Yields the packages to install, except files; when names are missing, as for a list, packages in general."""
+    """Yields the packages to install, except files; if names are missing, as with a listing, packages in general."""
     words = [word for word in arguments[arguments.index("install") + 1 :] if not word.startswith("-")]
     named = [word for word in words if not word.endswith((".whl", ".tar.gz", ".zip", ".deb"))]
     found = [name[0] for word in named if (name := _PACKAGE.match(word)) and "://" not in word]

@@ -1,4 +1,4 @@
-"""Prints what a guest has; runs inside the guest, with the guest's Python: guest_facts.py > FACTS.
+"""Prints facts about a guest; runs inside it, with the guest's Python: guest_facts.py > FACTS.
 
 Facts are JSON, compressed and in base64: the names of everything found, by kind. Most kinds are `touches.Touch`'s.
 """

@@ -1,4 +1,4 @@
-"""Finds what a running guest has of what tasks touch, through the HTTP server of OSWorld's guests."""
+"""Asks a running guest which of the things that tasks touch it has, through the HTTP server of OSWorld's guests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STARTED_WITH: Mapping[str, tuple[str, ...]] = {
     "eog": ("eog",),
     "code": ("code",),
 }
-"""Programs whose windows tasks name, and the commands that open some; Impress begins with a dialog that stays open."""
+"""Programs whose windows tasks name, and the commands that open them; Impress starts with a dialog that stays open."""
 _LATER: Mapping[str, tuple[str, ...]] = {
     "thunderbird": ("Account Settings", "Address Book", "Filter Rules", "Message Filters"),
 }
@@ -40,7 +40,7 @@ _LATER: Mapping[str, tuple[str, ...]] = {
 
 
 class ProbeError(RuntimeError):
-    """The guest does not answer; the message says to what."""
+    """The guest does not answer a request; the message names it."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Guest:
 
     Args:
         url: The server's address, without a path.
-        sleep: Waits; give your own to be able to stop meanwhile.
+        sleep: Waits for a number of seconds; a custom one can stop early.
     """
 
     url: str
@@ -72,7 +72,7 @@ class Guest:
         self.shell(f"setsid {command} >/dev/null 2>&1 &")
 
     def tree(self) -> str:
-        """Returns the accessibility tree's XML; empty when it cannot be read."""
+        """Returns the accessibility tree's XML; empty if it cannot be read."""
         try:
             return str(self._client.get(f"{self.url}/accessibility").json().get("AT", ""))
         except (httpx.HTTPError, ValueError):

@@ -46,7 +46,7 @@ _GETTERS: Mapping[str, tuple[Use, ...]] = {
     "vm_wallpaper": (("setting", "org.gnome.desktop.background picture-uri"),),
     "vscode_config": (("program", "code"),),
 }
-"""What a getter touches, whatever its parameters."""
+"""What a getter touches with any parameters."""
 _BROWSER_GETTERS = re.compile(
     r"active_.*|bookmarks|chrome_.*|cookie_data|data_delete_automacally|default_search_engine|enable_.*|enabled_experiments"
     r"|find_.*|gotoRecreationPage_.*|history|macys_.*|new_startup_page|number_of_search_results|open_tabs_info|page_info"
@@ -64,7 +64,7 @@ _FETCHING = re.compile(
     r"|(?:home|personal web) ?pages?|arxiv(?:\.org| daily)?|github(?:\.com)?)\b",
     re.IGNORECASE,
 )
-"""Words in an instruction that mean the internet; "installed" and "downloaded" mean what exists already."""
+"""Words in an instruction that mean the internet; "installed" and "downloaded" mean something that already exists."""
 _OFFICE = frozenset({"libreoffice_calc", "libreoffice_impress", "libreoffice_writer"})
 """A picture that comes only from these programs was rendered by them."""
 _FEASIBLE_SINCE = (

@@ -1,4 +1,4 @@
-"""Compares what a task touches with what the guest has: faithful, unfaithful, or in need of something."""
+"""Compares what a task touches with what the guest has: the verdict is ``faithful``, ``needs`` or ``unfaithful``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Verdict:
 
 
 def verdict_of(touches: Sequence[Touch], facts: Facts) -> Verdict:
-    """Compares a task with a guest. Differences are only reported when nothing that the task needs is missing."""
+    """Compares a task with a guest. Differences are reported only if nothing that the task needs is missing."""
     missing = [touch for touch in touches if not _is_there(touch, facts)]
     needs = [_said(_NEEDS, touch) for touch in missing if touch.kind in _NEEDS]
     if needs:
@@ -127,7 +127,7 @@ def _has_package(name: str, facts: Facts) -> bool:
 
 
 def _has_file(name: str, facts: Facts) -> bool:
-    """Whether the file exists, or any file that matches when the name is a pattern."""
+    """Whether the file exists; if the name is a pattern, whether any file matches."""
     path = _MERGED.sub(r"/usr\1/", name).rstrip("/")
     if glob.has_magic(path):
         return any(fnmatch.filter(facts.there.get("file", ()), path))

@@ -43,12 +43,12 @@ class Listener(socket.socket):
             connection.setblocking(False)
             connection.send(_SENT_AWAY)
             connection.shutdown(socket.SHUT_WR)
-            connection.recv(1 << 16)  # unread data would have the answer discarded
+            connection.recv(1 << 16)  # unread data would make the kernel discard the answer
         raise BlockingIOError(EAGAIN, "a program in the guest was sent away")
 
 
 def refuse_pages() -> None:
-    """Refuses what a web page can send, also a page whose host name now points to this machine.
+    """Refuses requests that a web page can send, even a page whose host name now points to this machine.
 
     Raises:
         Problem: A web page can have sent the request.

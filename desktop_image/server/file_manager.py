@@ -1,7 +1,7 @@
 """Lets the bus start a file manager when the desktop's icons need one: to open, rename or remove their files.
 
 If the bus knew one from the start, the starting desktop would start it needlessly; so the bus is told only after the
-desktop has looked for one. This has happened when it notes the places of its icons.
+desktop has looked for one. The desktop has done that once it notes the places of its icons.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.02
 
 
 def offer() -> None:
-    """Tells the bus later, when it is time; returns at once."""
+    """Tells the bus in a thread, once the desktop has looked for a file manager; returns at once."""
     threading.Thread(target=_offer, name="file manager", daemon=True).start()
 
 

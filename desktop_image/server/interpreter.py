@@ -161,7 +161,7 @@ def _become_command(outputs: list[int]) -> None:
 
 
 def _let_be_traced(how: int) -> None:
-    """Sets whether (1) or not (0) processes of the same user, and the process itself, may look into it."""
+    """Sets whether (1) or not (0) processes of the same user, and the process itself, may read its memory."""
     if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, how, 0, 0, 0) != 0:
         raise OSError("a process cannot say who may trace it")
 

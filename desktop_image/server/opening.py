@@ -43,9 +43,7 @@ def open_file() -> str:
             after = time.monotonic() - began
             if opener.poll():
                 refused_after = refused_after or after
-                if (
-                    after >= 2 * refused_after
-                ):  # one that gave up late, on a slow machine, may just have missed the start
+                if after >= 2 * refused_after:  # on a slow machine, an opener may give up late and only miss the start
                     return "refused"
             new = any(window.kind == "normal" and window.id not in before for window in shown)
             return "opened" if new and after > OTHER_TITLE_SECONDS else ""

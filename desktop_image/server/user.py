@@ -99,6 +99,6 @@ def with_id_of_user(make: Callable[[], _Made]) -> _Made:
 
 
 def _hide_from_tracers() -> None:
-    """Hides the process's memory and descriptors from all without the right to trace all, also from the guest's root."""
+    """Hides memory and descriptors from processes without the right to trace all others, even from the guest's root."""
     if _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the process cannot be hidden from tracers")

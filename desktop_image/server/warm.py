@@ -19,7 +19,7 @@ START_SECONDS = 5.0
 _lock = threading.Lock()
 _process: subprocess.Popen[bytes] | None = None
 _line: socket.socket | None = None
-"""The connection to the interpreter alone: it carries what is to be run."""
+"""The connection to the interpreter, and to nothing else: it carries the requests to run code."""
 
 
 def takes(command: str | Sequence[str], *, shell: bool) -> bool:
@@ -60,7 +60,7 @@ def run(code: str, seconds: float) -> processes.Done | None:
         outputs = [processes.Pipe(os.fdopen(read, "rb", 0)) for read, _write in pipes]
         try:
             pid = _status(connection)
-        except (OSError, EOFError):  # it has everything that it needs to run, so it may have begun
+        except (OSError, EOFError):  # it has received all the code, so it may have begun
             raise Problem(
                 f"the interpreter gave no sign, so whether the command ran is not known: {processes.shown(code)}"
             ) from None

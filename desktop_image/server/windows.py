@@ -17,7 +17,7 @@ CLOSING_SECONDS = 1.0
 
 
 def find(name: str, *, strict: bool = False, by_class: bool = False) -> list[x11.Window]:
-    """Returns the windows of a name, oldest first: of several, OSWorld's own tool, wmctrl, takes the first.
+    """Returns the windows with a name, oldest first: OSWorld's own tool, wmctrl, takes the first of several.
 
     Args:
         name: A part of the title, or of ``instance.class``, in upper or lower case.
@@ -72,7 +72,7 @@ def _asked_window(seconds: float = 0.0, *, or_program: bool = False) -> x11.Wind
 
     Args:
         seconds: How long to wait for the window.
-        or_program: When no title matches, match the class: a terminal's title says where it is, not what.
+        or_program: If no title matches, match the class: a terminal's title names its folder, not the program.
     """
     values = request_fields.body()
     name = request_fields.text(values, "window_name")

@@ -49,7 +49,7 @@ def start(supervisor: Supervisor, screen: tuple[int, int]) -> None:
         forward = ("socat", f"TCP-LISTEN:{port},fork,reuseaddr", to)
         supervisor.start(_user_service(f"port {port}", forward, user))
     _wait_for(X_SOCKETS / "X0")
-    os.chown(X_SOCKETS / "X0", 0, 0)  # or the user could put a display of their own in its place
+    os.chown(X_SOCKETS / "X0", 0, 0)  # otherwise the user could put their own display in its place
     _wait_for(RUNTIME / "bus")
     # Removes the key between Shift and Z of European keyboards: pyautogui uses it for "<" and gets ">".
     subprocess.run(["/usr/bin/xmodmap", "-e", "keycode 94 ="], env=user, check=False, timeout=START_SECONDS)

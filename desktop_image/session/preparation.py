@@ -44,7 +44,7 @@ def prepare(password: str) -> None:
     _folder(RUNTIME, 0o700, UID)
     _folder(Path("/run/lock"), 0o1777, 0)
     _folder(Path("/run/dbus"), 0o755, 0)
-    # systemd's tools take this folder as a sign of it; those that only need the system's bus then work.
+    # systemd's tools take this folder as a sign that it runs; those that only need the system's bus then work.
     Path("/run/systemd/system").mkdir(parents=True, exist_ok=True)
     for sockets in (X_SOCKETS, Path("/tmp/.ICE-unix")):  # noqa: S108
         _folder(sockets, 0o1777, 0)

@@ -14,7 +14,7 @@ class Shell:
     """The programs, and what they need of the display."""
 
     programs: Mapping[str, tuple[str, ...]]
-    """By name: the commands that are started as the user."""
+    """The commands that are started as the user, by name."""
     display_options: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of every program of the user."""

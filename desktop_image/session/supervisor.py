@@ -29,7 +29,7 @@ class Service:
     groups: tuple[int, ...] = ()
     folder: str = "/"
     essential: bool = False
-    """The session ends with it."""
+    """Whether the session ends with it."""
     listener: socket.socket | None = None
     """Its standard input: stays open during a restart, so that no other process can listen in its place."""
 

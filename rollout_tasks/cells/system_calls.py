@@ -1,4 +1,4 @@
-"""The system calls that confined code may be allowed: their numbers on x86_64 and on aarch64, from the kernel's headers.
+"""Numbers of the system calls that confined code may be allowed, on x86_64 and on aarch64, from the kernel's headers.
 
 None if a machine has no such call. Calls that are not listed here are always refused.
 """
@@ -249,7 +249,7 @@ _OPEN_SOCKETS = (
 )
 
 ALONE = frozenset(" ".join((_FILES, _MEMORY, _TIME, _WAITING, _SIGNALS, _ITSELF, _OPEN_SOCKETS)).split())
-"""For one process with one thread, which starts no other and opens no socket."""
+"""For one process with one thread, which starts no others and opens no sockets."""
 PROCESSES = frozenset(
     [
         "clone",

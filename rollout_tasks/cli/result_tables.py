@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -195,22 +196,23 @@ def show_run(folder: RunFolder, console: Console) -> None:
         tries = ", ".join(f"pass@{k} {value:.4g}" for k, value in summary["pass_at_k"].items())
         sentence = f"max@{summary['rollouts_per_item']}: {summary['max_at_n']:.4g}, {tries}"
         console.print(sentence, highlight=False, soft_wrap=True)
-    _show_unsolved(found.unsolved, console)
+    _show_unsolved(found.unsolved, folder, console)
     for name, losses in summary["failures"].items():
         sentence = f"{name}: {losses['count']}, such as {printable(str(losses['example']))}"
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     console.print(f"Report: {folder.report}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _show_unsolved(unsolved: Sequence[Unsolved], console: Console) -> None:
+def _show_unsolved(unsolved: Sequence[Unsolved], folder: RunFolder, console: Console) -> None:
     if not unsolved:
         return
     table = Table(title="Not solved", title_justify="left")
-    for heading in ("rollout", "score", "how it ended", "folder"):
+    for heading in ("rollout", "score", "how it ended", "folder in the run's"):
         table.add_column(heading, justify="right" if heading == "score" else "left", overflow="fold")
     for one in unsolved[:UNSOLVED_SHOWN]:
         score = "-" if one.score is None else f"{one.score:.4g}"
-        table.add_row(*(Text(printable(text)) for text in (one.rollout_id, score, one.ending, one.folder)))
+        inner = str(Path(one.folder).relative_to(folder.path))
+        table.add_row(*(Text(printable(text)) for text in (one.rollout_id, score, one.ending, inner)))
     console.print(table)
     if len(unsolved) > UNSOLVED_SHOWN:
         more = f"more than {UNSOLVED_KEPT}" if len(unsolved) == UNSOLVED_KEPT else str(len(unsolved))

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 POLITE_SECONDS = 5.0
-"""How long services get to end by themselves."""
+"""How long services may take to end by themselves."""
 _LOOKS = 3
 _LOOK_SECONDS = 0.1
 
@@ -48,7 +48,7 @@ class CleanupProcess:
         self._say(f"folder {path}")
 
     def dismiss(self, seconds: float) -> None:
-        """Has it clean up what is left, and waits at most `seconds` for it."""
+        """Makes it clean up what is left, and waits at most `seconds` for it."""
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -56,7 +56,7 @@ class CleanupProcess:
             self._process.wait(seconds)
 
     def _say(self, line: str) -> None:
-        """Tells it, and another one in its place where it has been killed."""
+        """Sends it a line; starts another cleanup process if it has been killed."""
         self._told.append(line)
         if self._process.poll() is not None:
             self._process = self._begin()
@@ -66,7 +66,7 @@ class CleanupProcess:
 
     def _write(self, lines: list[str]) -> None:
         if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # the next line finds it gone
+            with contextlib.suppress(BrokenPipeError):  # the next line starts another one
                 self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
                 self._process.stdin.flush()
 
@@ -82,7 +82,7 @@ def members(leader: int) -> list[psutil.Process]:
 
 
 def leaders_working_in(folders: list[Path]) -> list[int]:
-    """The leaders of the sessions in which a process has one of the folders for its temporary files (`TMPDIR`)."""
+    """Returns the leaders of sessions in which a process has one of the folders as its `TMPDIR`."""
     paths = {str(folder) for folder in folders}
     found: set[int] = set()
     for process in psutil.process_iter():
@@ -119,7 +119,7 @@ def main() -> None:
         elif kind == "folder":
             folders.append(Path(value))
     stop_sessions([leader for leader in leaders if members(leader)], POLITE_SECONDS)
-    # The other side may have been killed when it had started a process and not named it yet.
+    # The other process may have been killed after it started a process and before it named it.
     for _ in range(_LOOKS if any(folder.exists() for folder in folders) else 0):
         time.sleep(_LOOK_SECONDS)
         stop_sessions(leaders_working_in(folders), POLITE_SECONDS)

@@ -1,20 +1,20 @@
-"""Chooses how many rollouts an embedded run has at a time: as asked for, within what this machine and the run allow."""
+"""Chooses how many rollouts an embedded run has at a time: as many as requested, if the machine and the run allow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 CHILD_BYTES = 100 << 20
-"""Memory that each rollout at a time may need; a worker's child has half of that to itself from the start."""
+"""Memory that each concurrent rollout may need; a worker's child alone uses half of it from the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """A number of rollouts at a time, and why it is not the one asked for."""
+    """A number of rollouts at a time, and why it is not the number requested."""
 
     number: int
     reason: str = ""
-    """Empty if it is."""
+    """Empty if it is the number requested."""
 
 
 def concurrency(asked: int, rollouts: int, free_bytes: int) -> Concurrency:
@@ -22,7 +22,7 @@ def concurrency(asked: int, rollouts: int, free_bytes: int) -> Concurrency:
 
     Args:
         asked: ``--num-rollouts``.
-        rollouts: How many rollouts are to be done.
+        rollouts: How many rollouts the run still has to do.
         free_bytes: Memory that programs can use without swapping.
     """
     room = max(1, free_bytes // CHILD_BYTES)

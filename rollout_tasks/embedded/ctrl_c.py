@@ -1,4 +1,4 @@
-"""Ctrl-C for a program that has work under way: once finishes what runs, twice stops now. SIGTERM stops now."""
+"""Ctrl-C for a program with running work: the first finishes that work, the second and SIGTERM stop at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequested(BaseException):
-    """The user wants the program to end now; like `KeyboardInterrupt`, it is not an error."""
+    """The user wants the program to end at once; like `KeyboardInterrupt`, this is not an error."""
 
 
 class CtrlC:
@@ -22,7 +22,7 @@ class CtrlC:
     def __init__(self) -> None:
         self.count = 0
         self.finish_first = False
-        """Whether the first Ctrl-C finishes what runs; before there is anything to finish, it stops now."""
+        """Whether the first Ctrl-C finishes running work; False until there is work, and Ctrl-C then stops at once."""
         self.drain_wanted = False
         self.stop_now = False
         self._told: set[str] = set()
@@ -37,7 +37,7 @@ class CtrlC:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Handles the signals here. Restores the old handlers only if none came: else the program is about to end."""
+        """Handles the signals. Restores the old handlers only if no signal came: otherwise the program is ending."""
         before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         try:
             yield

@@ -32,14 +32,14 @@ class EmbeddedEnd:
     """How an embedded run ended."""
 
     progress: Progress | None
-    """The last progress seen; None when the run was stopped at once."""
+    """The last progress seen; None if the run was stopped at once."""
     interrupted: bool
     problem: str = ""
-    """Which service ended by itself, if one did that the run needs."""
+    """Which service ended by itself, if the run needs it; else empty."""
 
 
 def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
-    """Carries out a whole run on this machine and leaves nothing behind but its folder.
+    """Carries out a whole run on this machine and leaves only its folder behind.
 
     Raises:
         UserError: Anything is wrong, or a service does not start.
@@ -101,7 +101,7 @@ def _run(
             model.check()
         _say_where_flower_is(stack, ctrl_c, console)
         if ctrl_c.drain_wanted:
-            with suppress(redis.RedisError):  # asked again at the next look
+            with suppress(redis.RedisError):  # the next look tries again
                 store.set_draining(work.run_id)
             ctrl_c.tell(console, "finishing the rollouts that run; Ctrl-C again stops them now")
 
@@ -113,7 +113,7 @@ def _run(
 
 
 def _say_where_flower_is(stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -> None:
-    """Said once for each address: Flower gets another one where it had to be started again."""
+    """Prints Flower's address, once for each address: Flower gets another one if it is started again."""
     lost = f"the run goes on without Flower: {stack.flower_lost}"
     ctrl_c.tell(console, lost if stack.flower_lost else f"Flower: {stack.flower_url} (login {stack.flower_login})")
 

@@ -1,6 +1,6 @@
-"""The services of an embedded run: Valkey, a worker, its VMs and Flower, on this machine alone.
+"""The services of an embedded run: Valkey, a worker, its VMs and Flower, all on this machine.
 
-All are on loopback, with passwords made for the run, and leave nothing behind. For a first run and for tests.
+They listen on loopback, with passwords made for the run, and leave nothing behind. For a first run and for tests.
 A `CleanupProcess` cleans up even when this process is killed.
 """
 
@@ -34,9 +34,9 @@ _STOP_SECONDS = 40.0
 _VALKEY_STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _STARTS = 3
-"""How often a service is started that ends by itself: another process may take its port between the choice and the use."""
+"""How often a service that ends by itself is started: another process may take its port before the service does."""
 _FLOWER_STOP_SECONDS = 3.0
-"""Flower has nothing to finish: whoever waits for the end of a run does not wait for it."""
+"""Flower has nothing to finish, so the end of a run does not wait for it."""
 
 
 def valkey_binary() -> str:
@@ -79,7 +79,7 @@ class EmbeddedServices:
         self.flower_url = ""
         self.flower_login = ""
         self.flower_lost = ""
-        """Why Flower is not there any more; empty while it is."""
+        """Why Flower no longer runs; empty while it runs."""
         self._flower_starts = 0
         self._services: dict[str, subprocess.Popen[bytes]] = {}
         self._environment_before = dict(os.environ)
@@ -97,7 +97,7 @@ class EmbeddedServices:
         """Starts the broker and makes it this process's Redis.
 
         Raises:
-            UserError: It does not come up.
+            UserError: It does not start.
         """
         for starts in range(1, _STARTS + 1):
             try:
@@ -158,14 +158,14 @@ class EmbeddedServices:
         self._start("flower", [sys.executable, "-m", "celery", "-A", "rollout_tasks", "flower"], environment=options)
 
     def stop_afterwards(self, pid: int) -> None:
-        """Has a process that leads a session of its own ended when this one is killed."""
+        """Registers a process, the leader of its own session, to be stopped if this process is killed."""
         self._cleanup.stop_afterwards(pid)
 
     def check(self) -> None:
-        """Raises when a service has ended by itself that a run needs; Flower, which only shows it, is started again.
+        """Raises if a service that the run needs has ended by itself; restarts Flower, which only shows the run.
 
         Raises:
-            ServiceEnded: Names the service and the end of its log.
+            ServiceEnded: A service has ended; the message names it and shows the end of its log.
         """
         for name, process in list(self._services.items()):
             if process.poll() is None:
@@ -234,7 +234,7 @@ class EmbeddedServices:
             self._services[name] = process
             self._cleanup.stop_afterwards(process.pid)
         if configuration is not None and process.stdin is not None:
-            with suppress(BrokenPipeError), process.stdin:  # how it ended is in its log
+            with suppress(BrokenPipeError), process.stdin:  # its log says how it ended
                 process.stdin.write(configuration.encode())
 
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
@@ -280,13 +280,13 @@ def _free_port() -> int:
 
 
 def _quoted(text: str) -> str:
-    """A value as Valkey's configuration takes it, whatever is in it."""
+    """Returns any value quoted for Valkey's configuration."""
     plain = bytes(range(0x20, 0x7F)).translate(None, b'"\\')
     return '"' + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in os.fsencode(text)) + '"'
 
 
 def _listens(pid: int, port: int) -> bool:
-    """Whether it is a process itself that listens at a port, or one that it started; what listens there is not spoken to."""
+    """Returns whether a process, or one that it started, listens at a port; connects to nothing."""
     try:
         leader = psutil.Process(pid)
         sockets = [

@@ -190,7 +190,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 class _Evaluator(SimpleEval):  # type: ignore[misc]
-    """simpleeval with only numbers, lists of numbers, and the operators and functions above."""
+    """simpleeval restricted to numbers, lists of numbers, and the operators and functions above."""
 
     nodes: dict[type[ast.AST], Callable[[Any], Any]]
 

@@ -78,11 +78,11 @@ class VMAccess(Protocol):
 
 
 class VMLost(Exception):
-    """The VM stopped answering; the message says how it showed. Environments raise it; the rollout retries on another VM."""
+    """The VM stopped answering; the message says how that was noticed. The rollout is retried on another VM."""
 
 
 class ItemUnsupported(ValueError):
-    """Nothing installed here can set up or score the item; only this item is left out, and named beside the score."""
+    """Nothing installed here can set up or score the item; only this item is left out, and the score names it."""
 
 
 @dataclass(frozen=True, slots=True)

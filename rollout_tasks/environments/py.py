@@ -54,7 +54,7 @@ class PyEnvironment(Environment):
 
     @classmethod
     def check_available(cls) -> None:
-        """Really isolates something, once per process."""
+        """Runs code in a sandbox to test the isolation, once per process."""
         reason = _reason_against_isolation()
         if reason is not None:
             raise RuntimeError(reason)
@@ -64,15 +64,15 @@ class PyEnvironment(Environment):
         return INSTRUCTIONS
 
     def tools(self) -> list[Tool]:
-        """The interpreter."""
+        """Returns the interpreter."""
         return [PYTHON]
 
     def reset(self, item: Item) -> Observation:  # noqa: ARG002
-        """There is nothing to see."""
+        """Returns an empty observation."""
         return Observation()
 
     def execute(self, call: ToolCall) -> ToolResult:
-        """Runs the code; ``failed`` when it raises, or breaks a limit and takes the interpreter with it."""
+        """Runs the code; ``failed`` if it raises, or exceeds a limit, which ends the interpreter."""
         if self._interpreter is None:
             self._interpreter = Interpreter()
         try:
@@ -88,7 +88,7 @@ class PyEnvironment(Environment):
         return ToolResult("success" if output.ok else "failed", text or "(no output)")
 
     def evaluate(self) -> float | None:
-        """None: the answer is compared."""
+        """Returns None: the answer is compared."""
         return None
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class PyEnvironment(Environment):
 
 @lru_cache(maxsize=1)
 def _reason_against_isolation() -> str | None:
-    """None once something was run behind walls that hold."""
+    """Returns why the sandbox cannot be used here; None if its isolation works."""
     try:
         interpreter = Interpreter()
     except SandboxUnavailable as reason:

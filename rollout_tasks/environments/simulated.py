@@ -1,7 +1,7 @@
-"""A world that only takes time, and fails as told: for planning how many VMs and workers are needed, and for tests.
+"""A simulated environment that only takes time, and fails on request: to plan numbers of VMs and workers, and to test.
 
-It touches no VM: whoever calls it checks the lease. What it takes is drawn from seed, item and index, the same in every
-attempt.
+It touches no VM; its caller checks the lease. Its duration is drawn from seed, item and index, so it is the same in
+every attempt.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _PLAIN_ERRORS = {
     FailureClass.ENV_STEP: "execute",
     FailureClass.ENV_EVALUATE: "evaluate",
 }
-"""Where the classes that a border gives are raised as plain errors; the others are raised as such, in `execute`."""
+"""Where to raise plain errors for the classes that the caller assigns; others are raised as failures, in `execute`."""
 
 
 class SimulatedEnvironment(Environment):
-    """Steps of drawn length."""
+    """An environment whose steps take a random time."""
 
     needs_vm: ClassVar[bool] = True
     queue: ClassVar[str] = "rollout.simulated"
     default_agent: ClassVar[str] = "simulated"
 
     def __init__(self, context: EnvironmentContext) -> None:
-        """Draws nothing yet: what an episode takes is the item's."""
+        """Draws nothing yet: an episode's duration depends on the item."""
         self._context = context
         self._options = context.config.simulated
         self._draw = random.Random()  # noqa: S311
@@ -49,7 +49,7 @@ class SimulatedEnvironment(Environment):
 
     @classmethod
     def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:
-        """As the run's options and the item say."""
+        """Returns what the run's options and the item say."""
         return simulated_options(config.simulated, item.env_config).needs_vm
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
@@ -57,7 +57,7 @@ class SimulatedEnvironment(Environment):
         return "Call work until the episode ends."
 
     def tools(self) -> list[Tool]:
-        """One, which takes time."""
+        """Returns one tool, which takes time."""
         return [WORK]
 
     def reset(self, item: Item) -> Observation:
@@ -78,12 +78,12 @@ class SimulatedEnvironment(Environment):
         return ToolResult("success", f"{left} steps left", ends_episode="done" if left <= 0 else None)
 
     def evaluate(self) -> float | None:
-        """1 for the drawn share of episodes, else 0."""
+        """Returns 1 for the configured share of episodes, chosen at random, else 0."""
         self._fail_at("evaluate")
         return 1.0 if self._draw.random() < self._options.success_rate else 0.0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
     def _fail_at(self, stage: str) -> None:
         if self._options.fail is None or self._context.attempt > self._options.fail_times:
@@ -100,10 +100,10 @@ class SimulatedEnvironment(Environment):
 
 
 def simulated_options(run: SimulatedConfig, item: Mapping[str, Any]) -> SimulatedConfig:
-    """The run's options with those that an item's `env_config` overrides.
+    """Returns the run's options with those that an item's `env_config` overrides.
 
     Raises:
-        pydantic.ValidationError: An item's value is none that the option may have.
+        pydantic.ValidationError: An item's value is not valid for the option.
     """
     overridden = {name: value for name, value in item.items() if name in SimulatedConfig.model_fields}
     return SimulatedConfig.model_validate({**run.model_dump(), **overridden}) if overridden else run

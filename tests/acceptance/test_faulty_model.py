@@ -139,7 +139,7 @@ def test_each_fault_ends_in_its_class_with_one_sentence(runs: Runs, fault: Fault
 def test_a_run_with_losses_says_how_many_and_how_to_get_them_back(runs: Runs) -> None:
     assert runs.faulty.returncode == 1
     assert f"{len(LOST)} of {len(ITEM_IDS)} rollouts were lost to the infrastructure" in runs.faulty.stderr
-    assert f"--resume {runs.folder}" in runs.faulty.stderr
+    assert f"rollouts resume {runs.folder}" in runs.faulty.stderr
     assert "Traceback" not in runs.faulty.stdout + runs.faulty.stderr
 
 
@@ -149,7 +149,7 @@ def test_a_judge_that_refuses_loses_scores_and_says_so(runs: Runs) -> None:
     assert runs.judged.returncode == 1
     assert "answers got no score from llm_judgement" in runs.judged.stderr
     assert "HTTP 401" in runs.judged.stderr
-    assert f"rescore.py {runs.folder} --metric llm_judgement" in runs.judged.stderr
+    assert f"rollouts rescore {runs.folder} --metric llm_judgement" in runs.judged.stderr
     assert "Traceback" not in runs.judged.stdout + runs.judged.stderr
     assert rollout(judged, "run.json")["standing"] == "unscored"
 

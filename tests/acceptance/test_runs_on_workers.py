@@ -98,7 +98,7 @@ def test_a_run_whose_report_cannot_be_written_is_over_and_says_so(cluster: Clust
     assert process.returncode == 1
     assert "report.md" in problems
     assert "Is a directory" in problems
-    assert "rescore.py" in problems
+    assert "rollouts rescore" in problems
 
 
 @pytest.mark.slow

@@ -160,7 +160,7 @@ def test_ctrl_c(embedded: EmbeddedRun, stage: Callable[[EmbeddedRun], bool], pre
         assert done
     else:  # where it was told to stop now, its worker may have written the report in the half second it was given
         assert process.returncode == INTERRUPTED, output
-        assert "--resume" in output
+        assert "rollouts resume" in output
         committed = embedded.committed()
         assert f"Stopped: {committed} of {ITEMS}" in output
         if presses == 1 and stage is rollouts_run:
@@ -229,7 +229,7 @@ def test_a_service_that_dies_stops_the_run_which_can_be_resumed(embedded: Embedd
 
     assert process.returncode == 1, output
     assert f"error: {word.strip().removesuffix('-server')} ended by itself (exit code -9); see " in output
-    assert f"of {ITEMS} rollouts are committed. Go on with: python scripts/submit.py --resume" in output
+    assert f"of {ITEMS} rollouts are committed. Go on with: rollouts resume" in output
     embedded.check_nothing_left(seconds=30)
     embedded.resume()
     assert embedded.committed() == ITEMS

@@ -1,4 +1,4 @@
-"""Which addresses are on the internet: none of this machine's side, in whatever form they are written, whatever DNS says."""
+"""Which addresses are public: not those of this machine or its networks, in any notation, whatever DNS answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import psutil
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str], Iterable[str]]
-"""The addresses of a name; raises `OSError` when there are none."""
+"""Returns the addresses of a name; raises `OSError` when it has none."""
 
 _NEVER = [
     ipaddress.ip_network(text)
     for text in (
-        # Beside what Python calls not global: what was reserved later or forwards elsewhere, and services of clouds.
+        # Besides what Python calls not global: ranges that were reserved later or forward elsewhere, cloud services.
         *(
             "0.0.0.0/8",
             "100.64.0.0/10",
@@ -31,31 +31,31 @@ _NEVER = [
     )
 ]
 _GIVEN_OUT = ipaddress.ip_network("2000::/3")
-"""Where all of IPv6's public addresses are; what is outside has other meanings, or none yet."""
+"""The range of all public IPv6 addresses; addresses outside it have other meanings, or none yet."""
 _IPV4_INSIDE = ((ipaddress.ip_network("64:ff9b::/96"), 0), (ipaddress.ip_network("2002::/16"), 80))
-"""IPv6 networks whose addresses hold an IPv4 address, and how many bits come after it."""
+"""IPv6 networks whose addresses contain an IPv4 address, and how many bits follow it."""
 OWN_SECONDS = 10.0
-"""How long what this machine's addresses are is taken as known; it may get others at any time."""
+"""How long this machine's own addresses are cached; they may change at any time."""
 
 
 class NotPublic(OSError):
-    """There is no address that may be connected to; says for what."""
+    """A host has no address that may be connected to; the message names the host."""
 
 
 class Unresolved(NotPublic):
     """DNS gave no address at all."""
 
     def __init__(self, sentence: str, *, for_now: bool) -> None:
-        """`for_now`: whether asking again may help."""
+        """`for_now`: whether a later lookup may succeed."""
         super().__init__(sentence)
         self.for_now = for_now
 
 
 def is_public(text: str) -> bool:
-    """Whether an address is one of the internet's, and not one of this machine's own.
+    """Whether an address is public, and not one of this machine's own.
 
     Args:
-        text: As `socket` writes it; anything that is no address is not public.
+        text: As `socket` writes it; anything that is not an address is not public.
     """
     try:
         address = ipaddress.ip_address(text)
@@ -65,15 +65,15 @@ def is_public(text: str) -> bool:
 
 
 def public_addresses(host: str, resolve: Resolve | None = None) -> list[str]:
-    """The addresses of a host that may be connected to, in the order of preference.
+    """Returns the addresses of a host that may be connected to, in order of preference.
 
     Args:
         host: A name, or an address.
-        resolve: Asks DNS; default: as this machine does.
+        resolve: Resolves names; default: as this machine does.
 
     Raises:
-        Unresolved: It has none.
-        NotPublic: It has only others.
+        Unresolved: It has no address.
+        NotPublic: None of its addresses is public.
     """
     try:
         found = list((resolve or _resolve)(host))
@@ -87,7 +87,7 @@ def public_addresses(host: str, resolve: Resolve | None = None) -> list[str]:
 
 
 def own_addresses() -> frozenset[str]:
-    """Those of this machine's interfaces: a public one leads to its own services, too."""
+    """Returns the addresses of this machine's interfaces: its services may also be reached at a public one."""
     return _own_addresses(int(time.monotonic() // OWN_SECONDS))
 
 
@@ -109,7 +109,7 @@ def _is_public(address: IPAddress) -> bool:
 
 
 def _inside(address: IPAddress) -> IPAddress:
-    """The IPv4 address that an IPv6 address only wraps; else the address itself."""
+    """Returns the IPv4 address that an IPv6 address wraps; otherwise the address itself."""
     if isinstance(address, ipaddress.IPv6Address) and not address.scope_id:
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -120,7 +120,7 @@ def _inside(address: IPAddress) -> IPAddress:
 
 
 def _resolve(host: str) -> list[str]:
-    # The dot at the end keeps this machine's own domains, in which it looks names up, out of it.
+    # The final dot stops this machine from adding its own search domains.
     name = host if _is_address(host) else f"{host.rstrip('.')}."
     return [str(row[4][0]) for row in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
 

@@ -1,7 +1,7 @@
-"""A guest's DNS: every name that it may reach gets an address of its own, which means that name and nothing else.
+"""DNS for a guest: every name that it may reach gets its own stand-in address, which means only that name.
 
-So the guest never learns a real address, cannot be sent elsewhere by one that changes between two questions, and may only
-connect to what it asked for by name.
+So the guest never learns a real address, cannot be redirected by an address that changes between two lookups, and can
+only connect to what it asked for by name.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import dns.rdatatype
 import dns.rrset
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")
-"""For benchmarks of networks: never on the internet."""
+"""Reserved for network benchmarks: never on the internet."""
 NAMES_KEPT = 4096
-"""Of one guest; the one that was asked for longest ago goes first."""
+"""For each guest; the name that was asked for longest ago is dropped first."""
 SECONDS = 60
-"""How long an answer may be kept."""
+"""How long the guest may cache an answer."""
 LONGEST_QUESTION = 512
-"""Bytes; a name has 255 at most."""
+"""Bytes; a name has at most 255."""
 _COUNTS = struct.Struct(">4xHHHH")
-"""In a message's header: how many questions, answers, authorities and other records it has."""
+"""In a message's header: the numbers of questions, answers, authorities and additional records."""
 _OPTIONS = b"\0" + dns.rdatatype.OPT.to_bytes(2, "big")
-"""How the only record begins that a question may have besides."""
+"""The first bytes of the only additional record that a question may have."""
 
 
 class StandIns:
-    """Addresses that stand for names."""
+    """Addresses that stand for host names."""
 
     def __init__(self, kept: int = NAMES_KEPT) -> None:
         self._kept = kept
@@ -43,7 +43,7 @@ class StandIns:
         self._next = 0
 
     def address_of(self, name: str) -> str:
-        """The address that stands for a name from now on."""
+        """Returns the address that stands for a name from now on."""
         known = self._addresses.get(name)
         if known is None:
             if len(self._names) >= self._kept:
@@ -55,7 +55,7 @@ class StandIns:
         return known
 
     def name_of(self, address: str) -> str | None:
-        """What an address stands for; None when for nothing."""
+        """Returns the name that an address stands for; None when it stands for no name."""
         return self._names.get(address)
 
     def _free_address(self) -> str:
@@ -66,11 +66,11 @@ class StandIns:
 
 
 def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
-    """The answer to a question; None when it is no question.
+    """Returns the answer to a DNS question; None when the message is not a question.
 
     Args:
-        query: As it came.
-        find: The address for a name; None when there is no such name for this guest.
+        query: The message as received.
+        find: Returns the address for a name; None when this guest has no such name.
     """
     if not _is_plain_question(query):
         return None
@@ -81,7 +81,7 @@ def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
         reply = dns.message.make_response(asked, recursion_available=True)
         question = asked.question[0]
         name = question.name.to_text(omit_final_dot=True).lower()
-        found = None if "\\" in name else find(name)  # no host's name has to be written with one
+        found = None if "\\" in name else find(name)  # host names never need a backslash
         if found is None:
             reply.set_rcode(dns.rcode.NXDOMAIN)
         elif question.rdtype == dns.rdatatype.A and question.rdclass == dns.rdataclass.IN:
@@ -92,7 +92,7 @@ def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
 
 
 def _is_plain_question(query: bytes) -> bool:
-    """Whether a message has one question and nothing that takes long to read: names may point into each other."""
+    """Whether a message has one question and nothing that is slow to parse: names may point into each other."""
     if not _COUNTS.size < len(query) <= LONGEST_QUESTION:
         return False
     questions, answers, authorities, others = _COUNTS.unpack_from(query)

@@ -1,8 +1,8 @@
-"""Putting a network namespace in front of a relay: whatever is sent in it arrives at sockets that the relay listens on.
+"""Leads the traffic of a network namespace to a relay: all of it arrives at sockets that the relay listens on.
 
-The namespace gets an interface with the addresses that QEMU's user network has, which leads nowhere; the kernel sends each
-connection, and each question to DNS, to the sockets, and refuses everything else. Whoever takes the rules away, as root in the
-namespace could if he were given the right, is left without a network.
+The namespace gets an interface with the addresses of QEMU's user network, which is connected to nothing. The kernel
+sends each connection and each DNS question to the sockets, and rejects everything else. Removing the rules, which root
+in the namespace could do if it had the right, leaves the namespace without a network.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ table inet way-out {{
 
 
 def check_commands() -> None:
-    """Makes sure that exits can be made.
+    """Makes sure that `make_exit` can work.
 
     Raises:
-        ProviderError: A command is missing, says which package has it; or the kernel refuses the rules.
+        ProviderError: A command is missing (the message says which package has it), or the kernel refuses the rules.
     """
     for command, package in COMMANDS.items():
         if shutil.which(command) is None:
@@ -64,13 +64,13 @@ def check_commands() -> None:
 
 
 def make_interface(namespace: int) -> None:
-    """Gives a network namespace an interface that leads nowhere; without an exit, nothing that is sent arrives.
+    """Gives a network namespace an interface connected to nothing; without an exit, nothing that is sent arrives.
 
     Args:
-        namespace: A descriptor of it.
+        namespace: A file descriptor of it.
 
     Raises:
-        RuntimeError: The kernel refuses it; says why.
+        RuntimeError: The kernel refuses it; the message says why.
     """
     _run_inside(namespace, ["ip", "-batch", "-"], _LINKS)
 
@@ -79,11 +79,11 @@ def make_exit(namespace: int) -> Listeners:
     """Leads everything that a network namespace sends to new sockets, and no longer to those of an earlier exit.
 
     Args:
-        namespace: A descriptor of it; it has its interface.
+        namespace: A file descriptor of it; it has its interface.
 
     Raises:
-        OSError: It may not be entered, or the sockets cannot be made.
-        RuntimeError: The kernel refuses the rules; says why.
+        OSError: The namespace cannot be entered, or the sockets cannot be made.
+        RuntimeError: The kernel refuses the rules; the message says why.
     """
     listeners = inside(namespace, _listeners)
     try:
@@ -96,7 +96,7 @@ def make_exit(namespace: int) -> Listeners:
 
 
 def _listeners() -> Listeners:
-    """Both families on the same ports, as the rules name one."""
+    """Makes listeners on the same ports for IPv4 and IPv6, as the rules name one port."""
     made: list[socket.socket] = []
 
     def bound(kind: socket.SocketKind) -> tuple[socket.socket, ...]:

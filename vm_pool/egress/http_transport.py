@@ -1,8 +1,8 @@
-"""HTTP that reaches the internet alone: for addresses that a task or a page names, and that this machine did not choose.
+"""An HTTP transport that only reaches the internet: for URLs that a task or a page chooses, and not this machine.
 
-What a name means is looked up once for each request, redirects included, and the connection goes to the address that was
-checked: a name that means another address a moment later gains nothing. A proxy, where the environment names one, looks
-names up by itself: what it may reach is its owner's to say.
+A name is resolved once for each request, redirects included, and the connection goes to the address that was checked:
+changing the name's address a moment later has no effect. A proxy, where the environment names one, resolves names
+itself: what it may reach is for its owner to decide.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ MOST_REDIRECTS = 10
 _PORTS = {"http": 80, "https": 443}
 _INTERNET_NAME = re.compile(r"([a-z0-9_-]{1,63}\.)+(?!0x)(?=[a-z0-9_-]*[a-z])[a-z0-9_-]{1,63}")
 _NO_INTERNET = ("localhost", "local", "internal", "localdomain", "home.arpa")
-"""Domains that no name of the internet is in."""
+"""Domains that no internet name is in."""
 
 
 @contextmanager
 def opened(
     method: str, url: str, *, timeout: httpx.Timeout, trusted: Collection[str] = (), **sent: Any
 ) -> Iterator[httpx.Response]:
-    """The answer to a request that goes to the internet alone, redirects included; nothing of a redirect's body is read.
+    """Sends a request that may only reach the internet, redirects included; does not read the redirects' bodies.
 
     Args:
         method: Of the first request.
         url: Its address.
         timeout: For connecting, and for silence.
         trusted: See `PublicTransport`.
-        sent: What else `httpx.Client.build_request` takes.
+        sent: Other arguments of `httpx.Client.build_request`.
 
     Yields:
-        The answer, of which nothing but the headers was read. Its body is as sent: nothing packed is asked for, or taken.
+        The answer, with only its headers read. Its body is as sent: compression is neither requested nor accepted.
 
     Raises:
-        NotPublic: A host has no public address and is not trusted; says which.
-        httpx.HTTPError: It cannot be sent, nothing comes back, too many redirects come, or it is packed.
-        httpx.InvalidURL: That is no address.
+        NotPublic: A host has no public address and is not trusted; the message names it.
+        httpx.HTTPError: It cannot be sent, nothing comes back, there are too many redirects, or the body is compressed.
+        httpx.InvalidURL: The URL is not valid.
     """
     with httpx.Client(transport=PublicTransport(trusted), timeout=timeout) as client:
         request = client.build_request(method, url, **sent)
@@ -66,18 +66,18 @@ def opened(
 
 
 class PublicTransport(httpx.BaseTransport):
-    """Sends requests to public addresses, and to hosts that are trusted all the same."""
+    """Sends requests to public addresses, and to trusted hosts at any address."""
 
     def __init__(self, trusted: Collection[str] = (), resolve: Resolve | None = None) -> None:
-        """Connects to nothing yet.
+        """Does not connect yet.
 
         Args:
             trusted: Hosts, as ``name`` or ``name:port`` in lower case, that may have any address.
-            resolve: Asks DNS; default: as this machine does.
+            resolve: Resolves names; default: as this machine does.
         """
         self._trusted = frozenset(trusted)
         self._resolve = resolve
-        # A connection that stayed open to an address would be taken for another name there, whose certificate was never seen.
+        # A kept-alive connection would be reused for another name at this address, whose certificate was not checked.
         self._direct = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
         self._proxies: dict[str, httpx.HTTPTransport] = {}
 
@@ -85,7 +85,7 @@ class PublicTransport(httpx.BaseTransport):
         """Sends one request.
 
         Raises:
-            NotPublic: Its host has no public address and is not trusted; says which host.
+            NotPublic: Its host has no public address and is not trusted; the message names the host.
             httpx.TransportError: It cannot be sent, or nothing comes back.
         """
         if request.url.scheme not in _PORTS:
@@ -99,13 +99,13 @@ class PublicTransport(httpx.BaseTransport):
         except Unresolved:
             if not proxy or not _may_be_public(host):
                 raise
-            return self._through(proxy).handle_request(request)  # only the proxy can look names up here
+            return self._through(proxy).handle_request(request)  # only the proxy can resolve names here
         if proxy:
             return self._through(proxy).handle_request(request)
         return self._send_to(addresses, request)
 
     def _send_to(self, addresses: list[str], request: httpx.Request) -> httpx.Response:
-        """To the first address that can be connected to; the certificate must be the name's all the same."""
+        """Sends to the first address that accepts a connection; the certificate must still be the name's."""
         *others, last = addresses
         for address in others:
             try:
@@ -148,17 +148,17 @@ def _sent_to(address: str, request: httpx.Request) -> httpx.Request:
 
 
 def _host(url: httpx.URL) -> str:
-    """As it is asked for in DNS, and named in certificates."""
+    """Returns the host as DNS and certificates name it."""
     return url.raw_host.decode("ascii").rstrip(".")
 
 
 def _may_be_public(host: str) -> bool:
-    """Whether a name that only a proxy can look up may be one of the internet: not one of its own network, nor a number."""
+    """Whether a name that only a proxy can resolve may be public: not one of its own network, and not a number."""
     return bool(_INTERNET_NAME.fullmatch(host)) and not any(f".{host}".endswith(f".{own}") for own in _NO_INTERNET)
 
 
 def _proxy_of(url: httpx.URL) -> str:
-    """The proxy that the environment names for a URL; empty: none."""
+    """Returns the proxy that the environment names for a URL; empty when it names none."""
     proxies = urllib.request.getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all", "")
     if not proxy or urllib.request.proxy_bypass(_host(url)):

@@ -12,28 +12,28 @@ from pydantic import AfterValidator
 from vm_pool.egress.addresses import is_public
 
 _NAME = re.compile(r"(\*\.)?(?!-)([a-z0-9_-]{1,63}\.)+(?!0x)(?=[a-z0-9_-]*[a-z])[a-z0-9_-]{1,63}")
-"""With a dot, as all names on the internet have, and no number at the end, which is how addresses can be written, too."""
+"""With a dot, as all internet names have, and not ending in a number, as addresses may be written that way, too."""
 _LONGEST_NAME = 253
 _SHOWN_CHARACTERS = 80
-"""Of a wrong name."""
+"""Of a wrong name, in an error message."""
 NONE, INTERNET = "none", "internet"
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
-    """What ``none``, ``internet`` or a list of hosts means."""
+    """The meaning of ``none``, ``internet`` or a list of hosts."""
 
     hosts: tuple[str, ...] = ()
-    """Names, as ``example.org`` or ``*.example.org`` for all below it, and public IPv4 addresses."""
+    """Names, as ``example.org`` or ``*.example.org`` for all names below it, and public IPv4 addresses."""
     everything: bool = False
 
     @property
     def reaches_anything(self) -> bool:
-        """Whether there is a way out at all."""
+        """Whether the guest may reach any host."""
         return self.everything or bool(self.hosts)
 
     def allows(self, host: str) -> bool:
-        """Whether a name or an address may be connected to, if it is public."""
+        """Whether the policy allows a name or an address, provided that it is public."""
         if self.everything:
             return True
         host = host.lower().rstrip(".")
@@ -44,13 +44,13 @@ class NetworkPolicy:
 
 
 def parse_policy(text: str) -> NetworkPolicy:
-    """The policy that a user asked for.
+    """Returns the policy that a user asked for.
 
     Args:
-        text: ``none``, ``internet``, or hosts with commas between.
+        text: ``none``, ``internet``, or hosts separated by commas.
 
     Raises:
-        ValueError: It is none of these, or names what can never be reached; says which host.
+        ValueError: It is none of these, or names a host that can never be reached; the message says which.
     """
     words = [word.strip().lower().rstrip(".") for word in text.split(",")]
     if words == [NONE]:
@@ -79,4 +79,4 @@ def _check_host(word: str) -> None:
 
 
 PolicyText = Annotated[str, AfterValidator(lambda text: str(parse_policy(text)))]
-"""A policy as an option has it, checked, always written the same way."""
+"""A policy as an option's value: checked, and always written the same way."""

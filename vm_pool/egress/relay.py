@@ -1,6 +1,6 @@
-"""The connections that go out: each is looked at when it is made, and made to an address that was found public.
+"""The relay for a guest's outgoing connections: checks each one when it is made, and connects to a public address.
 
-All guests of a process share one event loop in one thread; a guest has an `Outlet`, with limits of its own.
+All guests of a process share one event loop in one thread; each guest has an `Outlet` with its own limits.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from vm_pool.event_loop import CLOSE_SECONDS, LoopThread, Tasks, drop
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
-"""Of one guest at a time; the next ones are refused."""
+"""For each guest at a time; further ones are refused."""
 DESCRIPTORS = 65_536
-"""Of this process; each connection takes two."""
+"""For this process; each connection takes two."""
 GUEST_BYTES = 16 << 30
-"""That one guest may send and receive until it is reset."""
+"""How many bytes one guest may send and receive until it is reset."""
 CONNECT_SECONDS = 15.0
 IDLE_SECONDS = 900.0
-"""A connection on which nothing happens either way for so long is ended."""
+"""A connection without traffic in either direction for this long is closed."""
 LOOKUPS = 8
-"""Names of one guest that are looked up at a time."""
+"""How many names of one guest are resolved at a time."""
 _CHUNK = 1 << 16
 _ORIGINAL_DESTINATION = 80
-"""Linux's name for where a connection was going before it was sent here; the same number for both families."""
+"""Linux's socket option for a connection's destination before the redirect; the same number for IPv4 and IPv6."""
 _SOL_IPV6 = 41
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Sockets in a guest's network namespace that everything it sends is led to."""
+    """Sockets in a guest's network namespace that receive everything it sends."""
 
     streams: tuple[socket.socket, ...]
     datagrams: tuple[socket.socket, ...]
@@ -56,10 +56,10 @@ class Listeners:
 
 
 class Relay:
-    """Runs the outlets, in a thread of its own, which ends with the last of them.
+    """Runs the outlets in its own thread, which ends with the last of them.
 
     Args:
-        resolve: Asks DNS; default: as this machine does.
+        resolve: Resolves names; default: as this machine does.
     """
 
     def __init__(self, resolve: Resolve | None = None) -> None:
@@ -69,7 +69,7 @@ class Relay:
         self._outlets: set[Outlet] = set()
 
     def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
-        """Lets a guest out; where this process may have more descriptors, it has them from then on."""
+        """Gives a guest internet access; also raises this process's descriptor limit to `DESCRIPTORS` if allowed."""
         now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
         if now != resource.RLIM_INFINITY and now < wanted:
@@ -88,7 +88,7 @@ class Relay:
 
 
 class Outlet:
-    """One guest's way out. Made by `Relay.open`."""
+    """One guest's internet access. Made by `Relay.open`."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Outlet:
             self._tasks.begin_soon(self._answer_names(listener))
 
     def close(self) -> None:
-        """Ends everything at once. Harmless when repeated.
+        """Closes everything at once. May be repeated.
 
         Raises:
             TimeoutError: The thread of all outlets is stuck.
@@ -134,7 +134,7 @@ class Outlet:
         while True:
             try:
                 near, _ = await self._loop.sock_accept(listener)
-            except OSError as error:  # no descriptors left, or the other side changed its mind
+            except OSError as error:  # no file descriptors left, or the other side gave up
                 log.log(
                     logging.DEBUG if self._warned else logging.WARNING, "a guest's connection was not taken: %s", error
                 )
@@ -149,7 +149,7 @@ class Outlet:
             await self._tasks.begin(self._serve(near))
 
     async def _serve(self, near: socket.socket) -> None:
-        """Connects a guest to where it wanted, if it may, and passes bytes both ways."""
+        """Connects a guest to its destination, if allowed, and passes bytes both ways."""
         far: socket.socket | None = None
         in_order = False
         try:
@@ -168,7 +168,7 @@ class Outlet:
                     (socket.socket.close if in_order else drop)(end)
 
     def _destination(self, near: socket.socket) -> tuple[str, int]:
-        """Where a connection was going: a name that the guest had looked up, or an address.
+        """Returns a connection's destination: a name that the guest had resolved, or an address; and the port.
 
         Raises:
             NotPublic: The guest may not go there.
@@ -201,7 +201,7 @@ class Outlet:
         raise failure
 
     async def _pass_on(self, source: socket.socket, target: socket.socket, idle: asyncio.Timeout) -> None:
-        """Passes one way's bytes on; each chunk, whichever way, puts off the connection's end."""
+        """Passes on the bytes of one direction; each chunk, in either direction, postpones the idle timeout."""
         while data := await self._loop.sock_recv(source, _CHUNK):
             idle.reschedule(self._loop.time() + IDLE_SECONDS)
             self._bytes_left -= len(data)
@@ -220,7 +220,7 @@ class Outlet:
                 await asyncio.sleep(0.1)
                 continue
             if asked >= CONNECTIONS:
-                continue  # it will ask again
+                continue  # the guest will ask again
 
             async def look_up(query: bytes = query, sender: Any = sender) -> None:
                 nonlocal asked
@@ -237,7 +237,7 @@ class Outlet:
             await self._tasks.begin(look_up())
 
     def _find(self, name: str) -> str | None:
-        """The address that stands for a name, if the guest may reach it and there is such a host on the internet."""
+        """Returns the stand-in address of a name; None if the guest may not reach it or no public host has it."""
         if not self._policy.allows(name):
             return None
         try:
@@ -249,10 +249,10 @@ class Outlet:
 
 
 def original_destination(near: socket.socket) -> tuple[str, int]:
-    """Where a connection was going before the kernel sent it here: address and port.
+    """Returns the address and port that a connection was going to before the kernel redirected it.
 
     Raises:
-        OSError: The kernel does not know: it was meant for here.
+        OSError: The kernel does not know: the connection was not redirected.
     """
     if near.family == socket.AF_INET6:
         raw = near.getsockopt(_SOL_IPV6, _ORIGINAL_DESTINATION, 28)

@@ -1,4 +1,4 @@
-"""Where VMs come from: one module for each kind, found by name through the entry points `vm_pool.providers`."""
+"""VM providers: one module for each kind, found by name through the entry points `vm_pool.providers`."""
 
 from vm_pool.providers.base import Provider, check_available, load_provider, provider_names
 

@@ -1,4 +1,4 @@
-"""The contract of a provider, what it may offer beyond it, and how one is found by name."""
+"""The interface of a VM provider, its optional parts, and finding one by name."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from vm_pool.states import Endpoint
 GROUP = "vm_pool.providers"
 CONNECT_SECONDS = 5.0
 ATTEST = "attest"
-"""The purpose of a connection over which the provider says `alterations`: one line of JSON, ``{"altered": [sentence, ...]}``."""
+"""The purpose of a connection that returns `alterations` as one line of JSON: ``{"altered": [sentence, ...]}``."""
 
 
 class Provider(Protocol):
     """Boots, reverts and stops VMs of one kind. Constructed as ``Class(options)``; raises plain Python errors.
 
-    A VM's id is ``<host>-<number>``. Calls for different VMs come in parallel. Every call gives up by itself after a
-    time that suits the provider: nothing above it can end a call that hangs. Whatever a call starts is tagged with the
-    VM's id before it starts, so that `reap_leftovers` finds it even if this process is killed on the way.
+    A VM's id is ``<host>-<number>``. Calls for different VMs run in parallel. Every call must have its own timeout,
+    since the caller cannot end a call that hangs. Everything that a call starts is tagged with the VM's id before it
+    starts, so that `reap_leftovers` finds it even if this process is killed meanwhile.
 
-    A provider may also be one of `ReachesVMs`, `TakesFingerprints`, `Attests`, `ChecksMachine` and `NamesImage`, each by having its
-    method.
+    A provider may also implement `ReachesVMs`, `TakesFingerprints`, `Attests`, `ChecksMachine` and `NamesImage`, each
+    by having its method.
     """
 
     needs_reset: bool
@@ -35,86 +35,86 @@ class Provider(Protocol):
         """Starts a VM from its clean state; returns where it will answer."""
 
     def check(self, vm_id: str) -> None:
-        """Raises unless the VM is ready for use right now: a real probe, as a screenshot is. Changes nothing."""
+        """Raises unless the VM is ready for use right now: a real probe, such as a screenshot. Changes nothing."""
 
     def reset(self, vm_id: str) -> Endpoint:
         """Brings a running VM back to its clean state; returns where it will answer."""
 
     def stop(self, vm_id: str) -> None:
-        """Ends a VM and frees what it holds, in whatever state it is, or not running at all.
+        """Stops a VM and frees its resources, in whatever state it is, even when it is not running.
 
-        May come while `boot`, `check` or `reset` of the same VM is running, which then raises.
+        May be called while `boot`, `check` or `reset` of the same VM is running, which then raises.
         """
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends what a killed predecessor of this host left running; returns the ids of those VMs.
 
-        May also end what is left of other hosts' VMs on this machine, where it can see that no process uses them any more.
+        May also end leftovers of other hosts' VMs on this machine that no process uses any longer.
 
         Raises:
-            VMsInUse: A living process uses VMs of these names; none was ended.
+            VMsInUse: A living process uses VMs with these names; none was ended.
         """
 
 
 @runtime_checkable
 class ReachesVMs(Protocol):
-    """A provider whose VMs are not simply reached at their endpoint's address and ports."""
+    """A provider whose VMs cannot simply be reached at their endpoint's address and ports."""
 
     def connect(self, vm_id: str, purpose: str) -> socket.socket:
-        """A fresh TCP connection to the VM's port for a purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
+        """Returns a new TCP connection to the VM's port for a purpose: ``control``, ``chromium``, ``vnc``, ``vlc``."""
 
 
 @runtime_checkable
 class TakesFingerprints(Protocol):
-    """A provider that can tell a VM in its clean state from one that is not."""
+    """A provider that can tell whether a VM is in its clean state."""
 
     def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
-        """What a running VM is like now, as words for each probe (``processes``, ``files``, ...), in the order to look at them.
+        """Returns words for each probe of a running VM (``processes``, ``files``, ...), in the order of checking.
 
-        A VM that was reset must have no word that no freshly booted one has.
+        After a reset, a VM must have no word that no freshly booted VM has.
         """
 
 
 @runtime_checkable
 class Attests(Protocol):
-    """A provider that sees from outside whether what answers in a VM is what answered when the VM was found ready."""
+    """A provider that sees from outside whether a VM's server is still the one from when the VM was found ready."""
 
     def alterations(self, vm_id: str) -> Sequence[str]:
-        """What of the server at the VM's control port is not as it was then, in sentences; none where all is."""
+        """Returns a sentence for each change of the server at the VM's control port since then; empty if unchanged."""
 
 
 @runtime_checkable
 class ChecksMachine(Protocol):
-    """A provider that knows what it needs of the machine it runs on."""
+    """A provider that knows its requirements on this machine."""
 
     def check_available(self) -> None:
-        """Raises `ProviderError`, one sentence saying what is missing and what to do."""
+        """Raises `ProviderError` with one sentence: what is missing and what to do."""
 
 
 @runtime_checkable
 class NamesImage(Protocol):
-    """A provider that knows what its VMs are made from."""
+    """A provider that knows the image of its VMs."""
 
     def image_name(self) -> str:
-        """Letters, digits and ``-``; another one whenever anything in the image changes. Empty where that cannot be told.
+        """Returns letters, digits and ``-``; changes whenever anything in the image does. Empty when unknown.
 
-        Where guests have a network, ``+`` and the policy come after it.
+        Where guests have a network, ``+`` and the policy follow.
         """
 
 
 def with_network(image: str, policy: str) -> str:
-    """An image's name with where its guests may go."""
+    """Returns an image's name with its guests' network policy."""
     return image if policy == "none" or not image else f"{image}+{policy}"
 
 
 def without_network(name: str) -> tuple[str, str]:
-    """The image's own name, and where its guests may go; empty for nowhere."""
+    """Returns the image's own name, and its guests' network policy; empty for no network."""
     image, _plus, policy = name.partition("+")
     return image, policy
 
 
 def check_available(provider: Provider) -> None:
-    """Makes sure that the provider can run here, as far as it can tell before a VM boots.
+    """Makes sure that the provider can run here, as far as it can tell before booting a VM.
 
     Raises:
         ProviderError: It cannot.
@@ -124,20 +124,20 @@ def check_available(provider: Provider) -> None:
 
 
 def purposes(provider: Provider, endpoint: Endpoint) -> list[str]:
-    """What there can be connections to a VM for: its ports, and `ATTEST` where its provider can tell.
+    """Returns the purposes of connections to a VM: its ports, and `ATTEST` where its provider supports it.
 
     Args:
-        provider: The VM's.
+        provider: The VM's provider.
         endpoint: What `boot` or `reset` returned last.
     """
     return [*endpoint.ports, *([ATTEST] if endpoint.ports and isinstance(provider, Attests) else [])]
 
 
 def connect(provider: Provider, vm_id: str, purpose: str, endpoint: Endpoint) -> socket.socket:
-    """A fresh connection to a VM, or to what its provider says of it.
+    """Opens a new connection to a VM, or to its provider's answer about it.
 
     Args:
-        provider: The VM's.
+        provider: The VM's provider.
         vm_id: The VM.
         purpose: One of `purposes`.
         endpoint: What `boot` or `reset` returned last.
@@ -153,7 +153,7 @@ def connect(provider: Provider, vm_id: str, purpose: str, endpoint: Endpoint) ->
 
 
 def _saying(words: Mapping[str, Any]) -> socket.socket:
-    """A connection over which one line of JSON comes."""
+    """Returns a connection that delivers one line of JSON."""
     near, far = socket.socketpair()
     with far:
         far.sendall(json.dumps(words).encode() + b"\n")
@@ -161,19 +161,19 @@ def _saying(words: Mapping[str, Any]) -> socket.socket:
 
 
 def provider_names() -> list[str]:
-    """The providers that are installed."""
+    """Returns the names of the installed providers."""
     return sorted(entry.name for entry in _installed())
 
 
 def load_provider(name: str, options: Mapping[str, Any]) -> Provider:
-    """Finds a provider and makes one.
+    """Finds a provider and creates it.
 
     Args:
         name: Its name among the installed ones.
-        options: What it understands itself.
+        options: The provider's own options.
 
     Raises:
-        ProviderError: There is none of this name, it cannot be imported, or it does not accept the options.
+        ProviderError: It is not installed, cannot be imported, or does not accept the options.
     """
     found = _provider_class(name)
     try:
@@ -185,10 +185,10 @@ def load_provider(name: str, options: Mapping[str, Any]) -> Provider:
 
 
 def option_names(name: str) -> frozenset[str]:
-    """The options that a provider says it has, in its class's `option_names`; empty where it does not say.
+    """Returns the options that a provider lists in its class's `option_names`; empty where it lists none.
 
     Raises:
-        ProviderError: There is none of this name, or it cannot be imported.
+        ProviderError: It is not installed, or cannot be imported.
     """
     return frozenset(getattr(_provider_class(name), "option_names", ()))
 
@@ -209,7 +209,7 @@ def _installed() -> list[EntryPoint]:
 
 def _first_line(error: Exception) -> str:
     errors = getattr(error, "errors", None)
-    if callable(errors):  # pydantic says more than fits one sentence
+    if callable(errors):  # pydantic's message does not fit one sentence
         first = errors()[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
     return str(error).splitlines()[0] if str(error) else type(error).__name__

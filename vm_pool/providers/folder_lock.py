@@ -1,4 +1,4 @@
-"""Whose a VM's folder is: the process that made it holds a lock on it, which the kernel lets go of when that process dies."""
+"""Locks on VM folders: the process that made a folder holds its lock; the kernel releases it when the process dies."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ import psutil
 from vm_pool.errors import VMsInUse
 
 LET_GO_SECONDS = 20.0
-"""How long a process that uses VMs of the same names is waited for: it may be just ending."""
+"""How long to wait for a process that uses VMs of the same names: it may be just ending."""
 TRIES = 100
-"""How often a folder is made anew because somebody else is just removing it or one above it."""
+"""How often to try to make a folder while another process removes it or one above it."""
 _PAUSE_SECONDS = 0.02
 _LOOK_SECONDS = 0.2
 log = logging.getLogger(__name__)
 
 
 def make_held(folder: Path, mode: int) -> int:
-    """Makes a folder and those above it that are missing, and holds it until the descriptor returned is closed.
+    """Makes a folder and its missing parents, and locks it until the returned descriptor is closed.
 
     Raises:
-        OSError: It cannot be made, or is another's.
+        OSError: It cannot be made, or another process holds it.
     """
     why: OSError = BlockingIOError(f"{folder} is held by another process")
     for _ in range(TRIES):
         try:
             for part in (*reversed(folder.parents), folder):
                 part.mkdir(mode=mode, exist_ok=True)
-        except (FileNotFoundError, FileExistsError) as error:  # gone again between two steps
+        except (FileNotFoundError, FileExistsError) as error:  # removed between two steps
             why = error
             continue
         if (descriptor := hold(folder)) is not None:
@@ -44,14 +44,14 @@ def make_held(folder: Path, mode: int) -> int:
 
 
 def hold(folder: Path) -> int | None:
-    """Holds a folder until the descriptor returned is closed; None where another process holds it, or it is not there."""
+    """Locks a folder until the returned descriptor is closed; None if another process holds it or it is missing."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), folder.stat()):  # else it was removed, and made anew, meanwhile
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):  # otherwise it was removed and made again
             return descriptor
     except OSError:
         pass
@@ -60,7 +60,7 @@ def hold(folder: Path) -> int | None:
 
 
 def abandoned(folders: Path) -> Iterator[Path]:
-    """The folders among these that nobody holds; each is held while it is looked at."""
+    """Yields those of the folders that no process holds, each locked until the next one is requested."""
     with suppress(FileNotFoundError):
         for folder in sorted(folders.iterdir()):
             descriptor = hold(folder)
@@ -72,10 +72,10 @@ def abandoned(folders: Path) -> Iterator[Path]:
 
 
 def wait_until_unused(folders: Iterable[Path]) -> None:
-    """Waits until no other running process holds any of these folders. One that is stopped, as by SIGSTOP, does not count.
+    """Waits until no other running process holds any of these folders. Stopped processes, as by SIGSTOP, do not count.
 
     Raises:
-        VMsInUse: One still does after `LET_GO_SECONDS`.
+        VMsInUse: One is still held after `LET_GO_SECONDS`.
     """
     deadline = time.monotonic() + LET_GO_SECONDS
     for folder in folders:
@@ -91,7 +91,7 @@ def wait_until_unused(folders: Iterable[Path]) -> None:
 
 
 def _running_holder(folder: Path) -> int | None:
-    """The other process that holds a folder and is not stopped; None where none does, or none that can be seen from here."""
+    """Returns the other process that holds a folder and is not stopped; None if none can be seen from here."""
     with suppress(FileNotFoundError, psutil.NoSuchProcess):
         about = folder.stat()
         place = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"

@@ -1,4 +1,4 @@
-"""What any desktop with the guest's HTTP server can be asked from outside: its health, and a screenshot's size."""
+"""A client for the guest's HTTP server: a desktop's health, and screenshots with their size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PORTS = {"control": 5000, "chromium": 9222, "vnc": 8006, "vlc": 8080}
 """The guest's ports by purpose."""
 
 Connect = Callable[[], socket.socket]
-"""Makes a fresh connection to the guest's control port."""
+"""Makes a new connection to the guest's control port."""
 
 _PNG_BEGIN = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 _PNG_END = b"IEND\xaeB`\x82"
@@ -22,12 +22,12 @@ _LONGEST_REPLY = 64 * 1024 * 1024
 
 
 class DesktopUnwell(RuntimeError):
-    """A desktop does not answer as it should; one sentence says what it was asked and what came."""
+    """A desktop does not answer as it should; one sentence names the request and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the guest says of itself."""
+    """The guest's report on itself."""
 
     screen: tuple[int, int]
     """Pixels."""
@@ -38,10 +38,10 @@ class Health:
 
 
 def health(connect: Connect, seconds: float) -> Health:
-    """Asks the guest how it is.
+    """Requests the guest's health.
 
     Raises:
-        DesktopUnwell: It does not answer in time, or says that something failed.
+        DesktopUnwell: It does not answer in time, or reports a failure.
     """
     body = _get(connect, "/health", seconds)
     try:
@@ -66,7 +66,7 @@ def screenshot(connect: Connect, seconds: float, *, without_clock: bool = False)
         The PNG, and its width and height in pixels.
 
     Raises:
-        DesktopUnwell: None came in time, or what came is no whole PNG.
+        DesktopUnwell: None came in time, or what came is not a complete PNG.
     """
     body = _get(connect, "/screenshot?without=clock" if without_clock else "/screenshot", seconds)
     if not body.startswith(_PNG_BEGIN) or not body.endswith(_PNG_END):
@@ -76,7 +76,7 @@ def screenshot(connect: Connect, seconds: float, *, without_clock: bool = False)
 
 
 def picture_hash(png: bytes) -> str:
-    """The same for the same picture, encoded by the same program."""
+    """Returns a hash of a PNG's picture: the same for the same picture, if the same program encoded it."""
     digest = hashlib.sha256()
     at = 8
     while at + 8 <= len(png):
@@ -88,7 +88,7 @@ def picture_hash(png: bytes) -> str:
 
 
 def _get(connect: Connect, path: str, seconds: float) -> bytes:
-    """One GET, over within its time however slowly the bytes come."""
+    """Sends one GET request; returns or raises in time, however slowly the bytes come."""
     deadline = time.monotonic() + seconds
     try:
         with connect() as connection:

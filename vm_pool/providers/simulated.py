@@ -1,4 +1,4 @@
-"""VMs that are not there: boots, resets and failures take drawn times. For planning and tests."""
+"""Simulated VMs: boots, resets and failures take random times. For planning and tests."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ class _Part(BaseModel):
 
 
 class Uniform(_Part):
-    """Any time between two is as likely."""
+    """Every time between the two is equally likely."""
 
     shortest: NonNegativeFloat
     longest: NonNegativeFloat
 
     def draw(self, chance: random.Random) -> float:
-        """Seconds."""
+        """Returns seconds."""
         return chance.uniform(self.shortest, self.longest)
 
 
 class Lognormal(_Part):
-    """Mostly around the median, now and then much longer."""
+    """Mostly around the median, sometimes much longer."""
 
     median: NonNegativeFloat
     sigma: NonNegativeFloat
 
     def draw(self, chance: random.Random) -> float:
-        """Seconds."""
+        """Returns seconds."""
         return self.median * chance.lognormvariate(0, self.sigma)
 
 
 Seconds = NonNegativeFloat | Uniform | Lognormal
-"""A fixed time, or what it is drawn from."""
+"""A fixed time, or a distribution to draw it from."""
 
 
 class SimulatedOptions(_Part):
@@ -59,7 +59,7 @@ class SimulatedOptions(_Part):
     """While a file of this name exists, every reset fails."""
     needs_reset: bool = True
     seed: int = 0
-    """Same seed and VM: same times, same failures."""
+    """The same seed and VM give the same times and failures."""
 
 
 class SimulatedProvider:
@@ -85,7 +85,7 @@ class SimulatedProvider:
         self._stop_of(vm_id)
 
     def reset(self, vm_id: str) -> Endpoint:
-        """Takes `reset_seconds`; fails in the share `reset_failure` of cases, and as `fail_resets_while` says."""
+        """Takes `reset_seconds`; fails in the share `reset_failure` of cases, and while `fail_resets_while` exists."""
         options = self.options
         self._take(vm_id, "reset", options.reset_seconds, options.reset_failure, self._stop_of(vm_id))
         if options.fail_resets_while is not None and options.fail_resets_while.exists():
@@ -100,7 +100,7 @@ class SimulatedProvider:
             stopped.set()
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:  # noqa: ARG002 (part of the contract)
-        """Nothing can be left of VMs that are not there."""
+        """Finds nothing: simulated VMs leave nothing behind."""
         return ()
 
     def _stop_of(self, vm_id: str) -> threading.Event:

@@ -14,7 +14,7 @@ NO_END = 2**31 - 1
 """The end of any text. Elsewhere -1 means the same, but labels take it for the beginning."""
 
 OF_WINDOW = 1
-"""Kind of coordinates. For the screen's, earlier releases also return the window's, and later ones nothing."""
+"""Kind of coordinates. If asked for the screen's, earlier releases return the window's, and later ones nothing."""
 
 
 def is_gtk4(program: Program) -> bool:

@@ -1,7 +1,8 @@
-"""The accessibility tree as the table that OSWorld's own agents are given: for comparisons with them, to the byte.
+"""The accessibility tree as the table that OSWorld's own agents get, equal to the byte: for comparisons with them.
 
-A header, then a row for each element that is of certain roles, shown, not disabled, named or with text, and on the screen: role,
-name, text, class, description, place and size, with tabs between. Elements keep their order, and lose their depth.
+A header, then a row for each element that has one of certain roles, is shown, not disabled and on the screen, and has
+a name or text. Columns, separated by tabs: role, name, text, class, description, place and size. Elements keep their
+order, and lose their depth.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from rollout_tasks.environments.osworld.accessibility_tree import MAX_CHARACTERS
 
 HEADER = "tag\tname\ttext\tclass\tdescription\tposition (top-left x&y)\tsize (w&h)"
 CUT = "[...]\n"
-"""Ends a table that is too long, as there."""
+"""Ends a table that is too long, as in OSWorld."""
 _HOST = "https://accessibility.{system}.example.org/ns/{part}"
 _ENDINGS = (
     "item",
@@ -39,14 +40,14 @@ _PAIR = re.compile(r"\(?\s*(-?\d+)\s*,\s*(-?\d+)\s*\)?")
 
 
 def written(xml: str, *, system: str = "ubuntu") -> str:
-    """The table of a tree.
+    """Returns the table of a tree.
 
     Args:
         xml: As the guest's server gives it.
         system: The word in its namespaces: ``ubuntu`` or ``windows``.
 
     Raises:
-        ValueError: It is no XML.
+        ValueError: It is not XML.
     """
     nodes = [node for node in parsed(xml).iter() if isinstance(node.tag, str) and _is_listed(node, system)]
     text = "\n".join([HEADER, *(_row(node, system) for node in nodes)])
@@ -80,7 +81,7 @@ def _row(node: Any, system: str) -> str:
     windows_class = _get(node, "windows", "class", "class")
     if not text and windows_class.endswith("EditWrapper"):
         text = _get(node, system, "value", "value")
-    # There, Linux's attributes are looked for among Windows's, where they never are: class and description are always empty.
+    # OSWorld looks for Linux's attributes among Windows's, where they never are: class and description are empty.
     cells = (
         node.tag,
         node.get("name", ""),

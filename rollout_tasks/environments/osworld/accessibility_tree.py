@@ -1,8 +1,9 @@
-"""The accessibility tree: read from what desktop-env brings, written as indented lines.
+"""The accessibility tree of a desktop, read from desktop-env's XML and written as indented lines.
 
-One line for each element that is shown and says something: ``[role] name - description (states)``, two spaces for each level. Left
-out are containers without a name, and what cannot be seen: entries of closed menus, and whatever the active window covers.
-Cells of a spreadsheet are written row by row, in the room that everything else leaves.
+One line for each element that is shown and is named, described or interactive: ``[role] name - description (states)``,
+indented by two spaces for each level. Left out are containers without a name, and what cannot be seen: entries of
+closed menus, and what the active window covers. Spreadsheet cells are written row by row, in the space that everything
+else leaves.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from rollout_tasks.environments.osworld import spreadsheet_text
 from rollout_tasks.environments.osworld.visibility import Box, Window, centre_of, on_screen, visible_part
 
 MAX_CHARACTERS = 40_000
-"""More than this is cut, whatever it is."""
+"""A longer text is cut, whatever it contains."""
 SHEET_CHARACTERS = 7_900
-"""The cells of a spreadsheet end where the whole has so many characters; `sheet.LEAST_CONTENTS` they always get."""
+"""Spreadsheet cells end where the whole has this many characters; they always get `spreadsheet_text.LEAST_CONTENTS`."""
 MAX_DESCRIPTION = 2_000
-"""Characters of one element's text; a long document would drown everything else."""
+"""Characters of one element's text; a long document would leave no space for anything else."""
 LONGEST_TREE = 16 << 20
-"""Characters of XML; a browser's largest pages take two million."""
+"""Characters of XML; the largest pages in a browser take two million."""
 DEEPEST = 250
-"""Elements in each other; what is deeper is left out."""
+"""Levels of elements; deeper ones are left out."""
 _NAMESPACES = "https://accessibility.{system}.example.org/ns/{part}"
 _NUMBERS = re.compile(r"-?\d+")
 _INTERACTIVE = """
@@ -44,12 +45,12 @@ _SAID = (
     ("focused", ("focused",)),
     ("open", ("expanded",)),
 )
-"""What is said of an element, and the states that it is said for."""
+"""What a line says about an element, and the states that mean it."""
 _ALIVE = ("enabled", "sensitive", "editable")
-"""What can be acted on has one of these states; no toolkit has them all."""
+"""An element that can be acted on has one of these states; no toolkit has them all."""
 _SHEET = "document-spreadsheet"
 _ENTRIES = frozenset({"menu-item", "check-menu-item", "radio-menu-item"})
-"""Some toolkits say of these that they are shown though their menu is not open; they have no place then."""
+"""Some toolkits report these as shown though their menu is closed; they have no place then."""
 _ABOVE_ALL = frozenset({"combo", "dropdown-menu", "notification", "popup-menu", "tooltip"})
 """Kinds of windows that are above the active one."""
 
@@ -63,7 +64,7 @@ class Element:
     name: str
     description: str
     box: Box | None
-    """Left, top, width, height in screen pixels of what can be seen of it; None where it has no place."""
+    """Left, top, width, height in screen pixels of its visible part; None if it has no place."""
     states: tuple[str, ...] = ()
     """``on``, ``selected``, ``focused``, ``open``, ``disabled``."""
     in_sheet: bool = False
@@ -83,7 +84,7 @@ class Element:
 
     @property
     def is_sheet_cell(self) -> bool:
-        """Whether it is one of a spreadsheet's, of which a window has hundreds."""
+        """Whether it is a spreadsheet's cell, of which a window has hundreds."""
         return (
             self.in_sheet
             and self.role == "table-cell"
@@ -93,14 +94,14 @@ class Element:
 
 
 def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
-    """What can be seen on the screen, in the tree's order.
+    """Returns what can be seen on the screen, in the tree's order.
 
     Args:
         xml: As the guest's server gives it.
         system: The word in its namespaces: ``ubuntu`` or ``windows``.
 
     Raises:
-        ValueError: It is no XML.
+        ValueError: It is not XML.
     """
     root = parsed(xml)
     state, component, attributes = (
@@ -113,10 +114,10 @@ def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
 
 
 def parsed(xml: str) -> Any:
-    """The tree's root; nothing outside the text is read for it.
+    """Returns the tree's root; the parser reads nothing outside the text.
 
     Raises:
-        ValueError: It is no XML, or too long.
+        ValueError: It is not XML, or too long.
     """
     if len(xml) > LONGEST_TREE:
         raise ValueError(f"the accessibility tree has {len(xml)} characters, more than {LONGEST_TREE}")
@@ -131,11 +132,11 @@ def parsed(xml: str) -> Any:
 
 
 def lines(found: Sequence[Element], *, with_places: bool = False) -> str:
-    """The tree as text, cut at `MAX_CHARACTERS` with a note.
+    """Returns the tree as text, cut at `MAX_CHARACTERS` with a note.
 
     Args:
         found: What `elements` returned.
-        with_places: Adds where to click each element: for agents that see no picture.
+        with_places: Adds where to click each element, for agents that see no picture.
     """
     others = sum(len(_line(one, with_places)) + 1 for one in found if not one.is_sheet_cell)
     room = SHEET_CHARACTERS - others
@@ -158,7 +159,7 @@ def _line(element: Element, with_places: bool) -> str:
 
 
 def _cell(element: Element) -> spreadsheet_text.Cell:
-    assert element.centre is not None  # which is what makes it a sheet's cell  # noqa: S101
+    assert element.centre is not None  # `is_sheet_cell` requires a box  # noqa: S101
     return spreadsheet_text.Cell(element.name, element.description, element.centre, "focused" in element.states)
 
 
@@ -173,7 +174,7 @@ def _cut(text: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Attributes' names, namespaces included."""
+    """Names of attributes, with their namespaces."""
 
     states: str
     shown: str
@@ -183,7 +184,7 @@ class _Words:
 
 
 def _active_window(root: Any, words: _Words) -> Window | None:
-    """The window that is above the others; None where the desktop itself is active, or nothing."""
+    """Returns the window above the others; None if the desktop itself is active, or nothing."""
     for node in root.iter():
         if isinstance(node.tag, str) and etree.QName(node).localname in _WINDOWS:
             box = _box(node, words.component)
@@ -197,15 +198,15 @@ def _active_window(root: Any, words: _Words) -> Window | None:
 def _walk(
     node: Any, depth: int, words: _Words, inside: Any, active: Window | None, levels: int, in_sheet: bool = False
 ) -> Iterator[Element]:
-    """A node and what is below it; nothing below what is neither shown nor could be.
+    """Yields a node and what is below it, but nothing below a node that is neither shown nor visible.
 
     Args:
         node: The node.
-        depth: How many of those above it have a line.
-        words: Attributes' names.
-        inside: The outermost window that it is in.
+        depth: How many of the nodes above it have a line.
+        words: Names of attributes.
+        inside: The outermost window that contains it.
         active: The window above the others.
-        levels: How many there may be below it.
+        levels: How many levels below it are read.
         in_sheet: Whether it is inside a spreadsheet.
     """
     if not isinstance(node.tag, str):

@@ -1,7 +1,7 @@
-"""What a task's cell is given of its user's accounts: the settings that the task names, and the hosts that they are for.
+"""The accounts that a task's cell gets: the settings that the task names, and the hosts that they are for.
 
-Settings are a user's, below the folder that a worker runs in, where OSWorld's tasks expect them. A cell has them for the tasks that
-name them, and no others.
+Settings are the user's files below the folder that a worker runs in, where OSWorld's tasks expect them. A cell gets
+only the settings that its task names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rollout_tasks.environments.osworld.vm_requests import PROXY_VARIABLE
 
 GOOGLE_HOSTS = ("www.googleapis.com", "oauth2.googleapis.com", "accounts.google.com")
 DRIVE_SETTINGS = f"{ACCOUNTS}googledrive/settings.yml"
-"""What desktop-env takes where a task names no settings."""
+"""What desktop-env uses if a task names no settings."""
 PROXY_SETTINGS = f"{ACCOUNTS}proxy/proxies.json"
 """Where a cell finds the worker's proxies."""
 _DRIVE = frozenset({"googledrive", "googledrive_file"})
@@ -27,16 +27,16 @@ _MOST_FILES = 50
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Of one task."""
+    """The accounts of one task."""
 
     files: Mapping[str, str]
-    """Text by path, below a working folder."""
+    """Text by path; paths are relative to the working folder."""
     hosts: tuple[str, ...] = ()
-    """Names of hosts that are asked for by name, at port 443."""
+    """Hosts that are reached by name, at port 443."""
 
 
 def accounts_of(task: Mapping[str, Any], *, proxy: bool) -> Accounts:
-    """Those that a task uses.
+    """Returns the accounts that a task uses.
 
     Args:
         task: As `task_config` makes it, which has checked the paths.
@@ -65,6 +65,6 @@ def _parts(task: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _add(files: dict[str, str], path: Path) -> None:
-    """A settings file, unless it is none: whoever reads it says so."""
+    """Adds a settings file unless it is missing, too large or one too many: the code that reads it reports that."""
     if len(files) < _MOST_FILES and path.is_file() and path.stat().st_size <= MOST_BYTES:
         files[str(path)] = path.read_text(encoding="utf-8", errors="replace")

@@ -1,7 +1,7 @@
-"""desktop-env's `DesktopEnv` on a VM that runs already and is somebody else's: attaches; never boots, reverts or stops it.
+"""desktop-env's `DesktopEnv` on a VM that already runs and that its host manages: never boots, reverts or stops it.
 
-Importing this module imports desktop-env. Everything desktop-env hides comes out of here as an error: `VMUnreachable` where the
-VM is gone, plain errors otherwise.
+Importing this module imports desktop-env. Errors that desktop-env hides are raised here: `VMUnreachable` if the VM is
+gone, plain errors otherwise.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from rollout_tasks.environments.osworld.session_results import Outcome
 
 _library = desktop_env_import.desktop_env()
 _construction = threading.Lock()
-"""Its factory of providers is a global of the module, changed for the length of a construction."""
+"""One construction at a time: it replaces desktop-env's factory of providers, a global of its module."""
 
 SETUP_PATHS = frozenset(
     {"/setup/launch", "/setup/execute", "/setup/open_file", "/setup/upload", "/setup/change_wallpaper"}
 )
-"""Where an error answer means that a setup step did not happen, though desktop-env would only log it and go on."""
+"""An error answer here means that a setup step failed; desktop-env would only log it and go on."""
 
 
 class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
-    """The line to the guest. Nothing that acts is sent twice."""
+    """Sends requests to the guest. Nothing that acts is sent twice."""
 
     def __init__(self, address: str, port: int) -> None:
         super().__init__(vm_ip=address, server_port=port)
@@ -56,7 +56,7 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
         """Runs Python in the guest, once.
 
         Returns:
-            The server's answer (`status`, `output`, `error`, `returncode`), one of the same shape where there was none.
+            The server's answer (`status`, `output`, `error`, `returncode`); one of the same shape if no answer came.
         """
         body = {"command": ["python", "-c", self.pkgs_prefix.format(command=command)], "shell": False}
         try:
@@ -70,7 +70,7 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
         return {"returncode": -1 if failed else 0, **answer, "output": output, "error": problem}
 
     def get_file(self, file_path: str) -> bytes | None:
-        """A file of the guest; None when it has none of that name, which asking again does not change."""
+        """Returns a file of the guest; None if it does not exist. Asks once: asking again would not change that."""
         response = REQUESTS.post(f"{self.http_server}/file", data={"file_path": file_path})
         return bytes(response.content) if response.status_code == 200 else None
 
@@ -84,7 +84,7 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
         _accepted(REQUESTS.post(f"{self.http_server}/start_recording"), "starting")
 
     def take_recording(self) -> bytes:
-        """Ends the recording, and returns it.
+        """Ends the recording and returns it.
 
         Raises:
             RuntimeError: The guest refuses, or has recorded nothing.
@@ -103,8 +103,8 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         address: Where the VM answers.
         ports: Port by purpose: ``control``, ``chromium``, ``vnc``, ``vlc``.
         config: The run's desktop options.
-        cache_dir: A folder of the attempt's own, for the task's files.
-        proxy: Whether the guest's browser goes through a proxy where a task wants one.
+        cache_dir: The attempt's own folder for the task's files.
+        proxy: Whether the guest's browser goes through a proxy if a task wants one.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
 
     @property
     def is_environment_used(self) -> bool:
-        """Never, for desktop-env: a used one it would revert. Whoever owns the VM does that."""
+        """Always False: desktop-env would revert a used environment, but the VM's host does that."""
         return False
 
     @is_environment_used.setter
@@ -145,7 +145,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         """Brings the VM to the task's start and observes it.
 
         Raises:
-            RuntimeError: A step failed; names it.
+            RuntimeError: A step failed; the message names it.
             VMUnreachable: The VM is gone.
         """
         self.vm.refusals.clear()
@@ -160,14 +160,14 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         return self._seen(observation)
 
     def act(self, action: Action, pause: float) -> tuple[Mapping[str, Any], Outcome]:
-        """Carries out one action and observes what came of it after `pause` seconds.
+        """Carries out one action and observes the result after `pause` seconds.
 
         Raises:
             VMUnreachable: The VM is gone.
         """
         self.controller.outcome = Outcome(ok=True)
         if action == "WAIT":
-            pause /= 2  # it sleeps for the action, and again before it looks
+            pause /= 2  # desktop-env sleeps for the action, and again before it looks
         elif action not in ("DONE", "FAIL") and self.action_space != "computer_13":
             action = command_for(action)
         with self._quietly():
@@ -175,7 +175,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         return self._seen(observation), self.controller.outcome
 
     def screenshot(self) -> bytes:
-        """The screen right now.
+        """Returns the screen as it is now.
 
         Raises:
             VMUnreachable: The VM is gone.
@@ -195,7 +195,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         return self._seen(observation)
 
     def score(self) -> Any:
-        """What the task's own evaluator says, if the VM is there to the end: some getters take a lost one for an answer.
+        """Returns the evaluator's score if the VM answers until the end: some getters take a lost VM for an answer.
 
         Raises:
             VMUnreachable: The VM is gone.
@@ -206,11 +206,11 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
             return score
 
     def close(self) -> None:
-        """Lets go of the VM, which stays as it is."""
+        """Detaches from the VM, which stays as it is."""
         self.vm.close()
 
     def _check_setup(self) -> None:
-        """Raises when the guest refused a step, whatever desktop-env made of that."""
+        """Raises if the guest refused a step, even if desktop-env went on."""
         refused = [refusal for refusal in self.vm.refusals if refusal.path in SETUP_PATHS]
         if refused and not self.vm.lost:
             raise RuntimeError(f"the guest refused a setup step: {_sentence(refused)}")
@@ -226,7 +226,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
 
     @contextmanager
     def _quietly(self) -> Iterator[None]:
-        """Keeps what desktop-env prints out of the worker's log, and the worker in its folder."""
+        """Keeps desktop-env's output out of the worker's log, and returns to the working folder."""
         folder = Path.cwd()
         try:
             with contextlib.redirect_stdout(self.said), contextlib.redirect_stderr(self.said):
@@ -237,23 +237,23 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
 
 
 class _Attached:
-    """Manager and provider of a VM that somebody else looks after."""
+    """Manager and provider, for desktop-env, of a VM that its host manages."""
 
     def __init__(self, address: str, ports: Mapping[str, int]) -> None:
         self._endpoint = ":".join([address, *(str(ports[name]) for name in ("control", "chromium", "vnc", "vlc"))])
 
     def start_emulator(self, *_arguments: object) -> None:
-        """It runs already."""
+        """Does nothing: the VM already runs."""
 
     def get_ip_address(self, _path: str) -> str:
-        """Address and ports as desktop-env's own Docker provider gives them."""
+        """Returns address and ports in the form of desktop-env's own Docker provider."""
         return self._endpoint
 
     def stop_emulator(self, *_arguments: object) -> None:
-        """Not ours to stop."""
+        """Does nothing: the VM's host stops it."""
 
     def revert_to_snapshot(self, *_arguments: object) -> str:
-        """Not ours to revert."""
+        """Always raises: the VM's host reverts it."""
         raise RuntimeError("a leased VM is reverted by its host, never by a task")
 
 
@@ -280,7 +280,7 @@ def _sentence(refusals: Sequence[Refusal]) -> str:
 
 
 def _said(body: str) -> str:
-    """The sentence in an error's body, which the guest's own server gives as JSON."""
+    """Returns the message in an error's body, which the guest's own server sends as JSON."""
     with contextlib.suppress(ValueError, AttributeError):
         message = json.loads(body).get("message")
         body = message if isinstance(message, str) else body

@@ -1,4 +1,4 @@
-"""An attempt's files as the worker has them: downloads, the log of desktop-env, the recording. All of it within limits."""
+"""An attempt's files on the worker's side: downloads, desktop-env's log, the recording. All are limited in size."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from rollout_tasks.environments.osworld.guest_http import LARGEST_FILE
 RECORDING_NAME = "recording.mp4"
 LOG_NAME = "desktop-env.log"
 LARGEST_LOG = 16 << 20
-"""Bytes; what is said after that is dropped."""
+"""Bytes; what is logged after that is dropped."""
 
 
 class WorkerFiles:
-    """Those of one attempt."""
+    """The files of one attempt."""
 
     def __init__(self, directory: Path) -> None:
         """Touches nothing yet.
 
         Args:
-            directory: The attempt's.
+            directory: The attempt's folder.
         """
         self._directory = directory
         self._room = LARGEST_LOG
 
     def place(self, url: str, target: Path) -> None:
-        """Puts the file of a URL at a place.
+        """Copies the file of a URL to a path.
 
         Raises:
-            DownloadError: It cannot be had.
+            DownloadError: It cannot be downloaded.
         """
         DownloadCache().copy(url, target)
 
     def log(self, text: str) -> None:
-        """Adds to the log."""
+        """Adds text to the log."""
         self.log_bytes(text.encode(errors="replace"))
 
     def log_bytes(self, content: bytes) -> None:
-        """Adds to the log what may be any bytes."""
+        """Adds bytes of any kind to the log."""
         content = content[: self._room]
         if content:
             self._room -= len(content)
@@ -50,7 +50,7 @@ class WorkerFiles:
 
     @contextmanager
     def recording(self) -> Iterator[Callable[[bytes], None]]:
-        """Takes the recording in pieces; it is there as a whole at the end, or not at all.
+        """Takes the recording in pieces; at the end the whole file exists, or nothing.
 
         Raises:
             RuntimeError: It is too large.

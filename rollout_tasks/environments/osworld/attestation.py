@@ -1,6 +1,6 @@
-"""Whether what answers for a desktop is the desktop's own server: asked of the VM's host, by the worker itself.
+"""Asks the VM's host whether the desktop's own server still answers in the VM.
 
-A cell is not asked: what runs in it is the task's. Nor is the guest. What the answer means is said in docs/trust.md.
+The worker asks, as a cell runs the task's code. The guest is not asked. docs/trust.md says what the answer means.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Attestation = Literal["attested", "unattested"]
 ANSWER_SECONDS = 20.0
 _LARGEST_ANSWER = 1 << 16
 _NOT_OF_THE_GUEST = frozenset({"cloud_file", "rule", "rule_relativeTime"})
-"""Getters that ask nothing of the guest."""
+"""Getters that do not ask the guest."""
 
 
 def check_server(vm: VMAccess) -> bool:
-    """Whether the VM's host can tell who answers there, and it is the VM's own server.
+    """Returns True if the VM's host confirms that the VM's own server answers.
 
     Returns:
-        False where no host can tell.
+        False if no host can tell.
 
     Raises:
-        VMLost: It is not, or the host does not say.
+        VMLost: Another server answers, or the host does not say.
     """
     if ATTEST not in vm.endpoint.ports:
         return False
@@ -46,12 +46,12 @@ def check_server(vm: VMAccess) -> bool:
 
 
 def forgeable(config: DesktopConfig, task: Mapping[str, Any]) -> bool:
-    """Whether a root in the guest could have made the score up, and the agent may have been root there."""
+    """Returns whether root in the guest could have forged the score, and the agent may have been root there."""
     evaluator = task["evaluator"]
     from_guest = metrics_of(evaluator) != ["infeasible"] and any(
         getter["type"] not in _NOT_OF_THE_GUEST for getter in results_of(evaluator)
     )
-    # Whoever is told the password can use sudo, however it is then typed.
+    # An agent that is told the password can use sudo, however it types it.
     return from_guest and (bool(config.client_password) or "sudo" in json.dumps(steps_of(task)))
 
 

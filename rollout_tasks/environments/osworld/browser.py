@@ -1,4 +1,4 @@
-"""How desktop-env reaches a guest's browser: always at the port that it was told, wherever the browser says that it listens."""
+"""How desktop-env reaches a guest's browser: always at the port it was given, whatever address the browser reports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _DEVTOOLS = re.compile(r"/devtools/browser/[\w-]{1,100}")
 
 
 def devtools_of(url: str) -> str:
-    """Where a guest's browser takes commands; the URL itself where it is no guest's.
+    """Returns the URL where a guest's browser takes commands; the given URL if it does not lead to a guest.
 
     Args:
-        url: Of its debugging port, as ``http://127.0.0.1:9222``.
+        url: Of its debugging port, as in ``http://127.0.0.1:9222``.
 
     Raises:
-        ValueError: What answers there is no browser.
+        ValueError: What answers there is not a browser.
         requests.RequestException: Nothing answers.
     """
     wire = guarded_vm_of(url)
@@ -32,7 +32,7 @@ def devtools_of(url: str) -> str:
 
 
 def stay_with_the_guest() -> None:
-    """Has playwright ask here; by itself it would connect to any address that a guest names, and follow redirects."""
+    """Makes playwright use `devtools_of`; alone it connects to any address a guest names, and follows redirects."""
     from playwright.sync_api import BrowserType
 
     if not hasattr(BrowserType.connect_over_cdp, "asks_first"):

@@ -1,4 +1,4 @@
-"""What runs in a cell: one session on a desktop, called by `cell_session.py`. Importing this imports desktop-env.
+"""The code in a cell: one session on a desktop, called by `cell_session.py`. Importing this imports desktop-env.
 
 The template of the worker's cells imports it once, and each cell runs `serve`.
 """
@@ -30,19 +30,19 @@ stay_with_the_guest()  # imports playwright, once for all cells
 
 
 class CellFiles:
-    """An attempt's files, which the worker has."""
+    """An attempt's files, which the cell gets from the worker."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def place(self, url: str, target: Path) -> None:
-        """Puts the file of a URL at a place."""
+        """Writes the file of a URL to a path."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             self._service.ask("file", {"url": url}, take=file.write)
 
     def log(self, text: str) -> None:
-        """Hands it to the worker."""
+        """Sends text to the worker, for the attempt's log."""
         self._service.tell("log", text.encode(errors="replace"))
 
 
@@ -98,7 +98,7 @@ class _SessionService:
 
 
 def serve(connection: socket.socket) -> None:
-    """Serves a worker until it is gone."""
+    """Serves a worker until it disconnects."""
     logging.getLogger().handlers.clear()
     os.environ.pop("PYTHONPATH", None)
     session = _SessionService(Channel(connection))

@@ -1,4 +1,4 @@
-"""The worker's side of a session in a cell: calls it, and checks whatever it answers."""
+"""The worker's side of a session in a cell: calls the cell, and checks all its answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from vm_pool.gate_client import Dialled, dial
 logger = logging.getLogger(__name__)
 
 PORTS: Mapping[str, int] = {"control": 5000, "chromium": 9222, "vnc": 8006, "vlc": 8080}
-"""Where the VM answers, as seen in the cell: at a loopback of its own."""
+"""Where the VM answers, as seen from the cell: on the cell's own loopback."""
 CONNECT_SECONDS = 10.0
 MOST_TEXT = 8 << 20
 """Characters of an observation, or of what a command printed."""
@@ -70,7 +70,7 @@ class CellSession:
         proxy: bool,
         keep_log: bool,
     ) -> None:
-        """Touches nothing yet; arguments as in `sessions.open_session`."""
+        """Touches nothing yet; arguments as in `session_opening.open_session`."""
         self._template = template
         self._config = config
         self._vm = vm
@@ -85,7 +85,7 @@ class CellSession:
     def begin(self) -> DesktopView:
         """See `DesktopSession`."""
         downloads = DownloadCache()
-        for url in self._urls:  # before a cell waits for it
+        for url in self._urls:  # before a cell waits for them
             downloads.fetch(url)
         ports = {name: port for name, port in PORTS.items() if name in self._vm.endpoint.ports}
         accounts_of_task = accounts.accounts_of(self._task, proxy=self._proxy)
@@ -128,7 +128,7 @@ class CellSession:
             cell.close()
 
     def _looked(self, method: str, **arguments: Any) -> tuple[Outcome, DesktopView]:
-        """Calls what ends with a look at the desktop."""
+        """Calls a method that ends with a look at the desktop."""
         picture = bytearray()
 
         def take(piece: bytes) -> None:
@@ -152,7 +152,7 @@ class CellSession:
             raise RuntimeError(f"{failure.kind}: {failure}") from failure
 
     def _dial(self, name: str) -> socket.socket | Dialled:
-        """A connection to the VM, or to a host that the task's account is with."""
+        """Connects to the VM, or to a host of the task's accounts."""
         if name in PORTS:
             return dial(self._vm.endpoint, name)
         *others, last = public_addresses(name)
@@ -164,13 +164,13 @@ class CellSession:
         return socket.create_connection((last, 443), timeout=CONNECT_SECONDS)
 
     def _file(self, url: Any) -> Handled:
-        """The file of a URL that the task names."""
+        """Returns the file of a URL that the task names."""
         if url not in self._urls:
             raise ValueError("the task names no such file")
         return None, _pieces_of(DownloadCache().fetch(url).path)
 
     def _fetch(self, url: Any, headers: Any = None, params: Any = None) -> Handled:
-        """What the internet answers, of hosts that the task names or desktop-env asks by itself."""
+        """Returns the answer of a host that the task names or that desktop-env asks by itself."""
         if not isinstance(url, str) or urlsplit(url).hostname not in self._hosts:
             raise ValueError("the task names no such host")
         response = public_http.request("GET", url, timeout=ELSEWHERE_SECONDS, headers=headers, params=params)
@@ -179,10 +179,10 @@ class CellSession:
 
 
 def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Outcome, DesktopView]:
-    """An answer as what it should be.
+    """Returns an answer's outcome and view.
 
     Raises:
-        ValueError: It is not.
+        ValueError: It is not such an answer.
     """
     try:
         match answer:

@@ -23,7 +23,7 @@ from vm_pool.unpooled import unpooled_vm
 
 
 def conformance(items: Iterable[Item], images: Sequence[Facts]) -> list[Conformance]:
-    """Compares tasks with images: what is not faithful in one of them, is not.
+    """Compares tasks with images: a task is faithful only if it is faithful in all of them.
 
     Args:
         items: Tasks of OSWorld.
@@ -43,15 +43,15 @@ def _compared(item: Item, images: Sequence[Facts]) -> Conformance:
 
 
 def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callable[[str], None]) -> Facts:
-    """What is known of the image that a provider's VMs are made from; the first time, one is booted, asked and stopped again.
+    """Returns what is known of the image of a provider's VMs; the first time, boots one, inspects it and stops it.
 
     Args:
         provider_name: Where VMs come from.
-        options: The provider's.
+        options: The provider's options.
         progress: Called with a sentence now and then.
 
     Raises:
-        UserError: There is no such VM here, or it does not answer.
+        UserError: The provider has no VM here, or it does not answer.
     """
     try:
         provider = load_provider(provider_name, dict(options))

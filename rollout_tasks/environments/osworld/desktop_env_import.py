@@ -1,6 +1,6 @@
-"""The one place where `desktop_env` is imported, with what its import does to a process kept away.
+"""The only place where `desktop_env` is imported, without its import's side effects on the process.
 
-It is imported when first asked for: that takes seconds and 300 MiB. A worker asks once, before it forks.
+It is imported on first use, which takes seconds and 300 MiB. A worker does that once, before it forks.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from rollout_tasks.environments.osworld import desktop_env_patches
 
 LOGGER = "desktopenv"
-"""The logger above all of the package's own."""
+"""The parent of all the package's loggers."""
 INSTALL_COMMAND = "uv pip install --require-hashes -r requirements-osworld.lock"
 
 
 NOT_INSTALLED = f"desktops need the package desktop-env, which is not installed: {INSTALL_COMMAND}"
 OCR_METRIC = "compare_image_text"
-"""The one metric that needs easyocr, and with it torch."""
+"""The only metric that needs easyocr, and with it torch."""
 OCR_MISSING = f"the metric {OCR_METRIC} needs easyocr (several GB with torch), which is not installed"
 
 
@@ -37,12 +37,12 @@ class MissingOCR:
 
 
 def has_ocr() -> bool:
-    """Whether easyocr is there: its metric takes a missing one for a wrong answer."""
+    """Returns whether easyocr is installed: without it, its metric would score every answer as wrong."""
     return importlib.util.find_spec("easyocr") is not None
 
 
 def is_installed() -> bool:
-    """Whether the package is there; does not import it."""
+    """Returns whether the package is installed; does not import it."""
     try:
         return importlib.util.find_spec("desktop_env") is not None
     except ModuleNotFoundError:
@@ -51,14 +51,14 @@ def is_installed() -> bool:
 
 @lru_cache(maxsize=1)
 def desktop_env() -> Any:
-    """The module `desktop_env.desktop_env`, with `getters` and `metrics` as its attributes.
+    """Returns the module `desktop_env.desktop_env`, with `getters` and `metrics` as its attributes.
 
     Raises:
         RuntimeError: It is not installed, or cannot be imported.
     """
     if not is_installed():
         raise RuntimeError(NOT_INSTALLED)
-    # It reports every try of every call: of use in an attempt's own folder, not in a worker's log.
+    # It logs every try of every call: useful in an attempt's own folder, not in a worker's log.
     logger = logging.getLogger(LOGGER)
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -72,10 +72,10 @@ def desktop_env() -> Any:
 
 
 def _repair(module: Any) -> None:
-    """Takes out what must not stay, evaluating text from the guest as Python, and what the typist does better."""
+    """Removes desktop-env's evaluation of guest text as Python, and its workaround for typing; adds the patches."""
     basic_os = importlib.import_module("desktop_env.evaluators.metrics.basic_os")
     basic_os.eval = ast.literal_eval  # type: ignore[attr-defined]
-    # Known suffixes of domains come with the package; by default it would ask the internet first, without a deadline.
+    # tldextract includes the known suffixes of domains; by default it asks the internet first, without a deadline.
     urls: Any = importlib.import_module("desktop_env.evaluators.metrics.utils")
     urls.tldextract = urls.tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
     urls.tldextract.extract = urls.tldextract
@@ -85,7 +85,7 @@ def _repair(module: Any) -> None:
 
 @contextmanager
 def _easyocr_or_stand_in() -> Iterator[None]:
-    """Lets ``import easyocr`` pass without the package; whoever asks for it later still finds it missing."""
+    """Lets ``import easyocr`` succeed without the package; a later import still fails."""
     if has_ocr():
         yield
         return
@@ -100,7 +100,7 @@ def _easyocr_or_stand_in() -> Iterator[None]:
 
 @contextmanager
 def _no_environment_file() -> Iterator[None]:
-    """It would read a `.env` into the process's environment, where child processes and crash reports see secrets."""
+    """Keeps `.env` out of the process's environment, where child processes and crash reports would see secrets."""
     import dotenv
 
     reader = dotenv.load_dotenv

@@ -16,7 +16,7 @@ _NEVER_DONE = frozenset({"act", "replay", "tidy_desktop"})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A setup step's parameters; `any_other` where it takes whatever it is given."""
+    """A setup step's parameters; `any_other` if it takes any others too."""
 
     required: frozenset[str]
     optional: frozenset[str]
@@ -33,7 +33,7 @@ class DesktopEnvNames:
 
 
 def package_folder() -> Path | None:
-    """Where desktop-env is installed; None: nowhere."""
+    """Returns the folder where desktop-env is installed; None if it is not."""
     try:
         found = importlib.util.find_spec("desktop_env")
     except ModuleNotFoundError:
@@ -45,7 +45,7 @@ def package_folder() -> Path | None:
 
 @lru_cache(maxsize=1)
 def desktop_env_names() -> DesktopEnvNames | None:
-    """The names; None where desktop-env is not installed."""
+    """Returns the names; None if desktop-env is not installed."""
     package = package_folder()
     if package is None:
         return None
@@ -58,7 +58,7 @@ def desktop_env_names() -> DesktopEnvNames | None:
 
 
 def _names(module: Path) -> frozenset[str]:
-    """Every name that a module imports or defines."""
+    """Returns every name that a module imports or defines."""
     names: set[str] = set()
     for node in ast.parse(module.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
@@ -69,7 +69,7 @@ def _names(module: Path) -> frozenset[str]:
 
 
 def _steps(module: Path) -> dict[str, Step]:
-    """The methods ``_<name>_setup`` of the setup controller."""
+    """Returns the methods ``_<name>_setup`` of the setup controller."""
     steps: dict[str, Step] = {}
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("_") and node.name.endswith("_setup"):

@@ -1,6 +1,6 @@
-"""What OSWorld's tasks name and this version of desktop-env lacks, or reads wrongly.
+"""Patches for desktop-env: what OSWorld's tasks name and this version lacks, or reads wrongly.
 
-Two getters, two metrics, two options of metrics that it would ignore, and one repair.
+Two getters, two metrics, two options of metrics that it would ignore, and one corrected getter.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ OPTIONS = frozenset({("compare_pptx_files", "examine_run_count"), ("compare_conf
 _CHROME_PREFERENCES = "/home/user/.config/google-chrome/Default/Preferences"
 _COLOR_SCHEMES = {0: "system", 1: "light", 2: "dark"}
 _MIGRATION_MARK = "has_migrated_"
-"""Names of what Chromium notes for itself, of its own accord, in the place of the user's settings of sites."""
+"""Prefix of notes that Chromium itself writes among the user's settings of sites."""
 
 
 def add_to(getters: Any, metrics: Any) -> None:
-    """Adds them to desktop-env's modules, where those do not have them by now."""
+    """Adds the patches to desktop-env's modules, unless a newer version has them."""
     new_getters: Mapping[str, Callable[..., Any]] = {
         "get_chrome_appearance_mode_ui": _chrome_appearance,
         "get_chrome_color_scheme": _chrome_color_scheme,
@@ -45,7 +45,7 @@ def add_to(getters: Any, metrics: Any) -> None:
 
 
 def _chrome_appearance(env: Any, _config: Mapping[str, Any]) -> str:
-    """Whether Chrome shows its own pages ``dark`` or ``light``, as they are drawn right now."""
+    """Returns whether Chrome draws its own pages ``dark`` or ``light`` at present."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -56,23 +56,23 @@ def _chrome_appearance(env: Any, _config: Mapping[str, Any]) -> str:
 
 
 def _chrome_color_scheme(env: Any, _config: Mapping[str, Any]) -> str:
-    """What the user chose for Chrome's own colours: ``system``, ``light`` or ``dark``."""
+    """Returns what the user chose for Chrome's own colours: ``system``, ``light`` or ``dark``."""
     theme = _chrome_settings(env, "browser", "theme")
     chosen = theme.get("color_scheme2", theme.get("color_scheme"))
     return _COLOR_SCHEMES.get(chosen, "system") if isinstance(chosen, int) else "system"
 
 
 def _data_deleted_on_exit(env: Any, _config: Mapping[str, Any]) -> str:
-    """``true`` when the user has set what sites may do or keep, which desktop-env's own getter takes for deleting on exit.
+    """Returns ``true`` if the user has set what sites may do or keep; desktop-env takes that for deleting on exit.
 
-    That one is content with any entry there, and current Chromium makes one in every fresh profile.
+    Its own getter accepts any entry there, but current Chromium writes one in every fresh profile.
     """
     chosen = _chrome_settings(env, "profile", "default_content_setting_values")
     return "true" if any(not name.startswith(_MIGRATION_MARK) for name in chosen) else "false"
 
 
 def _chrome_settings(env: Any, *place: str) -> dict[str, Any]:
-    """A section of Chrome's settings; empty where it never ran, or its file is not what it should be."""
+    """Returns a section of Chrome's settings; empty if Chrome never ran, or its file is invalid."""
     try:
         found = json.loads(env.controller.get_file(_CHROME_PREFERENCES) or "{}")
     except ValueError:
@@ -83,7 +83,7 @@ def _chrome_settings(env: Any, *place: str) -> dict[str, Any]:
 
 
 def _plays_and_exits(result: str | None, rule: Mapping[str, Any], **_options: Any) -> float:
-    """1 when VLC's settings say whether to quit after playing as the rule's ``expected_play_and_exit`` does; 0 is the default."""
+    """Returns 1 if VLC's ``play-and-exit`` (default: 0) is the rule's ``expected_play_and_exit``, else 0."""
     if result is None:
         return 0.0
     found = "0"
@@ -95,7 +95,7 @@ def _plays_and_exits(result: str | None, rule: Mapping[str, Any], **_options: An
 
 
 def _same_structure(result: str | None, expected: str | None, ssim_threshold: float = 0.9, **_options: Any) -> float:
-    """1 when two pictures of one size are as similar as asked, by SSIM."""
+    """Returns 1 if two pictures have the same size and their SSIM reaches the threshold."""
     from desktop_env.evaluators.metrics.gimp import structure_check_by_ssim
     from PIL import Image
 
@@ -106,9 +106,9 @@ def _same_structure(result: str | None, expected: str | None, ssim_threshold: fl
 
 
 def _with_run_count(compare: Callable[..., Any]) -> Callable[..., Any]:
-    """Compares slides; with ``examine_run_count: false``, however their paragraphs are cut into runs.
+    """Compares slides; with ``examine_run_count: false``, paragraphs may be cut into different numbers of runs.
 
-    The first runs of two paragraphs are compared then, as many as the shorter one has, as in OSWorld's own comparison.
+    Then only the first runs of two paragraphs are compared, as many as the shorter one has, as OSWorld itself does.
     """
 
     def compare_pptx_files(result: Any, expected: Any, *, examine_run_count: bool = True, **options: Any) -> Any:
@@ -121,7 +121,7 @@ def _with_run_count(compare: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Uncounted(tuple[Any, ...]):
-    """Runs of a paragraph that look as many as any other's when they are counted."""
+    """A paragraph's runs, whose number always counts as the same."""
 
     def __len__(self) -> int:
         return 0
@@ -129,7 +129,7 @@ class _Uncounted(tuple[Any, ...]):
 
 @contextmanager
 def _uncounted_runs() -> Iterator[None]:
-    """Lets python-pptx give such runs. A process evaluates one task at a time."""
+    """Makes python-pptx return such runs. A process evaluates one task at a time."""
     from pptx.text import text
 
     paragraphs: Any = text._Paragraph
@@ -142,7 +142,7 @@ def _uncounted_runs() -> Iterator[None]:
 
 
 def _with_containment(compare: Callable[..., Any]) -> Callable[..., Any]:
-    """Compares a program's settings; with ``containment_ok: true``, those expected must be among them, as JSON or as text."""
+    """Compares settings; with ``containment_ok: true``, they need only contain the expected ones, as JSON or as text."""
 
     def compare_config(
         result: str | None, rules: Mapping[str, Any], *, containment_ok: bool = False, **options: Any
@@ -159,7 +159,7 @@ def _with_containment(compare: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _contains(there: Any, expected: Any) -> bool:
-    """Whether all that is expected is there: of an object its members, all else as a whole."""
+    """Returns whether a value contains the expected one: objects by their members, other values as a whole."""
     if isinstance(there, dict) and isinstance(expected, dict):
         return all(name in there and _contains(there[name], value) for name, value in expected.items())
     return bool(there == expected)

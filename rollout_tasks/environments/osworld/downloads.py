@@ -1,10 +1,10 @@
-"""A cache of downloads, shared by all processes of a machine: each URL is downloaded once, whoever needs it.
+"""A cache of downloads, shared by all processes of a machine: each URL is downloaded once.
 
 <cache>/computer-use-rollouts/downloads/
     objects/<sha256 of the content>     complete files, never changed
-    urls/<sha256 of the URL>.json       what a URL gave: its object's hash and size
-    partial/<sha256 of the URL>         what has come of a download so far; it goes on from there, also after a kill
-    locks/<sha256 of the URL>           held by whoever downloads it
+    urls/<sha256 of the URL>.json       a URL's object: its hash and size
+    partial/<sha256 of the URL>         an unfinished download; it goes on from there, also after a kill
+    locks/<sha256 of the URL>           held by the process that downloads it
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from vm_pool.egress.addresses import NotPublic, Unresolved
 from vm_pool.egress.http_transport import opened
 
 MAX_BYTES = 4 << 30
-"""A larger file is no task's."""
+"""No task needs a larger file."""
 TRIES = 4
 PAUSE_SECONDS = (0.5, 8.0)
-"""Before another try: at first, and at most."""
+"""Before another try: the first pause, and the longest."""
 WAIT_SECONDS = 3600.0
-"""How long somebody else may take over the same URL."""
+"""How long another process may take to download the same URL."""
 SILENCE_SECONDS = 60.0
 _TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
 _LOOK_SECONDS = 0.1
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes there are, and how many there will be as far as known."""
+"""Called with the bytes received, and the total if it is known."""
 
 
 class DownloadError(Exception):
-    """A file cannot be downloaded; one sentence, which any terminal may show, names the URL and why."""
+    """A file cannot be downloaded; one sentence, safe to print, names the URL and the reason."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(printable(sentence))
@@ -63,7 +63,7 @@ class Download:
 
 
 def cache_folder() -> Path:
-    """This user's cache of everything this project keeps."""
+    """Returns the folder of this project's caches, for this user."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "computer-use-rollouts"
 
@@ -80,7 +80,7 @@ class DownloadCache:
         self.folder = folder or cache_folder() / "downloads"
 
     def find(self, url: str) -> Download | None:
-        """What is cached of a URL; None when it is not, or not whole."""
+        """Returns the cached file of a URL; None if it is not cached, or incomplete."""
         try:
             known = json.loads((self.folder / "urls" / f"{_key(url)}.json").read_text(encoding="utf-8"))
             path = self.folder / "objects" / str(known["sha256"])
@@ -92,10 +92,10 @@ class DownloadCache:
         return None
 
     def fetch(self, url: str, progress: Progress = lambda _have, _total: None) -> Download:
-        """Returns the file of a URL, downloading it unless it is cached or somebody else is at it.
+        """Returns the file of a URL; downloads it unless it is cached, and waits if another process downloads it.
 
         Raises:
-            DownloadError: It cannot be had.
+            DownloadError: It cannot be downloaded.
         """
         if (found := self.find(url)) is not None:
             return found
@@ -107,10 +107,10 @@ class DownloadCache:
             return self.find(url) or self._download(url, progress)
 
     def copy(self, url: str, target: Path) -> None:
-        """Puts a copy of a URL's file at a place; a copy, since whoever gets it may change it.
+        """Writes a copy of a URL's file to a path; a copy, since its users may change it.
 
         Raises:
-            DownloadError: It cannot be had.
+            DownloadError: It cannot be downloaded.
         """
         download = self.fetch(url)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ class DownloadCache:
         return self._keep(url, partial)
 
     def _keep(self, url: str, partial: Path) -> Download:
-        """Makes a complete partial file an object, then the URL's entry: whoever finds the entry finds the object."""
+        """Makes a complete partial file an object, then writes the URL's entry: an entry's object always exists."""
         with partial.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
@@ -157,7 +157,7 @@ class DownloadCache:
 
     @contextmanager
     def _lock(self, url: str) -> Iterator[None]:
-        """Held by one process or thread at a time; ends with its holder, whatever becomes of that."""
+        """Lets one process or thread in at a time; the lock ends with its holder, even if that is killed."""
         deadline = time.monotonic() + WAIT_SECONDS
         with (self.folder / "locks" / _key(url)).open("wb") as file:
             while True:
@@ -177,15 +177,15 @@ class _BrokenOff(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a partial file is a part of."""
+    """The complete file that a partial file belongs to."""
 
     validator: str
-    """The server's ETag or date for it; a download goes on only if it is still the same."""
+    """The server's ETag or date of the file; a download goes on only if it is unchanged."""
     total: int | None
 
 
 def _receive(url: str, partial: Path, progress: Progress) -> None:
-    """One try: goes on where an earlier one ended, if the server still has the same file."""
+    """Tries to download once: goes on where an earlier try ended, if the server still has the same file."""
     have = partial.stat().st_size if partial.exists() else 0
     state = _read_state(partial) if have else None
     if have and (state is None or not state.validator):

@@ -1,4 +1,4 @@
-"""OSWorld's tasks on a leased VM. What is heavy is imported when an episode needs it: light workers look at this class too."""
+"""OSWorld's tasks on a leased VM. Imports heavy modules only when an episode needs them: light workers use this too."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 SETUP_SECONDS = 300.0
 EVALUATION_SECONDS = 300.0
 STEP_SECONDS = 150.0
-"""Longer than any command in the guest may take; a step's own pause comes on top."""
+"""Longer than any command in the guest may take; a step's own pause is added."""
 OUTPUT_CHARACTERS = 4_000
-"""Of what a script prints, in the reply."""
+"""How much of a script's output the reply shows."""
 
 
 class OSWorldEnvironment(Environment):
-    """A desktop and a task on it."""
+    """An OSWorld task on a desktop."""
 
     needs_vm: ClassVar[bool] = True
     needs_desktop: ClassVar[bool] = True
@@ -66,7 +66,7 @@ class OSWorldEnvironment(Environment):
 
     @classmethod
     def check_available(cls) -> None:
-        """Whether desktop-env is installed, and its cells can be made where tasks are not trusted."""
+        """Raises if desktop-env is not installed, or cells cannot be made and tasks are not trusted."""
         if not desktop_env_import.is_installed():
             raise RuntimeError(desktop_env_import.NOT_INSTALLED)
         from rollout_tasks.environments.osworld.session_opening import check_cells
@@ -75,7 +75,7 @@ class OSWorldEnvironment(Environment):
 
     @classmethod
     def check_item(cls, config: RunConfig, item: Item) -> None:
-        """Whether it is a task that desktop-env knows how to set up and evaluate."""
+        """Raises unless desktop-env can set up and evaluate the task."""
         task_config(item)
         desktop = config.desktop
         if desktop.observation_type in {"a11y_tree", "som"} and not desktop.require_a11y_tree:
@@ -85,24 +85,24 @@ class OSWorldEnvironment(Environment):
 
     @classmethod
     def needs(cls, config: RunConfig, items: Iterable[Item]) -> Mapping[str, Any]:  # noqa: ARG003
-        """Programs, downloads, accounts and the like."""
+        """Returns programs, downloads, accounts and the like."""
         return total(needs_of(task_config(item), item) for item in items)
 
     @classmethod
     def unmet(cls, config: RunConfig, items: Sequence[Item]) -> list[str]:
-        """Snapshots, proxies and fixed addresses."""
+        """Returns sentences about snapshots, proxies and fixed addresses."""
         return unmet(config, items, map(task_config, items))
 
     @classmethod
     def conformance(cls, config: RunConfig, items: Sequence[Item], images: Sequence[Facts]) -> Sequence[Conformance]:  # noqa: ARG003
-        """What tasks touch, compared with what the images have."""
+        """Compares what tasks touch with what the images have."""
         from rollout_tasks.environments.osworld.conformance import conformance
 
         return conformance(items, images)
 
     @classmethod
     def snapshot(cls, item: Item) -> str | None:
-        """What its env_config names."""
+        """Returns the snapshot that the item's env_config names."""
         return own_snapshot(item)
 
     @classmethod
@@ -117,7 +117,7 @@ class OSWorldEnvironment(Environment):
 
     @classmethod
     def preload(cls) -> None:
-        """desktop-env with all its evaluators, in the process that cells are made from."""
+        """Imports desktop-env with all its evaluators, in the process that cells are forked from."""
         from rollout_tasks.environments.osworld.session_opening import preload
 
         preload()
@@ -127,7 +127,7 @@ class OSWorldEnvironment(Environment):
         return instructions.instructions(self._config)
 
     def tools(self) -> list[Tool]:
-        """Those of the run's action space."""
+        """Returns the tools of the run's action space."""
         tools: list[Tool] = self._space.tools(self._view)
         return tools
 
@@ -165,17 +165,17 @@ class OSWorldEnvironment(Environment):
         )
 
     def evaluate(self) -> float | None:
-        """What the task's own evaluator says, of a guest whose server is the one it was, as far as that can be told."""
+        """Returns the evaluator's score; raises if the VM's host says that the guest's server is another one."""
         late = _late("the evaluation", EVALUATION_SECONDS)
         with self._vm_watched(), time_limit(EVALUATION_SECONDS, FailureClass.ENV_EVALUATE, late):
             self._keep_recording(self._open_session)
             self._attested()
             score = self._open_session.score()
-            self.attestation = self._attested()  # which an evaluation is long enough to change
+            self.attestation = self._attested()  # again: it may have changed during the evaluation
             return score
 
     def close(self) -> None:
-        """Lets go of the VM and removes the attempt's working files."""
+        """Detaches from the VM and removes the attempt's working files."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -185,7 +185,7 @@ class OSWorldEnvironment(Environment):
             session.close()
 
     def _attested(self) -> Attestation | None:
-        """What can be said of who answers in the VM's place."""
+        """Returns what is known about which server answers in the VM."""
         from rollout_tasks.environments.osworld.attestation import check_server, forgeable
 
         if self._context.vm is not None and check_server(self._context.vm):
@@ -193,7 +193,7 @@ class OSWorldEnvironment(Environment):
         return "unattested" if forgeable(self._config, self._task) else None
 
     def _keep_recording(self, session: DesktopSession) -> None:
-        """Ends the recording, where there is one; an episode without it is still one."""
+        """Ends the recording, if there is one; an episode is complete without it."""
         if self._files is None:
             return
         try:
@@ -209,7 +209,7 @@ class OSWorldEnvironment(Environment):
         return self._session
 
     def _seen(self, desktop_view: DesktopView) -> Observation:
-        """The observation; remembers what the agent's next call may point at."""
+        """Returns the observation; remembers what the agent's next call may point at."""
         self._view = View(desktop_view.screen, desktop_view.marks)
         return desktop_view.observation
 

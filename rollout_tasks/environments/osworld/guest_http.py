@@ -1,6 +1,6 @@
-"""Requests to a guest, whose answers are limited and not believed: an agent may have put a server of its own in our server's place.
+"""HTTP requests to a guest. Answers are limited and not trusted: an agent may have replaced the guest's server.
 
-No redirect is followed, nothing is unpacked, no cookie is kept, and a body has a limit of bytes and of time.
+Redirects are not followed, nothing is decompressed, no cookie is kept, and a body is limited in bytes and in time.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import requests
 import urllib3
 
 LARGEST_ANSWER = 64 << 20
-"""Bytes, but for files."""
+"""Bytes, except for files."""
 LARGEST_FILE = 256 << 20
 _FILES = frozenset({"/file", "/end_recording"})
 _PIECE = 1 << 16
 
 
 class UnusableAnswer(requests.RequestException):
-    """An answer that is too large, or packed though nothing packed was asked for."""
+    """An answer that is too large, or compressed although that was not requested."""
 
 
 class GuestSession:
@@ -34,18 +34,18 @@ class GuestSession:
 
         Args:
             method: GET or POST.
-            url: Of the guest.
+            url: A URL of the guest.
             timeout: Seconds for connecting, and for silence; a whole body may take as long again.
-            options: As `requests.Request` takes them; what only the sending of `requests` takes is ignored.
+            options: As for `requests.Request`; options of `requests` that only concern sending are ignored.
 
         Raises:
-            UnusableAnswer: The answer is too large, or packed.
-            requests.RequestException: There is none.
+            UnusableAnswer: The answer is too large, or compressed.
+            requests.RequestException: No answer came.
         """
         asked = {name: value for name, value in options.items() if name in _OF_REQUESTS}
         prepared = self._session.prepare_request(requests.Request(method, url, **asked))
         prepared.headers["Accept-Encoding"] = "identity"
-        # Not `Session.send`: it reads the whole of a redirect, and unpacks it.
+        # Not `Session.send`: it reads redirects entirely, and decompresses them.
         response = self._session.get_adapter(url).send(prepared, stream=True, timeout=timeout)
         path = prepared.path_url.partition("?")[0]
         try:
@@ -58,7 +58,7 @@ class GuestSession:
             if isinstance(error, urllib3.exceptions.HTTPError):
                 raise requests.ConnectionError(error, request=prepared) from error
             raise
-        response.encoding = "utf-8"  # what the headers name may be anything, and guessing takes minutes
+        response.encoding = "utf-8"  # the headers may name anything, and guessing takes minutes
         return response
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""OSWorld's actions as Python for the guest, where `pyautogui` and `time` are imported already.
+"""OSWorld's actions as Python for the guest, where `pyautogui` and `time` are already imported.
 
-An action is what OSWorld calls one: ``{"action_type": "CLICK", "x": 1, "y": 2}``, several of those, or the text of a script;
-``WAIT``, ``DONE`` and ``FAIL`` have no command. Values are written with `repr`, so that no text of a model can be more than that.
+An action is one of OSWorld's: ``{"action_type": "CLICK", "x": 1, "y": 2}``, a list of those, or the text of a script;
+``WAIT``, ``DONE`` and ``FAIL`` have no command. Values are written with `repr`, so no text of a model becomes code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _scroll(action: Mapping[str, Any]) -> str:
 
 
 def _press(key: str) -> str:
-    # pyautogui finds '<' on a key that gives '>' together with shift.
+    # pyautogui presses shift and the '<' key for '<', which types '>'.
     return "pyautogui.hotkey('shift', ',')" if key == "<" else f"pyautogui.press({key!r})"
 
 
@@ -59,7 +59,7 @@ _COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def command_for(action: Action) -> str:
-    """The Python that carries out an action, to stand behind desktop-env's own imports on their line."""
+    """Returns the Python that carries out an action, to be put after desktop-env's own imports."""
     if isinstance(action, str):
         return f"\n{text_input.SOURCE}{action}"
     parts = [action] if isinstance(action, dict) else action

@@ -1,8 +1,8 @@
-"""How desktop-env talks to a VM: every request has a deadline, and a VM that stopped answering is noticed at once.
+"""Guards desktop-env's HTTP requests to a VM: each has a deadline, and a VM that stops answering is noticed at once.
 
-desktop-env calls `requests` without timeouts, tries again where that cannot help and hides what went wrong. Its modules
-get a `requests` and a `time` from here instead (`install`). Requests to a VM that is guarded go through its `GuardedVM`, all
-others to the internet alone.
+desktop-env calls `requests` without timeouts, retries where that cannot help, and hides errors. Its modules get the
+`requests` and `time` of this module instead (`install`). Requests to a guarded VM go through its `GuardedVM`; all
+others may only reach the internet.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rollout_tasks.environments.osworld.guest_http import GuestSession
 CONNECT_SECONDS = 5.0
 PROBE_SECONDS = 5.0
 SILENT_SECONDS = 10.0
-"""How long a VM may be busy with a request before it is asked whether it is there at all, and between two such questions."""
+"""How long a VM may be busy with a request before a probe asks whether it still answers, and between two probes."""
 LONG_SLEEP_SECONDS = 3.0
-"""After a sleep of desktop-env's this long, as between two tries to reach a guest's browser, the VM is asked, too."""
+"""The VM is also probed after desktop-env sleeps this long, as between two tries to reach a guest's browser."""
 REFUSED_AGAIN_SECONDS = 0.5
-"""A refused connection is tried once more after this: a server may be starting again."""
+"""A refused connection is tried once more after this: a server may be restarting."""
 ELSEWHERE_SECONDS = (10.0, 60.0)
-"""Connecting to, and silence of, anything that is no VM."""
+"""For connecting to, and silence of, anything that is not the VM's control server."""
 DEFAULT_SECONDS = 30.0
 PICTURE_SECONDS = 40.0
-"""For a screenshot, whatever desktop-env allows: a VM that answers otherwise is only slow, as on a host with too much to do."""
+"""For a screenshot, whatever desktop-env allows: a VM that answers other requests is only slow, as on a busy host."""
 ANSWER_SECONDS = {
     "/screenshot": PICTURE_SECONDS,
     "/accessibility": 40.0,
@@ -52,11 +52,11 @@ ANSWER_SECONDS = {
     "/start_recording": 15.0,
     "/end_recording": 20.0,
 }
-"""How long a VM may be silent over a request, in seconds; a little longer than its own deadlines."""
+"""How long a VM may be silent during a request, in seconds; a little longer than its own deadlines."""
 
 
 class VMUnreachable(BaseException):
-    """The VM does not answer any more, or something else in its place. No `Exception`: desktop-env catches those and goes on."""
+    """The VM no longer answers, or something else does in its place. Not an `Exception`: desktop-env ignores those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,35 +69,35 @@ class Refusal:
 
 
 class RequestRefused(Exception):
-    """The VM's server refused what it must accept."""
+    """The VM's server refused a request that it must accept."""
 
 
 class GuardedVM:
-    """The line to one VM, from `open` to `close`: to its control server, and to what else answers there."""
+    """Guards the requests to one VM, from `open` to `close`: to its control server and to its other ports."""
 
     def __init__(self, address: str, port: int, others: Collection[int] = ()) -> None:
         """Sends nothing yet.
 
         Args:
             address: Where the VM answers.
-            port: Of its control server.
-            others: Ports of whatever else answers there.
+            port: The port of its control server.
+            others: The VM's other ports.
         """
         self.origin = f"http://{address}:{port}"
         self._places = {f"{address}:{one}" for one in (port, *others)}
         self.lost = ""
-        """Why the VM is taken to be gone; empty while it answers."""
+        """Why the VM counts as gone; empty while it answers."""
         self.refusals: list[Refusal] = []
         self.must_accept: frozenset[str] = frozenset()
-        """Paths of requests that nothing may follow once one is refused."""
+        """Paths whose refusal raises `RequestRefused`: nothing may follow it."""
         self._session = GuestSession()
 
     def open(self) -> None:
-        """From now on desktop-env's requests to the VM go through here."""
+        """Routes desktop-env's requests to the VM through here."""
         _guarded_vms.update(dict.fromkeys(self._places, self))
 
     def close(self) -> None:
-        """Ends that."""
+        """Stops routing them through here."""
         for place in self._places:
             _guarded_vms.pop(place, None)
         self._session.close()
@@ -111,7 +111,7 @@ class GuardedVM:
             requests.RequestException: The VM answers, but this request failed.
         """
         self.check()
-        if not url.startswith(f"{self.origin}/"):  # whatever it is, it is not the server that tells of the VM
+        if not url.startswith(f"{self.origin}/"):  # another port does not tell whether the VM is alive
             return self._session.request(method, url, **{**options, "timeout": ELSEWHERE_SECONDS})
         path = urlsplit(url).path
         given = options.get("timeout") if path != "/screenshot" else None
@@ -133,10 +133,10 @@ class GuardedVM:
         return response
 
     def check(self) -> None:
-        """Raises when the VM is gone.
+        """Raises if the VM is gone.
 
         Raises:
-            VMUnreachable: It is.
+            VMUnreachable: It is gone.
         """
         if self.lost:
             raise VMUnreachable(self.lost)
@@ -160,7 +160,7 @@ class GuardedVM:
         self.check()
 
     def _connected(self, method: str, url: str, options: Mapping[str, Any]) -> requests.Response:
-        """One request; where no connection came about at all, a second one."""
+        """Sends one request, and a second one if no connection was made."""
         try:
             return self._watched(method, url, options)
         except requests.ConnectionError as error:
@@ -175,8 +175,8 @@ class GuardedVM:
             raise
 
     def _watched(self, method: str, url: str, options: Mapping[str, Any]) -> requests.Response:
-        """One request. While it is not answered, the VM must go on answering others: a frozen one is noticed long before
-        the deadline of, say, a command that may take two minutes.
+        """Sends one request. Until it is answered, the VM must answer probes: a frozen VM is noticed long before the
+        deadline of, say, a command that may take two minutes.
         """
         if options["timeout"][1] <= 2 * SILENT_SECONDS:
             return self._session.request(method, url, **options)
@@ -198,13 +198,13 @@ class GuardedVM:
                 self.probe(f"{urlsplit(url).path} is not answered, and nothing else is")
 
     def probe(self, problem: str) -> None:
-        """Asks whether the VM is there at all.
+        """Asks whether the VM still answers.
 
         Args:
-            problem: Why it is asked; part of what is said of a VM that is not.
+            problem: Why it is asked; part of the error's message.
 
         Raises:
-            VMUnreachable: It is not.
+            VMUnreachable: It does not.
         """
         self.check()
         try:
@@ -215,7 +215,7 @@ class GuardedVM:
 
 
 def install() -> None:
-    """Gives every module of desktop-env that is imported by now the `requests` and `time` of this module."""
+    """Gives every module of desktop-env imported so far the `requests` and `time` of this module."""
     for name, module in list(sys.modules.items()):
         if name.startswith("desktop_env.") and not name.startswith("desktop_env.providers"):
             if getattr(module, "requests", None) is requests:
@@ -229,12 +229,12 @@ _guarded_vms: dict[str, GuardedVM] = {}
 
 
 def guarded_vm_of(url: str) -> GuardedVM | None:
-    """The line to the VM that a URL leads to; None where it leads to none."""
+    """Returns the guarded VM that a URL leads to; None if it leads to none."""
     return _guarded_vms.get(urlsplit(url).netloc)
 
 
 class _Requests(ModuleType):
-    """`requests`, as far as desktop-env uses it."""
+    """Replaces `requests`, as far as desktop-env uses it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(requests, name)
@@ -255,7 +255,7 @@ class _Requests(ModuleType):
 
 
 class _Time(ModuleType):
-    """`time`, whose sleep raises where the VM is gone: some loops catch everything, sleep and go on."""
+    """Replaces `time`: its sleep raises if the VM is gone, as some loops catch everything, sleep and go on."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
@@ -283,7 +283,7 @@ def _shorter(given: Any, usual: float | None) -> float:
 
 
 def _never_sent(error: requests.ConnectionError) -> bool:
-    """Whether the request cannot have reached the server."""
+    """Returns whether the request cannot have reached the server."""
     import urllib3
 
     reason = error.args[0] if error.args else None

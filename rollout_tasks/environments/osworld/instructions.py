@@ -1,4 +1,4 @@
-"""What an agent is told about a desktop."""
+"""The system prompt's text about a desktop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEES = {
 
 
 def instructions(config: DesktopConfig) -> str:
-    """How to act, for the system prompt."""
+    """Returns how to act, for the system prompt."""
     system = "Ubuntu Linux" if config.os_type == "Ubuntu" else config.os_type
     marks = (
         " Point at a box by its number (mark) rather than by coordinates." if config.observation_type == "som" else ""

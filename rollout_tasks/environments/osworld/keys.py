@@ -1,4 +1,4 @@
-"""The names of keys: those that pyautogui knows, and what models call them."""
+"""The names of keys: those that pyautogui knows, and other names that models use."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _OTHER_NAMES = {
 
 
 def known_key(name: str) -> str | None:
-    """The key as pyautogui calls it; None when there is none of that name."""
+    """Returns pyautogui's name of a key; None if the name is unknown."""
     if name in KNOWN:
         return name
     lower = name.strip().lower()
@@ -63,7 +63,7 @@ def known_key(name: str) -> str | None:
 
 
 def known_combination(text: str) -> list[str] | None:
-    """Keys joined by ``+``, as in ``ctrl+shift+t``; None when one of them is unknown."""
+    """Returns the keys of a combination such as ``ctrl+shift+t``; None if one of them is unknown."""
     names = text.split("+") if text != "+" else ["+"]
     if names[-1] == "" and len(names) > 1:  # ctrl++
         names = [*names[:-2], "+"]

@@ -1,7 +1,7 @@
-"""Options that a task gives its metrics and that the metrics do not read: most of desktop-env's take any, and ignore others.
+"""Finds options of a task's metrics that the metrics do not read: most of desktop-env's accept any option silently.
 
-They are read from desktop-env's source, as importing it takes seconds: an option is read when its name stands in the metric's
-function, as a parameter or a text, or in a function that it calls.
+Searches desktop-env's source, as importing it takes seconds: an option counts as read if its name occurs in the
+metric's function, as a parameter or a text, or in a function that it calls.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rollout_tasks.environments.osworld.task import metrics_of
 _READ_NOWHERE = frozenset(
     {("compare_references", "content_only"), ("compare_pptx_files", "examine_shape_lenient_height")}
 )
-"""Stand in OSWorld's own tasks, and no desktop-env reads them: without them, scores are the same."""
+"""Used in OSWorld's own tasks, but read by no version of desktop-env: without them, scores are the same."""
 
 
 def unread_options(evaluator: Mapping[str, Any]) -> Iterator[str]:
-    """One sentence for each option of a task's evaluator that its metric ignores; none where desktop-env is not installed."""
+    """Yields a sentence for each option of a task that its metric ignores; none if desktop-env is not installed."""
     given = evaluator.get("options")
     if not given or evaluator["func"] == "infeasible":
         return
@@ -44,11 +44,11 @@ class _Function:
     words: frozenset[str]
     """Its parameters, and each text in it."""
     calls: frozenset[str]
-    """All names in it, those of functions among them."""
+    """All names in it, including those of functions."""
 
 
 def _options_of(metric: str) -> frozenset[str] | None:
-    """The words that an option of a metric may be; None where its function is not found."""
+    """Returns the words that may be an option of a metric; None if its function is not found."""
     functions = _functions()
     if metric not in functions:
         return None
@@ -66,7 +66,7 @@ def _options_of(metric: str) -> frozenset[str] | None:
 
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, _Function]:
-    """The functions of all modules of metrics, by name: no two of them that matter are called the same."""
+    """Returns the functions of all modules of metrics, by name; functions of the same name are merged."""
     found: dict[str, _Function] = {}
     folder = package_folder()
     for module in sorted((folder / "evaluators" / "metrics").glob("*.py")) if folder else ():

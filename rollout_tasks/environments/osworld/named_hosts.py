@@ -1,4 +1,4 @@
-"""The hosts of the internet that a task names: those alone its code may ask, through the worker."""
+"""The internet hosts that a task names: its code may ask only those, through the worker."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 ASKED_BY_ITSELF = frozenset({"ipapi.co"})
-"""Hosts that getters of desktop-env ask without a task naming them: where the worker is, for times of day."""
+"""Hosts that desktop-env's getters ask although no task names them: for the worker's location, for times of day."""
 _URL = re.compile(r"https?://[^\s\"'<>\\]+")
 
 
 def named_hosts(task: Mapping[str, Any]) -> frozenset[str]:
-    """Hosts in lower case, of every URL in a task's setup and evaluator."""
+    """Returns the hosts, in lower case, of every URL in a task's setup and evaluator."""
     found = set(ASKED_BY_ITSELF)
     for text in _texts([task["config"], task["evaluator"]]):
         for url in _URL.findall(text):
@@ -27,7 +27,7 @@ def named_hosts(task: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value; a task's depth was limited when it was read."""
+    """Yields every text in a JSON value; a task's depth was limited when it was read."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a task needs besides a desktop: programs in the guest, files and pages of the internet, accounts. For people to read."""
+"""What a task needs besides a desktop, for people to read: programs in the guest, files and web pages, accounts."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _PROGRAMS = {
     "vscode": "vscode",
     "writer": "libreoffice",
 }
-"""What tasks call programs, and what is meant."""
+"""Names that tasks use for programs, and the programs they mean."""
 _SUFFIXES = {
     **dict.fromkeys(("docx", "odp", "ods", "odt", "pptx", "xls", "xlsx"), "libreoffice"),
     "mp4": "vlc",
     "pdf": "a PDF viewer",
 }
-"""By what a setup step opens."""
+"""Programs, by the suffix of the file that a setup step opens."""
 _VISITING = frozenset({"info_from_website", "page_info", "pdf_from_url", "gotoRecreationPage_and_get_html_content"})
 _INSTALLING = re.compile(r"\b(pip3?|apt|apt-get|npm|snap|git) (-\S+ )*(install|clone)\b|\b(curl|wget) ")
 _WEB_PAGE = re.compile(r"https?://(?!localhost|127\.0\.0\.1)[^\s\"'\\]+")
@@ -52,20 +52,20 @@ class Needs:
     """One task's needs."""
 
     programs: frozenset[str]
-    """In the guest, beyond any desktop's own."""
+    """In the guest, besides those of any desktop."""
     downloads: tuple[str, ...]
     """URLs of files, fetched by the worker."""
     internet: bool
-    """The guest's browser or package manager goes there."""
+    """Whether the guest's browser or package manager uses it."""
     accounts: frozenset[str]
     packages: frozenset[str]
-    """Python packages that are not installed along with this project."""
+    """Python packages that are not installed with this project."""
     proxy: bool
     fixed_ip: bool
 
 
 def needs_of(task: Mapping[str, Any], item: Item) -> Needs:
-    """What a validated task needs."""
+    """Returns what a validated task needs."""
     steps, getters, metrics = steps_of(task), getters_of(task["evaluator"]), metrics_of(task["evaluator"])
     google = any(step["type"] in {"googledrive", "login"} for step in steps) or any(
         getter["type"] == "googledrive_file" for getter in getters
@@ -83,7 +83,7 @@ def needs_of(task: Mapping[str, Any], item: Item) -> Needs:
 
 
 def total(needs: Iterable[Needs]) -> dict[str, Any]:
-    """The needs of several tasks together, by kind; numbers say how many tasks."""
+    """Returns the needs of several tasks together, by kind; numbers are numbers of tasks."""
     programs: Counter[str] = Counter()
     accounts: Counter[str] = Counter()
     packages: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What the agent gets to see, made from what desktop-env observes."""
+"""Makes what the agent sees from what desktop-env observes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TERMINAL_HEADING = "Terminal:"
 
 
 def desktop_view(seen: Mapping[str, Any], config: DesktopConfig) -> DesktopView:
-    """The observation of the run's type.
+    """Returns the observation in the run's type.
 
     Args:
         seen: As `DesktopEnv.step` returns it, with a screenshot.
         config: Says what the agent sees.
 
     Raises:
-        ValueError: The screenshot is no picture, or an agent without pictures would see nothing.
+        ValueError: The screenshot is not a picture, or an agent without pictures would see nothing.
     """
     picture = seen["screenshot"]
     screen = size_of(picture)

@@ -1,7 +1,7 @@
-"""Waiting until programs have done what an evaluator's steps asked for by keys: "save" is pressed, the file fetched soon after.
+"""Waits for programs to finish saving: evaluators press "save" and fetch the file soon after.
 
-Task files wait for half a second or so, which is too short on a busy machine. The wait is a step more in the guest, after each that
-presses keys and after the last one: it ends once no program is at work any more.
+Task files wait for about half a second, which is too short on a busy machine. The wait is an additional step in the
+guest, after each step that presses keys and after the last step: it ends once all programs are idle.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 AT_MOST_SECONDS = 15.0
-"""What never rests, as a video does, is not waited for any longer."""
+"""Programs that are never idle, such as one that plays a video, are not waited for longer than this."""
 _KEYS = "pyautogui"
 _UNTIL_IDLE = f"""
 import glob, os, re, time
@@ -51,7 +51,7 @@ while idle < looks and time.time() < end:
 
 
 def awaiting_saves(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The task, with waits among the evaluator's steps where these press keys: what follows may read what was saved.
+    """Returns the task, with waits after the evaluator's steps that press keys: what follows may read what was saved.
 
     Args:
         task: As `task_config` makes it; is not changed.

@@ -1,8 +1,8 @@
-"""A task's tests of a program that the agent wrote: the Python that runs them in the guest, and what its output says.
+"""A task's tests of a program that the agent wrote: the Python that runs them in the guest, and how its output is read.
 
-Tests and program share a process there, so the program may print, exit or raise whatever it likes. The tests therefore
-report through a pipe, signed with a word that their process is given when it starts and that stands in no file, argument or
-variable of the environment. A program that searches its own process for it can still find it: the guest is the agent's.
+Tests and program share a process in the guest, so the program may print, exit or raise anything. The tests therefore
+report through a pipe, signed with a word that their process gets when it starts and that is in no file, argument or
+environment variable. A program that searches its own process for it can still find it: the guest is the agent's.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ if child.returncode == 0 and len(words) == 2 and words[0] == sign:
 
 
 def command_for_tests(folder: str, test: str, function: str) -> str:
-    """Python for the guest that runs a task's tests.
+    """Returns the Python that runs a task's tests in the guest.
 
     Args:
-        folder: With the agent's files, in the guest.
+        folder: The folder of the agent's files, in the guest.
         test: The path of the tests.
-        function: Of the tests; returns the score.
+        function: The tests' function that returns the score.
     """
     return _PARENT.format(child=_CHILD, folder=folder, test=test, function=function, seconds=SECONDS, said=_SAID)
 
 
 def score_of(output: str) -> float | None:
-    """The score in [0, 1] that `command_for_tests` printed; None where the tests did not come to their end."""
+    """Returns the score in [0, 1] that `command_for_tests` printed; None if the tests did not finish."""
     said = [line.removeprefix(_SAID) for line in output.splitlines() if line.startswith(_SAID)]
     if len(said) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Requests of desktop-env to anything that is no VM: to the internet alone, whatever a task or a redirect says, with limits."""
+"""desktop-env's HTTP requests to anything but a VM: limited, and only to public hosts, even after a redirect."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def request(method: str, url: str, *, timeout: tuple[float, float], **options: A
 
     Args:
         method: GET or POST.
-        url: Of the internet, or of a host of `settings().trusted_hosts`.
+        url: A URL of the internet, or of a host in `settings().trusted_hosts`.
         timeout: Seconds for connecting, and for silence.
         options: ``params``, ``headers``, ``json`` and ``data`` (a form's fields or the body), as `requests` takes them.
 
     Raises:
         UnusableAnswer: The answer is too large.
-        requests.RequestException: There is none, it is packed, or an address is not public; says which.
+        requests.RequestException: No answer, a compressed one, or an address that is not public; the message says it.
     """
     if _elsewhere is not None:
         return _elsewhere(method, url, options)
@@ -51,7 +51,7 @@ def request(method: str, url: str, *, timeout: tuple[float, float], **options: A
 
 
 def send_through(sender: Callable[[str, str, dict[str, Any]], requests.Response]) -> None:
-    """From now on this process's requests are sent by somebody else.
+    """Makes this process send its requests through another function from now on.
 
     Args:
         sender: Takes method, URL and options.
@@ -64,7 +64,7 @@ _elsewhere: Callable[[str, str, dict[str, Any]], requests.Response] | None = Non
 
 
 def answer_of(status: int, url: str, headers: Mapping[str, str], body: bytes, reason: str = "") -> requests.Response:
-    """An answer that is there as a whole, as `requests` would give it."""
+    """Returns a complete answer in the form of `requests`."""
     same = requests.Response()
     same.status_code = status
     same.reason = reason

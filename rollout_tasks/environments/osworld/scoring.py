@@ -1,7 +1,7 @@
-"""What a task's evaluator says, as a number; and which of its failures are the agent's.
+"""Scores a task by its evaluator, and decides which of the evaluator's failures are the agent's.
 
-A result that is missing, or cannot be read as what it should be, is a wrong result: 0. Anything else that goes wrong says
-nothing about the agent and is raised.
+A result that is missing, or cannot be read as what it should be, is a wrong result: 0. Any other failure says nothing
+about the agent and is raised.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rollout_tasks.environments.osworld.task import file_names, metrics_of
 logger = logging.getLogger(f"{LOGGER}.scoring")
 
 TEST_SUITE_METRIC = "check_python_file_by_test_suite"
-"""desktop-env would run the agent's program in this process; here it runs in the guest."""
+"""desktop-env runs the agent's program in this process; this module runs it in the guest."""
 _UNREADABLE: tuple[type[Exception], ...] = (
     UnidentifiedImageError,
     UnicodeDecodeError,
@@ -39,11 +39,11 @@ _ROUNDING = 1e-6
 
 
 def score(desktop: Desktop, task: Mapping[str, Any]) -> float:
-    """The task's score in [0, 1].
+    """Returns the task's score; one that only rounding puts outside [0, 1] is moved into it.
 
     Raises:
-        ValueError: The evaluator gives no number, or none in that range.
-        Exception: Whatever else goes wrong in a getter or metric.
+        ValueError: The evaluator gives no number.
+        Exception: Anything else that goes wrong in a getter or metric.
         VMUnreachable: The VM is gone.
     """
     names = metrics_of(task["evaluator"])
@@ -59,7 +59,7 @@ def score(desktop: Desktop, task: Mapping[str, Any]) -> float:
 
 
 def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Callable[..., Any]) -> Callable[..., Any]:
-    """A metric whose complaints about a missing or broken result are a score of 0."""
+    """Returns the metric, with its errors about a missing or broken result turned into a score of 0."""
     if name == TEST_SUITE_METRIC:
 
         def metric(_result: Any, test_file: str | None, **options: Any) -> float:
@@ -80,12 +80,12 @@ def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Calla
 
 
 def _is_missing(result: Any) -> bool:
-    """Whether the guest had no such file, or said nothing."""
+    """Returns whether the guest had no such file, or printed nothing."""
     return result is None or (isinstance(result, list) and None in result)
 
 
 def _tests_in_guest(desktop: Desktop, task: Mapping[str, Any], test_file: str | None, function: str) -> float:
-    """Runs a test suite on the agent's files where those belong: in the guest, whatever they contain."""
+    """Runs a test suite on the agent's files in the guest, as they may contain anything."""
     if test_file is None:
         return 0.0
     folder = Path(desktop.cache_dir)

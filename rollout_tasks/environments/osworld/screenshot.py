@@ -1,4 +1,4 @@
-"""Screenshots as this project keeps them: PNG, with a size known without decoding it. What comes from a guest may be anything."""
+"""Screenshots as this project keeps them: PNG, whose size is known without decoding. A guest may send anything."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FORMATS = ("PNG", "JPEG")
 
 
 def as_png(image: bytes) -> bytes:
-    """The picture as PNG; some guests send JPEG.
+    """Returns the picture as PNG; some guests send JPEG.
 
     Raises:
-        ValueError: It is no picture, or too large.
+        ValueError: It is not a picture, or too large.
     """
     if image.startswith(_PNG):
         size_of(image)
@@ -30,10 +30,10 @@ def as_png(image: bytes) -> bytes:
 
 
 def size_of(png: bytes) -> tuple[int, int]:
-    """Width and height.
+    """Returns width and height.
 
     Raises:
-        ValueError: It is no PNG, or too large.
+        ValueError: It is not a PNG, or too large.
     """
     if not png.startswith(_PNG) or len(png) < len(_PNG) + _HEADER.size:
         raise ValueError("the screenshot is no PNG")
@@ -44,10 +44,10 @@ def size_of(png: bytes) -> tuple[int, int]:
 
 
 def decoded(image: bytes) -> Image.Image:
-    """The picture, decoded by one of two decoders: others read what is no picture, and start programs for it.
+    """Decodes a PNG or JPEG. Other decoders are not used: they read what is not a picture, and start programs for it.
 
     Raises:
-        ValueError: It is no picture, or too large.
+        ValueError: It is not a picture, or too large.
     """
     from PIL import Image
 
@@ -56,7 +56,7 @@ def decoded(image: bytes) -> Image.Image:
             _checked(*picture.size)
             picture.load()
             return picture.copy()
-    except Exception as error:  # decoders raise whatever they run into
+    except Exception as error:  # decoders may raise anything
         raise ValueError(f"the screenshot is no picture: {' '.join(str(error).split())[:200]}") from error
 
 

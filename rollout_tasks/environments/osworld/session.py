@@ -1,6 +1,6 @@
-"""One attempt's hold on a desktop: the attached `DesktopEnv`, its working files, its recording and its log.
+"""One attempt's session on a desktop: the attached `DesktopEnv`, its working files, its recording and its log.
 
-Importing this module imports desktop-env. It runs in a cell (`cell_service.py`), or in the worker where tasks are trusted.
+Importing this module imports desktop-env. It runs in a cell (`cell_service.py`), or in the worker if tasks are trusted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Session:
-    """From the attempt's reset to its close."""
+    """A session, from the attempt's reset to its close."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Session:
             config: The run's desktop options.
             endpoint: Where the VM answers.
             task: As `task_config` makes it.
-            files: The attempt's.
+            files: The attempt's files.
             proxy: Whether the guest's browser goes through a proxy.
-            keep_log: Whether what desktop-env says is kept.
+            keep_log: Whether desktop-env's log is kept.
         """
         self._config = config
         self._endpoint = endpoint
@@ -68,8 +68,8 @@ class Session:
         """Sets the task up, starts the recording, and looks.
 
         Raises:
-            RuntimeError: The VM is not the one the run describes, a setup step failed, or the evaluator needs what is not
-                installed.
+            RuntimeError: The VM is not as the run describes it, a setup step failed, or the evaluator needs a package
+                that is not installed.
             VMUnreachable: The VM is gone.
         """
         if desktop_env_import.OCR_METRIC in metrics_of(self._task["evaluator"]) and not desktop_env_import.has_ocr():
@@ -102,7 +102,7 @@ class Session:
         return outcome, desktop_view(seen, self._config)
 
     def take_recording(self, take: Callable[[bytes], object]) -> None:
-        """Ends the recording, where there is one.
+        """Ends the recording, if there is one.
 
         Raises:
             RuntimeError: The guest refuses, or has recorded nothing.
@@ -114,32 +114,32 @@ class Session:
             take(self._desktop.controller.take_recording())
 
     def score(self) -> float:
-        """Evaluates.
+        """Evaluates the task and returns its score.
 
         Raises:
-            Exception: Whatever goes wrong in it.
+            Exception: Anything that goes wrong in the evaluation.
             VMUnreachable: The VM is gone.
         """
         return score(self._desktop, self._task)
 
     def close(self) -> None:
-        """Lets go of the VM, ends what evaluators left running, removes the working files."""
+        """Detaches from the VM, ends processes that evaluators left running, removes the working files."""
         self._opened.close()
 
     def _attach(self) -> None:
         workspace = TemporaryFolder("osworld-")
         self._opened.callback(workspace.remove)
         self._workspace = workspace.path
-        self._opened.enter_context(programs_use(workspace.path / "tmp"))  # a browser's driver leaves some
+        self._opened.enter_context(programs_use(workspace.path / "tmp"))  # a browser's driver leaves temporary files
         self._opened.callback(_end_drivers)
         there = self._opened.enter_context(relayed(self._endpoint))
         self._desktop = Desktop(there.address, there.ports, self._config, workspace.path, proxy=self._proxy)
         self._opened.callback(self._desktop.close)
-        if self._keep_log and not self._proxy:  # its log would have the proxies' passwords
+        if self._keep_log and not self._proxy:  # its log would contain the proxies' passwords
             self._opened.enter_context(self._logged())
 
     def _checked_screen(self) -> bytes:
-        """The screen before the task; the run's coordinates mean nothing on one of another size."""
+        """Returns the screen before the task; raises if its size is not the run's, as coordinates would be wrong."""
         picture = self._desktop.screenshot()
         wanted = (self._config.screen_width, self._config.screen_height)
         found = size_of(picture)
@@ -152,7 +152,7 @@ class Session:
 
     @contextlib.contextmanager
     def _logged(self) -> Iterator[None]:
-        """Has what desktop-env does in this attempt kept with the attempt."""
+        """Keeps desktop-env's log of this attempt with the attempt."""
         handler = _Kept(self._files)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         package = logging.getLogger(desktop_env_import.LOGGER)
@@ -179,7 +179,7 @@ class _Kept(logging.Handler):
 
 
 def _end_drivers() -> None:
-    """Ends the browser drivers that an interrupted evaluator left behind; a cell, which sees no processes, ends with its own."""
+    """Ends browser drivers that an interrupted evaluator left. A cell sees no processes, but its own end with it."""
     with contextlib.suppress(psutil.Error, OSError):
         for process in psutil.Process().children():
             with contextlib.suppress(psutil.Error):

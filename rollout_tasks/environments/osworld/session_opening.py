@@ -1,4 +1,4 @@
-"""Opens an attempt's session on its desktop: in a cell, or in this process where its user says that tasks are trusted."""
+"""Opens an attempt's session on its desktop: in a cell, or in this process if its user trusts the tasks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TRUST = "or trust the tasks: --trust-tasks runs their setup and evaluation in th
 
 
 def check_cells() -> None:
-    """Whether tasks' code can be kept apart from the worker, or need not be.
+    """Checks that tasks' code can be isolated from the worker, or need not be.
 
     Raises:
-        RuntimeError: It must be and cannot be; says what to do.
+        RuntimeError: It must be isolated and cannot be; the message says what to do.
     """
     if settings().trust_tasks:
         return
@@ -46,16 +46,16 @@ def preload() -> None:
 
 
 def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files: WorkerFiles) -> DesktopSession:
-    """A session that has touched nothing yet.
+    """Returns a session that has touched nothing yet.
 
     Args:
-        vm: The attempt's.
-        config: The run's.
+        vm: The attempt's VM.
+        config: The run's options.
         task: As `task_config` makes it.
-        files: The attempt's.
+        files: The attempt's files.
 
     Raises:
-        RuntimeError: The VM has nothing to connect to, or there can be no cell.
+        RuntimeError: The VM has nothing to connect to, or no cell can be made.
     """
     if not vm.endpoint.ports.get("control"):
         raise RuntimeError(f"{vm.vm_id} is no desktop: VMs of its provider have nothing to connect to")

@@ -1,4 +1,4 @@
-"""What a session on a desktop answers: how an action went, and what is to be seen. Plain values; importing this costs nothing."""
+"""A desktop session's results: how an action ended, and what can be seen. Plain values; importing this is cheap."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class DesktopView:
     screen: tuple[int, int]
     """Width and height in pixels."""
     marks: Mapping[int, tuple[int, int]] | None
-    """Where each mark is; None where none are drawn."""
+    """Where each mark is; None if marks are not drawn."""
 
 
 class DesktopSession(Protocol):
-    """One attempt's hold on a desktop, wherever its task's code runs. Raises `VMLost` where the VM is gone."""
+    """One attempt's session on a desktop, wherever its task's code runs. Raises `VMUnreachable` if the VM is gone."""
 
     def begin(self) -> DesktopView:
         """Sets the task up, starts the recording, and looks."""
@@ -41,20 +41,20 @@ class DesktopSession(Protocol):
         """Carries out an action, or only waits for `pause` seconds, and looks."""
 
     def take_recording(self, take: Callable[[bytes], object]) -> None:
-        """Ends the recording, which is given in pieces; in none where there is none."""
+        """Ends the recording and passes it on in pieces; in none if there is no recording."""
 
     def score(self) -> float:
-        """What the task's own evaluator says."""
+        """Returns the score of the task's own evaluator."""
 
     def close(self) -> None:
-        """Lets go of the VM, in every case."""
+        """Detaches from the VM, in every case."""
 
 
 class AttemptFiles(Protocol):
-    """What a session needs from its attempt, and leaves there."""
+    """Files that a session gets from its attempt, and leaves there."""
 
     def place(self, url: str, target: Path) -> None:
-        """Puts the file of a URL that the task names at a place."""
+        """Writes the file of a URL that the task names to a path."""
 
     def log(self, text: str) -> None:
-        """Keeps what desktop-env said."""
+        """Keeps desktop-env's log."""

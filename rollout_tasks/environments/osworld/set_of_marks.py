@@ -14,15 +14,15 @@ from rollout_tasks.environments.osworld.screenshot import decoded
 MAX_MARKS = 400
 """More boxes than this hide the picture."""
 _SMALLEST = 4
-"""Pixels; what is narrower cannot be told apart."""
+"""Pixels; narrower elements cannot be told apart."""
 _COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#ff7f0e")
 _LABEL_SIZE = 13
 
 
 def choose(found: Sequence[Element], screen: tuple[int, int]) -> dict[int, Element]:
-    """The elements that get a mark, by number from 1: interactive, and with their centre on the screen.
+    """Returns the elements that get a mark, by number from 1: interactive ones with their centre on the screen.
 
-    Where there are too many, a spreadsheet's empty cells go first, then its others.
+    If there are too many, a spreadsheet's empty cells are left out first, then its other cells.
     """
     candidates: list[Element] = []
     places: set[tuple[int, int, int, int]] = set()
@@ -39,22 +39,22 @@ def choose(found: Sequence[Element], screen: tuple[int, int]) -> dict[int, Eleme
 
 
 def _rank(element: Element) -> int:
-    """0 for what gets a mark first."""
+    """Returns an element's rank; elements of rank 0 get marks first."""
     if not element.is_sheet_cell:
         return 0
     return 1 if element.description else 2
 
 
 def listed(marks: Mapping[int, Element]) -> str:
-    """One line for each mark."""
+    """Returns one line for each mark."""
     return "\n".join(f"{number}: {element.label[:200]}" for number, element in marks.items())
 
 
 def draw(screenshot: bytes, marks: Mapping[int, Element]) -> bytes:
-    """The screenshot with the boxes on it, as PNG.
+    """Returns the screenshot with the boxes on it, as PNG.
 
     Raises:
-        ValueError: The screenshot is no picture.
+        ValueError: The screenshot is not a picture.
     """
     picture = decoded(screenshot).convert("RGB")
     brush = ImageDraw.Draw(picture)

@@ -1,8 +1,8 @@
-"""A spreadsheet in few words: where columns and rows are, and what is in the cells that have something.
+"""A spreadsheet as short text: where columns and rows are, and the contents of cells that are not empty.
 
-``[columns] A @ 62, B @ 105`` and ``[row] 1 @ 200: A1 - Name | B1 - Price`` say where every cell is, the empty ones, too: at its
-column's x and its row's y. Rows that have nothing are listed with their places alone, and so are those for which there is no
-room: the farthest from the focused cell, or from the top.
+``[columns] A @ 62, B @ 105`` and ``[row] 1 @ 200: A1 - Name | B1 - Price`` say where every cell is, even an empty one:
+at its column's x and its row's y. Empty rows are listed with only their places. So are rows that do not fit: those
+farthest from the focused cell, or from the top.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _PLACE = 11
 LONGEST_CONTENT = 60
 """Characters of one cell."""
 LEAST_CONTENTS = 1_500
-"""Characters that the cells with something always have."""
+"""Characters that contents always get."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One of those on the screen."""
+    """A cell on the screen."""
 
     name: str
     """``B5``."""
     content: str
     centre: tuple[int, int]
     focused: bool = False
-    """Whether typing goes there."""
+    """Whether typed text goes there."""
 
     @property
     def column(self) -> str:
@@ -50,18 +50,18 @@ class Cell:
 
 
 def is_cell_name(name: str) -> bool:
-    """Whether spreadsheets call a cell so."""
+    """Returns whether this is a name of a spreadsheet's cell."""
     return _NAME.fullmatch(name) is not None
 
 
 def lines(cells: Sequence[Cell], room: int, indent: int, *, with_places: bool) -> list[str]:
-    """The lines of the cells on the screen.
+    """Returns the lines of the cells on the screen.
 
     Args:
         cells: In any order.
-        room: Characters that there are; contents have `LEAST_CONTENTS` even where there are fewer, and places are never left out,
-            as they are what is acted on.
-        indent: Characters before each line, which count.
+        room: Characters available; contents get `LEAST_CONTENTS` even if there are fewer, and places are never left
+            out, as agents act on them.
+        indent: Characters before each line; they count.
         with_places: Says where columns and rows are.
     """
     columns = {cell.column: cell.centre[0] for cell in cells}

@@ -1,4 +1,4 @@
-"""Waiting until a desktop shows what its task's setup has started: until the screen has changed and then stays as it is."""
+"""Waits until a desktop shows what its task's setup has started: until the screen has changed and is then stable."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from PIL import Image, ImageChops
 from rollout_tasks.environments.osworld.screenshot import decoded
 
 CHANGE_SECONDS = 8.0
-"""A program that shows nothing by then has no window, or takes too long to wait for."""
+"""A program that shows nothing by then has no window, or takes too long."""
 STILL_SECONDS = 1.0
 AT_MOST_SECONDS = 20.0
-"""A screen that never comes to rest, as a video's, is taken as it is."""
+"""A screen that never becomes stable, as with a video, is taken as it is after this time."""
 LOOK_SECONDS = 0.3
 UNNOTICED = 1_500
-"""Pixels that may differ: a cursor blinks."""
+"""Pixels that may differ, as a cursor blinks."""
 _WITHOUT_WINDOW = frozenset({"socat", "pkill", "killall"})
 
 
 def shows_something(task: Mapping[str, Any]) -> bool:
-    """Whether the task's setup opens a window."""
+    """Returns whether the task's setup opens a window."""
     return any(
         step["type"] == "open" or (step["type"] == "launch" and _program(step) not in _WITHOUT_WINDOW)
         for step in task["config"]
@@ -30,10 +30,10 @@ def shows_something(task: Mapping[str, Any]) -> bool:
 
 
 def wait_until_stable(look: Callable[[], bytes | None], before: bytes) -> None:
-    """Returns once the screen differs from `before` and has come to rest, or when that takes too long.
+    """Returns once the screen differs from `before` and is stable, or when that takes too long.
 
     Raises:
-        ValueError: A screenshot is no picture.
+        ValueError: A screenshot is not a picture.
     """
     began = time.monotonic()
     first = decoded(before).convert("L")

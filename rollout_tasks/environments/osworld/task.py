@@ -1,4 +1,4 @@
-"""An item as an OSWorld task: what desktop-env is given, and what is wrong with it before anything is enqueued."""
+"""Makes an OSWorld task for desktop-env from an item, and checks it before anything is enqueued."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from rollout_tasks.environments.base import ItemUnsupported
 from rollout_tasks.environments.osworld.desktop_env_names import DesktopEnvNames, Step, desktop_env_names
 
 TASK_ID = "task"
-"""What every task is called towards desktop-env, which makes a folder of that name: an item's id may be any text."""
+"""The id of every task for desktop-env, which makes a folder of that name: an item's id may be any text."""
 OWN_SETTINGS: Mapping[str, type] = {"snapshot": str, "proxy": bool, "fixed_ip": bool}
-"""What an item's env_config may set over the run's options."""
+"""Settings in an item's env_config that override the run's options."""
 REFUSED_STEPS = {
     "upload_file": "would read a file of the worker's own; give it a URL and use download",
     "proxy": "belongs to no task; set proxy instead",
 }
 
 ACCOUNTS = "evaluation_examples/settings/"
-"""Where OSWorld's tasks expect settings of accounts, below the folder that a worker runs in."""
+"""Where OSWorld's tasks expect the settings of accounts, below the folder that a worker runs in."""
 _TIME_FORMAT = re.compile(r"(%[YmdHMSfjpBbAa]|[\w .-])*")
 
 
 class TaskError(ValueError):
-    """A task is wrong; says what, as a sentence that begins with the field."""
+    """A task is wrong; the message says what is wrong, and begins with the field."""
 
 
 class TaskUnsupported(TaskError, ItemUnsupported):
-    """The installed desktop-env lacks what the task names: others may be right all the same."""
+    """The installed desktop-env lacks something that the task names; other tasks may still work."""
 
 
 def task_config(item: Item) -> dict[str, Any]:
-    """The task as `DesktopEnv.reset` takes it.
+    """Returns the task as `DesktopEnv.reset` takes it.
 
     Raises:
         TaskUnsupported: The installed desktop-env lacks one of its setup steps, getters or metrics.
-        TaskError: It is none.
+        TaskError: The item is not a valid task.
     """
     metadata, settings = item.metadata, item.env_config
     task = {
@@ -61,32 +61,32 @@ def task_config(item: Item) -> dict[str, Any]:
 
 
 def steps_of(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The setup steps before the episode, then those before its evaluation."""
+    """Returns the setup steps before the episode, then those before its evaluation."""
     return [*task["config"], *(task["evaluator"].get("postconfig") or [])]
 
 
 def getters_of(evaluator: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The evaluator's getters, of results and of what is expected."""
+    """Returns the evaluator's getters, of results and of what is expected."""
     return [getter for side in ("result", "expected") for getter in _listed(evaluator.get(side)) if getter]
 
 
 def results_of(evaluator: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The evaluator's getters of results alone."""
+    """Returns only the evaluator's getters of results."""
     return [getter for getter in _listed(evaluator.get("result")) if getter]
 
 
 def metrics_of(evaluator: Mapping[str, Any]) -> list[str]:
-    """The names of the evaluator's metrics."""
+    """Returns the names of the evaluator's metrics."""
     return [str(name) for name in _listed(evaluator["func"])]
 
 
 def file_names(evaluator: Mapping[str, Any]) -> list[str]:
-    """What the evaluator's getters call the files that they fetch, each once."""
+    """Returns the names under which the evaluator's getters store the files they fetch, each once."""
     return sorted({name for getter in getters_of(evaluator) for name in _listed(getter.get("dest", []))})
 
 
 def cloud_files(getter: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """URL and name of each file that a ``cloud_file`` getter downloads."""
+    """Returns URL and name of each file that a ``cloud_file`` getter downloads."""
     return list(zip(_listed(getter["path"]), _listed(getter["dest"]), strict=False))
 
 
@@ -206,7 +206,7 @@ def _check_getter(where: str, getter: Mapping[str, Any], names: DesktopEnvNames 
 
 
 def _check_accounts(where: str, parameters: Mapping[str, Any]) -> None:
-    """Settings of accounts are a user's; libraries read them in ways that run code of whoever wrote them."""
+    """Checks that account settings are the user's own files: libraries may run code that such files contain."""
     path = parameters.get("settings_file", ACCOUNTS)
     if not isinstance(path, str) or not path.startswith(ACCOUNTS) or "\0" in path or ".." in path.split("/"):
         raise TaskError(f"{where}: settings_file must be in {ACCOUNTS}, got {_shown(path)}")
@@ -223,7 +223,7 @@ def _check_url(where: str, url: Any) -> None:
 
 
 def _check_name(where: str, name: Any) -> None:
-    """What desktop-env would write on the worker must stay in the attempt's folder."""
+    """Checks that a file that desktop-env writes on the worker stays in the attempt's folder."""
     if not _names_a_file(name):
         raise TaskError(f"{where} must name a file, got {_shown(name)}")
     path = PurePosixPath(name)
@@ -232,7 +232,7 @@ def _check_name(where: str, name: Any) -> None:
 
 
 def _names_a_file(path: Any) -> bool:
-    """Whether a path ends with a name, as desktop-env splits it."""
+    """Returns whether a path, split as desktop-env does, ends with a name."""
     return isinstance(path, str) and "\0" not in path and posixpath.basename(path) not in {"", ".", ".."}
 
 

@@ -1,4 +1,4 @@
-"""The files of a task that come from the internet: which there are, and putting them where desktop-env looks for them."""
+"""A task's files from the internet: lists them, and puts them where desktop-env looks for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EMPTY_HISTORY_URL = (
     "https://huggingface.co/datasets/xlangai/ubuntu_osworld_file_cache/resolve/main/chrome/"
     "44ee5668-ecd5-4366-a6ce-c1c9b8d4e938/history_empty.sqlite?download=true"
 )
-"""What desktop-env's step `update_browse_history` begins with."""
+"""The file that desktop-env's step `update_browse_history` starts from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class TaskFile:
 
 
 def files_of(task: Mapping[str, Any]) -> list[TaskFile]:
-    """Every file that setting up and evaluating a task will ask for, each once."""
+    """Returns every file that setting up and evaluating a task needs, each once."""
     return list(dict.fromkeys(_files_of(task)))
 
 
 def place_files(task: Mapping[str, Any], cache_dir: Path, files: AttemptFiles) -> None:
-    """Puts them all into the task's folder."""
+    """Puts all the task's files into its folder."""
     for file in files_of(task):
         files.place(file.url, cache_dir / TASK_ID / file.name)
 

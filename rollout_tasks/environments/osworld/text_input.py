@@ -1,7 +1,7 @@
-"""Typing for the guest: replaces pyautogui's own, which skips what the keyboard has no key for and types '>' for '<'.
+"""Typing for the guest: replaces pyautogui's, which skips characters without a key and types '>' for '<'.
 
-Sent to the guest as source, in front of every command that may type; needs nothing there that pyautogui does not bring. Only
-X11: on other systems pyautogui's own typing stays.
+Sent to the guest as source, before every command that may type; needs only pyautogui and its dependencies there. Only
+for X11: on other systems pyautogui's typing stays.
 """
 
 SOURCE = """\
@@ -56,5 +56,5 @@ def _learn_to_type():
 
 _learn_to_type()
 """
-"""Characters without a key get a spare one for the moment; programs need a little time to notice a changed keyboard, at
-the beginning and before it changes back."""
+"""Characters without a key get a spare key for a moment. Programs need a little time to notice a changed keyboard, both
+after the change and before it is undone."""

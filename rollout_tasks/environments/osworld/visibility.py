@@ -1,6 +1,6 @@
-"""What can be seen of an element: not what is off the screen, and not what the active window covers.
+"""The visible part of an element: without what is off the screen, and what the active window covers.
 
-Accessibility knows no order of windows, but the active one is above the others.
+The accessibility tree has no order of windows, but the active one is above the others.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The active one."""
+    """The active window."""
 
     node: Any
-    """Its element of the tree."""
+    """Its element in the tree."""
     box: Box
 
 
 def centre_of(box: Box) -> tuple[int, int]:
-    """The middle of a box."""
+    """Returns the middle of a box."""
     left, top, width, height = box
     return left + width // 2, top + height // 2
 
 
 def on_screen(box: Box) -> Box | None:
-    """What is neither above nor left of the screen; None where nothing is. The screen's other edges are not known here."""
+    """Returns the part not above or left of the screen; None if nothing remains. Its other edges are not known here."""
     left, top, width, height = box
     right, bottom = left + width, top + height
     left, top = max(left, 0), max(top, 0)
@@ -36,7 +36,7 @@ def on_screen(box: Box) -> Box | None:
 
 
 def visible_part(box: Box, active: Window) -> Box | None:
-    """The largest part of another window's element that the active one leaves to be seen; None when it covers all of it."""
+    """Returns the largest part of another window's element that the active one does not cover, or None."""
     left, top, width, height = box
     right, bottom = left + width, top + height
     its_left, its_top, its_width, its_height = active.box

@@ -1,4 +1,4 @@
-"""What items ask of their VM beyond the run's options: a snapshot, a proxy, a fixed IP address; and what they do not get."""
+"""What items ask of their VM besides the run's options (a snapshot, a proxy, a fixed IP address), and do not get."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from rollout_tasks.config import RunConfig
 from vm_pool.providers.base import option_names
 
 PROXY_VARIABLE = "PROXY_CONFIG_FILE"
-"""Where desktop-env reads its proxies, secrets included, from; without it tasks go without."""
+"""Names the file from which desktop-env reads its proxies, with their secrets; without it, tasks have no proxy."""
 SNAPSHOT_OPTION = "snapshot_name"
-"""What providers whose VMs have snapshots by name call the one to start from."""
+"""The option for the snapshot to start from, of providers whose VMs have snapshots by name."""
 
 
 def own_snapshot(item: Item) -> str | None:
-    """The snapshot that an item's ``env_config`` names over the run's.
+    """Returns the snapshot that an item's ``env_config`` names instead of the run's.
 
-    A task file's own ``snapshot`` (chrome, gimp, os, ...) is none: it names a group of tasks. OSWorld never reverts to it, and
-    its images do not have it.
+    A task file's own ``snapshot`` (chrome, gimp, os, ...) does not count: it names a group of tasks. OSWorld never
+    reverts to it, and its images do not have it.
     """
     name = item.env_config.get("snapshot")
     return name if isinstance(name, str) and name != item.metadata.get("snapshot") else None
 
 
 def wants_proxy(task: Mapping[str, Any]) -> bool:
-    """Whether a task's browser is to go through a proxy, and this worker has any."""
+    """Returns whether a task's browser is to go through a proxy, and this worker has any."""
     return bool(task["proxy"]) and bool(os.environ.get(PROXY_VARIABLE))
 
 
 def unmet(config: RunConfig, items: Iterable[Item], tasks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the items of a run ask for and do not get, or only where workers are set up for it; one sentence each."""
+    """Returns sentences on what the items ask for and do not get, or get only if workers are configured for it."""
     snapshots = sum(own_snapshot(item) is not None for item in items)
     tasks = list(tasks)
     proxies, addresses = (sum(bool(task[name]) for task in tasks) for name in ("proxy", "fixed_ip"))
@@ -52,7 +52,7 @@ def unmet(config: RunConfig, items: Iterable[Item], tasks: Iterable[Mapping[str,
 
 
 def _no_snapshots(config: RunConfig) -> str:
-    """Why VMs cannot start from a snapshot of the item's choice; empty where they can."""
+    """Returns why VMs cannot start from a snapshot that the item chooses; empty if they can."""
     if config.vm.use_pool:
         return "a pool's VMs are reset to the snapshot of their host (--no-pool gives every rollout a VM of its own)"
     if SNAPSHOT_OPTION not in option_names(config.vm.provider_name):

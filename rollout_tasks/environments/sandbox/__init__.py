@@ -1,1 +1,1 @@
-"""Runs Python that nobody vouches for, isolated by bubblewrap: `interpreter` is what others use."""
+"""Runs untrusted Python, isolated by bubblewrap. Other packages use `interpreter`."""

@@ -1,4 +1,4 @@
-"""The walls: the command that starts a program in namespaces of its own, and whether this machine can build them."""
+"""The sandbox's isolation: the bubblewrap command that starts a program in its own namespaces, and why it may fail."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from rollout_tasks.cells import seccomp, system_calls
 
 NOBODY = "65534"
 SCRATCH = "/tmp"  # noqa: S108  the sandbox's own, in memory
-"""The one folder that can be written; it goes with the sandbox."""
+"""The only writable folder; it is deleted with the sandbox."""
 PROGRAM = "/program.py"
 SYSTEM_CALLS = system_calls.ALONE | {"execve", "wait4"}
-"""What the code may ask of the kernel, besides what bubblewrap needs: to start the interpreter, and to see it end."""
+"""The system calls allowed: the code's, and bubblewrap's to start the interpreter and wait for its end."""
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 
 class SandboxUnavailable(RuntimeError):
-    """This machine cannot isolate: one sentence saying what to install or enable."""
+    """This machine cannot isolate code; the message says what to install or enable."""
 
 
 def command(program: Path, arguments: list[str], *, scratch_bytes: int, seccomp_descriptor: int) -> list[str]:
-    """The command line that runs a Python program inside the walls.
+    """Returns the command line that runs a Python program in the sandbox.
 
-    Nothing of the host can be seen but the interpreter, its standard library and the system's libraries, all read-only.
-    There is no network, no /proc, no device and no capability; it dies with the thread that started it. Its user id maps
-    to the caller's, root's where that is who calls: whatever descriptor or writable mount of the host it were given,
-    it could change as the owner, so it is given none.
+    The program sees only the interpreter, its standard library and the system's libraries, all read-only. It has no
+    network, no /proc, no device and no capability, and dies with the thread that started it. Its user id maps to the
+    caller's, which may be root: through a descriptor or writable mount of the host it could change files as their
+    owner, so it gets neither.
 
     Args:
         program: The program; it needs nothing but the standard library.
         arguments: Its arguments.
-        scratch_bytes: Room in `SCRATCH`.
+        scratch_bytes: Space in `SCRATCH`.
         seccomp_descriptor: A readable descriptor that holds the system call filter.
 
     Raises:
@@ -67,10 +67,10 @@ def _library(folder: Path) -> list[str]:
 
 
 def filter_descriptor() -> int:
-    """A descriptor from which the system call filter can be read once; the caller closes it.
+    """Returns a descriptor from which the system call filter can be read once; the caller closes it.
 
     Raises:
-        SandboxUnavailable: There is no filter for this machine.
+        SandboxUnavailable: No filter exists for this machine.
     """
     if sys.platform != "linux" or not seccomp.supported():
         raise SandboxUnavailable("running Python safely needs Linux on x86_64 or aarch64")
@@ -83,7 +83,7 @@ def filter_descriptor() -> int:
 
 
 def reason_of(complaint: str) -> str:
-    """What to do about bubblewrap's own error message."""
+    """Returns what to do about bubblewrap's error message."""
     said = " ".join(complaint.split())[:300] or "no reason given"
     if "Unknown option" in complaint:
         return f"running Python safely needs bubblewrap 0.7 or newer: {said}"

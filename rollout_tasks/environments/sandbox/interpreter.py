@@ -1,6 +1,6 @@
-"""A Python interpreter behind walls, for one episode: code in, output out, stopped when it breaks a limit.
+"""A sandboxed Python interpreter for one episode: runs code, returns its output, and is stopped if it exceeds a limit.
 
-Whatever comes out of it is taken for what untrusted code wrote: bounded, parsed with care, never believed.
+Its answers count as written by untrusted code: they are limited, parsed with care, and never trusted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _READY = b"ready\n"
 _CREDENTIALS = struct.Struct("3i")
 _NUMBER = struct.Struct("i")
 _MAX_REQUEST = 60_000
-"""Bytes: less than a socket holds, so that sending a request never waits."""
+"""Bytes; less than a socket's buffer, so that sending a request never blocks."""
 _MAX_ANSWER = 2_000_000
-"""Bytes; an honest program stays below six for each character of output."""
+"""Bytes; `program.py` writes less than six for each character of output."""
 _START_SECONDS = 20.0
 _LOOK_SECONDS = 0.25
 """How often the files of running code are counted."""
@@ -40,11 +40,11 @@ class SandboxLimits:
     seconds: float = 10.0
     """Wall time of one call."""
     cpu_seconds: int = 120
-    """CPU time of the whole episode: what stops the code when nobody is left to."""
+    """CPU time of the whole episode; stops the code even if this process cannot."""
     memory_bytes: int = 512 * 2**20
     """Address space."""
     scratch_bytes: int = 16 * 2**20
-    """Files, all together."""
+    """All files together."""
     scratch_files: int = 1_000
     output_characters: int = 20_000
     """Of one call."""
@@ -52,25 +52,25 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What came of a call's code."""
+    """The result of a call's code."""
 
     ok: bool
-    """Nothing raised."""
+    """Whether nothing raised an error."""
     text: str
     not_run: int = 0
     """Expressions after the one that raised."""
 
 
 class InterpreterStopped(Exception):
-    """The interpreter is gone, its variables with it; the message says why."""
+    """The interpreter is gone, with its variables; the message says why."""
 
 
 class RequestRefused(ValueError):
-    """The code is not even sent; the interpreter lives on."""
+    """The code was not sent; the interpreter still runs."""
 
 
 class Interpreter:
-    """One process behind walls. Started at once; `stop` in every case."""
+    """A sandboxed process. It starts at once; callers must always `stop` it."""
 
     def __init__(self, limits: SandboxLimits | None = None) -> None:
         """Starts it and waits until it is ready.
@@ -96,8 +96,8 @@ class Interpreter:
         """Runs code in the episode's namespace, in order, up to the first that raises.
 
         Raises:
-            RequestRefused: There is too much of it.
-            InterpreterStopped: It took too long, died, or answered nonsense.
+            RequestRefused: The code is too long.
+            InterpreterStopped: It took too long, died, or sent an invalid answer.
         """
         request = json.dumps(expressions).encode() + b"\n"
         if len(request) > _MAX_REQUEST:
@@ -106,14 +106,14 @@ class Interpreter:
             self._signal(signal.SIGCONT)
             self._send(request)
             output = self._output(self._read_line(self._limits.seconds))
-            self._signal(signal.SIGSTOP)  # what an alarm or a handler would do meanwhile, nobody watches
+            self._signal(signal.SIGSTOP)  # between calls, alarms and handlers must not run unwatched
         except BaseException:
             self.stop()
             raise
         return output
 
     def stop(self) -> None:
-        """Kills it with everything inside; harmless when repeated."""
+        """Kills the interpreter with all its processes. Harmless when repeated."""
         self._process.kill()
         self._process.wait()
         if self._process.stderr is not None:
@@ -149,7 +149,7 @@ class Interpreter:
             os.close(program)
 
     def _welcome(self) -> None:
-        """Takes the greeting, and with it the scratch directory, before any code that nobody vouches for."""
+        """Receives the greeting, with the scratch folder's descriptor, before any untrusted code runs."""
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         greeting = b""
@@ -168,7 +168,7 @@ class Interpreter:
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Stops the code, or lets it go on; one that has ended is noticed when it does not answer."""
+        """Stops or continues the code; a process that has ended is noticed when it does not answer."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._child, number)
 
@@ -222,7 +222,7 @@ class Interpreter:
         raise InterpreterStopped("its answer cannot be read")
 
     def _death(self) -> str:
-        """Why it is gone, as far as its exit status says."""
+        """Returns why the process is gone, as far as its exit status shows."""
         try:
             status = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:

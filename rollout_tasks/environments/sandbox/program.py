@@ -1,7 +1,7 @@
-"""The program inside the sandbox: runs code in one namespace, a line of JSON in, a line of JSON out.
+"""The program inside the sandbox: runs code in one namespace; reads and answers with lines of JSON.
 
-It shares its process with code that nobody vouches for, so it protects nothing: the walls are around it, and whoever reads
-its answers expects anything. It imports nothing of this project.
+It shares its process with untrusted code, so it protects nothing: the sandbox around it does, and the reader of its
+answers trusts nothing. It imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Captured(io.TextIOBase):
         return len(text)
 
     def writable(self) -> bool:
-        """It is."""
+        """Returns True."""
         return True
 
     def text(self) -> str:
-        """What was kept, and how much was not."""
+        """Returns the characters kept, and how many were cut off."""
         cut = f"\n... {self._dropped} more characters cut off" if self._dropped else ""
         return "".join(self._pieces) + cut
 
 
 class Session:
-    """The namespace of an episode."""
+    """Runs an episode's code in one namespace."""
 
     def __init__(self, max_output: int) -> None:
         self._namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -56,7 +56,7 @@ class Session:
         self._count = 0
 
     def run(self, expressions: list[str]) -> dict[str, Any]:
-        """Runs them in order up to the first that raises; its traceback is the last of the output."""
+        """Runs expressions in order up to the first that raises; its traceback ends the output."""
         output = Captured(self._max_output)
         with redirect_stdout(output), redirect_stderr(output):
             for done, code in enumerate(expressions, start=1):
@@ -82,7 +82,7 @@ class Session:
 
 
 def _traceback(error: BaseException) -> Iterator[str]:
-    """The traceback as the guest's code sees it, without the frames of this program."""
+    """Yields the traceback without the frames of this program."""
     import traceback
 
     trace = error.__traceback__
@@ -108,7 +108,7 @@ def _limit(memory: int, cpu: int, file: int) -> None:
 
 
 def _greet() -> None:
-    """Says that all is set, and hands over the working directory for whoever counts the files in it."""
+    """Tells the parent that the program is ready, and passes it the working folder, whose files it counts."""
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     channel = _socket.socket(fileno=0)
     channel.sendmsg([b"ready\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", here))])
@@ -117,7 +117,7 @@ def _greet() -> None:
 
 
 def _disconnect_standard_streams() -> None:
-    """Reading them ends at once, writing past `sys.stdout` fails."""
+    """Makes reading standard input end at once, and writing to the standard streams, past `sys.stdout`, fail."""
     ended, writer = os.pipe()
     reader, broken = os.pipe()
     os.close(writer)
@@ -130,7 +130,7 @@ def _disconnect_standard_streams() -> None:
 
 
 def main() -> None:
-    """Serves standard input, a socket, until its end.
+    """Serves requests from standard input, a socket, until its end.
 
     Arguments: bytes of memory, seconds of CPU, bytes of a file, characters of output.
     """

@@ -59,7 +59,7 @@ def test_a_worker_whose_clock_is_wrong_is_there_as_long_as_any_other(
     client: redis.Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     script = (
-        "import sys, redis; from rollout_tasks import presence;"
+        "import sys, redis; from rollout_tasks.runs import presence;"
         "presence.announce(redis.Redis.from_url(sys.argv[1]), 'one@there', [sys.argv[2]])"
     )
     clock = WrongClock(tmp_path, seconds)

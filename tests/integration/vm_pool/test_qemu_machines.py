@@ -96,10 +96,10 @@ def test_qemu_has_a_network_of_its_own(disk: Path, tmp_path: Path, guest_network
     wait_until(lambda: qemu_of(tmp_path))
     (qemu,) = qemu_of(tmp_path)
     network = Path(f"/proc/{qemu}/ns/net").readlink()
-    wait_until(lambda: provider._machines[VM].ports)
+    wait_until(lambda: provider._processes[VM].ports)
     assert sockets_of(qemu) & sockets_in(f"/proc/{qemu}/net/tcp") != set()
     assert sockets_of(qemu) & sockets_in("/proc/self/net/tcp") == set()
-    provider._machines[VM].connect("control").close()
+    provider._processes[VM].connect("control").close()
     provider.stop(VM)
     thread.join(30)
     assert [type(error) for error in raised] == [QemuStopped]

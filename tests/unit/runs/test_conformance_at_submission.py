@@ -137,7 +137,7 @@ def test_vms_of_which_nothing_is_known_leave_nothing_out(shell: Shell, image: st
     assert len(shell.run.items()) == 3
     assert shell.err == (
         "note: what the VMs of a have is not known, so nothing says which scores can be relied on;"
-        " scripts/build_guest.py --check finds it out\n"
+        " rollouts image build --check finds it out\n"
     )
 
 

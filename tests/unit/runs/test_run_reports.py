@@ -126,7 +126,8 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
     show_run(folder, Console(width=200, soft_wrap=True, highlight=False, markup=False))
 
     shown = capsys.readouterr().out
-    rows = {row.split("│")[1].strip(): row for row in shown.splitlines() if row.startswith("│")}
+    scores, unsolved = shown.split("Not solved")
+    rows = {row.split("│")[1].strip(): row for row in scores.splitlines() if row.startswith("│")}
     headings = next(row for row in shown.splitlines() if row.startswith("┃"))
     assert [cell.strip() for cell in headings.split("┃")[1:6]] == ["", "asked", "valid", "solved", "score"]
     assert list(rows) == [
@@ -142,6 +143,8 @@ def test_what_is_shown_are_the_tables_and_where_to_look_further(
     assert "env_step: 1, such as writer#1" in shown
     assert f"Report: {folder.report}" in shown
     assert "scripted" not in shown
+    first = next(row for row in unsolved.splitlines() if row.startswith("│ chrome#0 "))
+    assert [cell.strip() for cell in first.split("│")[1:5]] == ["chrome#0", "0", "max_turns", "chrome/0"]
 
 
 def test_each_sentence_is_one_line_however_narrow_the_terminal_and_as_it_is(
@@ -157,8 +160,9 @@ def test_each_sentence_is_one_line_however_narrow_the_terminal_and_as_it_is(
     show_run(shown_folder, Console(width=30, force_terminal=True, color_system="standard"))
 
     shown = capsys.readouterr().out.splitlines()
-    table_ends = next(number for number, line in enumerate(shown) if line.startswith("└"))
-    assert [shown[0], *shown[table_ends + 1 :]] == [
+    scores_end, unsolved_end = (number for number, line in enumerate(shown) if line.startswith("└"))
+    unsolved = next(number for number, line in enumerate(shown) if "Not solved" in line)
+    assert [shown[0], *shown[scores_end + 1 : unsolved], *shown[unsolved_end + 1 :]] == [
         "\x1b[1mThe answers came from the scripted model: these scores say nothing about any agent.\x1b[0m",
         _sentence(values),
         _tries(values),
@@ -167,7 +171,7 @@ def test_each_sentence_is_one_line_however_narrow_the_terminal_and_as_it_is(
         f"Report: {shown_folder.report}",
     ]
     assert "Run night [b]1" in re.sub(r"\x1b\[[\d;]*m", "", shown[1])
-    assert sum(line.startswith("├") for line in shown) == 2, "domains, groups and the sum are told apart"
+    assert sum(line.startswith("├") for line in shown[:scores_end]) == 2, "domains, groups and the sum are told apart"
 
 
 def _sentence(report: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""The providers that desktop-env has, each under its own name: vmware, virtualbox, docker, aws, azure, aliyun, volcengine.
+"""The providers of desktop-env, each under its own name: vmware, virtualbox, docker, aws, azure, aliyun, volcengine.
 
-What desktop-env does there suits a script that owns its process: endless loops, lock files in the current folder, signal
-handlers, output. So for each VM it runs in a process of its own, the keeper: `keeper` is that process's program, `kinds` says how
-each of desktop-env's providers is used there. `provider` and `keeping` are this side of it.
+desktop-env's code suits a script that owns its process: endless loops, lock files in the current folder, signal
+handlers, output. So each VM has its own process for it, the keeper: `keeper` is that process's program, and `adapters`
+adapts each of desktop-env's providers there. `provider` and `keeper_client` are this process's side.
 """

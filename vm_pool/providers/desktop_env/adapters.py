@@ -1,6 +1,6 @@
-"""How each of desktop-env's providers is used, inside a keeper: what it needs, and what it hides made visible.
+"""Adapters for desktop-env's providers, inside a keeper: what each one needs, and fixes for what it hides.
 
-Everything here may hang or never end; the keeper's process can be ended from outside.
+Any call here may hang or never end; the keeper's process can be ended from outside.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 LABEL = "computer-use-rollouts.vm"
-"""Of a docker container; its value is the VM's id."""
+"""The label of a docker container; its value is the VM's id."""
 COMMAND_PAUSE_SECONDS = 0.5
-"""Between two looks at a VM that starts; what is waited for after a command is nothing, as the command has ended."""
+"""Between two checks of a VM that starts; also replaces waits after commands, which have ended by then."""
 USUAL_SNAPSHOT = "init_state"
-"""What OSWorld calls a VM's clean state."""
+"""OSWorld's name for a VM's clean state."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SDK_OF = {"volcenginesdkcore": "volcengine-python-sdk", "volcenginesdkecs": "volcengine-python-sdk"}
 
 
 class Unavailable(Exception):
-    """Something is missing on this machine, or in its environment; one sentence."""
+    """Something is missing on this machine, or in its environment; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class VMSettings:
-    """What is asked for; the same as the options of these names."""
+    """The settings of one VM; the same as the options of these names."""
 
     vm_id: str
     paths: tuple[str, ...]
@@ -47,26 +47,26 @@ class VMSettings:
 
 
 class Adapter:
-    """One of desktop-env's providers.
+    """An adapter for one of desktop-env's providers.
 
     Args:
-        name: Its name.
-        settings: What is asked for.
+        name: The provider's name.
+        settings: The VM's settings.
 
     Raises:
         Unavailable: It cannot be used here.
     """
 
     tools: tuple[tuple[str, str], ...] = ()
-    """Commands it runs, and where each comes from."""
+    """Commands that it runs, and where each comes from."""
     provider_class = manager_class = ""
     takes_region = False
     can_find = True
-    """Whether it gets a VM when none is named."""
+    """Whether it can find or make a VM when no path is given."""
     shares_path = False
-    """Whether several VMs are made of one path."""
+    """Whether several VMs are made from one path."""
     revert_before_use = False
-    """Whether a VM that was just started is as it was left."""
+    """Whether a VM that was just started still has its old state."""
     has_snapshots = True
     """Whether VMs are reverted to a snapshot by its name."""
 
@@ -90,19 +90,19 @@ class Adapter:
 
     @property
     def region(self) -> str | None:
-        """Where VMs are."""
+        """The region of the VMs."""
         return self.settings.region
 
     @property
     def reverts_at_start(self) -> bool:
-        """Whether a VM must be reverted when it was just started: what was found may not be of the snapshot that is wanted."""
+        """Whether to revert a VM that was just started: it may not be in the state of the wanted snapshot."""
         return self.revert_before_use or (self.has_snapshots and self.settings.snapshot_name != USUAL_SNAPSHOT)
 
     def prepare(self) -> None:
-        """Changes what must be changed before the provider is made."""
+        """Patches desktop-env before its provider is created."""
 
     def find(self) -> str:
-        """Gets a VM: takes one that is there, or makes one."""
+        """Finds an existing VM, or makes one; returns its path."""
         manager = getattr(self.manager_module, self.manager_class)()
         path = manager.get_vm_path(os_type=self.settings.os_type, region=self.region, screen_size=self.settings.screen)
         if not path:
@@ -110,28 +110,28 @@ class Adapter:
         return str(path)
 
     def start(self, path: str) -> None:
-        """Powers a VM on; nothing happens to one that runs."""
+        """Powers a VM on; does nothing when it runs."""
         self.provider.start_emulator(path, self.settings.headless, self.settings.os_type)
 
     def revert(self, path: str) -> str:
-        """Brings a VM back to its clean state, and powers it on; returns its path from then on."""
+        """Reverts a VM to its clean state, and powers it on; returns its path from then on."""
         path = self.provider.revert_to_snapshot(path, self.snapshot()) or path
         self.start(path)
         return path
 
     def snapshot(self) -> str:
-        """What VMs are reverted to."""
+        """Returns the name of the snapshot that VMs are reverted to."""
         return self.settings.snapshot_name
 
     def address(self, path: str) -> str:
-        """``ip`` or ``ip:server:chromium:vnc:vlc``."""
+        """Returns ``ip`` or ``ip:server:chromium:vnc:vlc``."""
         address: str = self.provider.get_ip_address(path)
         if not address:
             raise RuntimeError(f"{path} has no address")
         return address
 
     def stop(self, path: str) -> None:
-        """Powers a VM off; in a cloud, that ends it."""
+        """Powers a VM off; in a cloud, this deletes it."""
         self.provider.stop_emulator(path)
 
     def _import(self, module: str) -> Any:
@@ -152,19 +152,19 @@ class Adapter:
 
 
 class VMware(Adapter):
-    """VMware Workstation or Fusion, by its command ``vmrun``."""
+    """VMware Workstation or Fusion, through its command ``vmrun``."""
 
     tools = (("vmrun", "VMware Workstation or Fusion"),)
     provider_class, manager_class, takes_region = "VMwareProvider", "VMwareVMManager", True
     revert_before_use = True
 
     def prepare(self) -> None:
-        """Commands are waited for and their failures raised: desktop-env drops both, and a VM stays as dirty as it was."""
+        """Waits for commands and raises their failures: desktop-env ignores both, which would leave a VM dirty."""
         self.module.WAIT_TIME = COMMAND_PAUSE_SECONDS
         self.module.VMwareProvider._execute_command = staticmethod(_run_to_end)
 
     def stop(self, path: str) -> None:
-        """Powers a VM off, the hard way if need be."""
+        """Powers a VM off, by force if needed."""
         vmrun = ["vmrun", *self.module.get_vmrun_type(return_list=True)]
         with suppress(RuntimeError):
             self.provider.stop_emulator(path)
@@ -174,18 +174,18 @@ class VMware(Adapter):
 
 
 class VirtualBox(Adapter):
-    """VirtualBox, by its command ``VBoxManage``."""
+    """VirtualBox, through its command ``VBoxManage``."""
 
     tools = (("VBoxManage", "VirtualBox"),)
     provider_class, manager_class, takes_region = "VirtualBoxProvider", "VirtualBoxVMManager", True
     revert_before_use = True
 
     def prepare(self) -> None:
-        """Nothing is waited for after a command that has ended."""
+        """Removes the waits after commands, which have ended by then."""
         self.module.WAIT_TIME = COMMAND_PAUSE_SECONDS
 
     def stop(self, path: str) -> None:
-        """Saves a VM's state and ends it, the hard way if need be."""
+        """Saves a VM's state and ends it, by force if needed."""
         with suppress(Exception):
             self.provider.stop_emulator(path)
         uuid = self.provider._get_vm_uuid(path)
@@ -194,14 +194,14 @@ class VirtualBox(Adapter):
 
 
 class Docker(Adapter):
-    """OSWorld's container, which holds QEMU with a qcow2 file of one's own."""
+    """OSWorld's container, which runs QEMU with the user's own qcow2 file."""
 
     provider_class, manager_class, takes_region = "DockerProvider", "DockerVMManager", True
     shares_path = True
     has_snapshots = False
 
     def prepare(self) -> None:
-        """Containers carry the VM's id from their creation on, and listen on this machine's loopback alone."""
+        """Makes containers carry the VM's id from their creation on, and listen on this machine's loopback only."""
         self.module.WAIT_TIME = 0
         self.module.LOCK_TIMEOUT = (
             3600  # each VM holds the lock while its container starts, which may fetch an image first
@@ -216,7 +216,7 @@ class Docker(Adapter):
         collection.run = run_labelled
 
     def start(self, path: str) -> None:
-        """Starts a container, once nothing of this VM runs."""
+        """Starts a container, after removing everything of this VM that runs."""
         self.stop(path)
         super().start(path)
 
@@ -229,7 +229,7 @@ class Docker(Adapter):
         self.provider.container = None
 
     def revert(self, path: str) -> str:
-        """The image is read only: a new container is clean."""
+        """Starts a new container, which is clean: the image is read-only."""
         self.start(path)
         return path
 
@@ -241,11 +241,11 @@ class AWS(Adapter):
 
     @property
     def region(self) -> str | None:
-        """The option's, else the environment's."""
+        """The option's region, otherwise the environment's."""
         return self.settings.region or os.environ.get("AWS_REGION")
 
     def snapshot(self) -> str:
-        """An AMI; ``init_state`` stands for the one that instances are made of."""
+        """Returns an AMI; ``init_state`` stands for the AMI that instances are made from."""
         if self.settings.snapshot_name != USUAL_SNAPSHOT:
             return self.settings.snapshot_name
         images: Mapping[Any, Mapping[Any, str]] = self.manager_module.IMAGE_ID_MAP
@@ -291,7 +291,7 @@ ADAPTERS: Mapping[str, type[Adapter]] = {
 
 
 def _run_to_end(command: Sequence[str], return_output: bool = False) -> str | None:
-    """Runs a command; its failure is an error, with what it said."""
+    """Runs a command; raises an error with its output when it fails."""
     with tempfile.TemporaryFile(
         "w+", errors="replace"
     ) as said:  # a pipe would stay open as long as the VM that it starts
@@ -304,5 +304,5 @@ def _run_to_end(command: Sequence[str], return_output: bool = False) -> str | No
 
 
 def words_of(error: BaseException) -> str:
-    """What an error says, on one line and without colours."""
+    """Returns an error's message on one line and without colours."""
     return " ".join(_COLOURS.sub("", str(error)).split())[:500] or type(error).__name__

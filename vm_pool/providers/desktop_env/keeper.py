@@ -1,7 +1,7 @@
-"""The keeper's program: holds one VM of desktop-env's, does what its input says, and stops the VM when that ends.
+"""The keeper's program: holds one of desktop-env's VMs, obeys commands, and stops the VM when its input ends.
 
-Each line of input is a JSON object with a word to do, each line of output the answer. desktop-env prints and logs to the error
-output. A file says which VM is held, so that it can be stopped by another keeper if this one is killed.
+Each input line is a JSON object with a command, each output line the answer. desktop-env prints and logs to stderr.
+A record file says which VM is held, so that another keeper can stop it if this one is killed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ log = logging.getLogger("keeper")
 
 
 class Keeper:
-    """What is held.
+    """The VM that is held, and the commands for it.
 
     Args:
-        record: The file that says so; holds the request that the keeper was started with.
+        record: The file that names the VM; contains the request that the keeper was started with.
     """
 
     def __init__(self, record: Path) -> None:
@@ -44,10 +44,10 @@ class Keeper:
         return float(self._request["stop_seconds"])
 
     def answer(self, word: str) -> Any:
-        """Does one thing.
+        """Executes one command.
 
         Raises:
-            Exception: Whatever goes wrong.
+            Exception: Any failure.
         """
         match word:
             case "check":
@@ -64,7 +64,7 @@ class Keeper:
         raise ValueError(f"no keeper knows how to {word}")
 
     def stop(self) -> None:
-        """Stops the VM, if one is held, and forgets it."""
+        """Stops the VM, if one is held, and deletes its record."""
         if self._request["path"] is not None or self._tool().shares_path:
             self._tool().stop(self._request["path"] or "")
         self._record.unlink(missing_ok=True)
@@ -104,7 +104,7 @@ class Keeper:
         return adapter.address(self._path())
 
     def _first_unused(self, paths: list[str]) -> str:
-        """The first VM that no other keeper holds."""
+        """Returns the first VM that no other keeper holds."""
         for path in paths:
             lock = Path(f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.lock").open("w")  # noqa: SIM115
             try:
@@ -132,14 +132,14 @@ class Keeper:
 
 @contextmanager
 def _only_one(file: Path) -> Iterator[None]:
-    """Among all keepers of this folder: desktop-env gives VMs that are made at the same time the same name."""
+    """A lock among all keepers of this folder: desktop-env gives VMs that are made at the same time the same name."""
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def main(record: Path) -> int:
-    """Serves until the input ends, then stops the VM. A second keeper takes over if something hangs then."""
+    """Serves until the input ends, then stops the VM. If that hangs, a second keeper takes over."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -154,7 +154,7 @@ def main(record: Path) -> int:
         except BaseException as error:  # noqa: BLE001 (the border to desktop-env, which raises anything)
             log.warning("%s: %s", word, error)
             answer = {"error": words_of(error)}
-        with suppress(BrokenPipeError):  # whoever asked is gone; its end comes next
+        with suppress(BrokenPipeError):  # the client is gone; the end of the input comes next
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
         if word == "stop":
@@ -175,7 +175,7 @@ def _listen(words: queue.SimpleQueue[str], stop_seconds: float, record: Path) ->
 
 
 def stop_only(record: Path) -> int:
-    """Stops the VM that a killed keeper held."""
+    """Stops the VM that a killed keeper had held."""
     keeper = Keeper(record)
     threading.Timer(keeper.stop_seconds, os._exit, (1,)).start()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)

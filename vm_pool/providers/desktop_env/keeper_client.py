@@ -1,4 +1,4 @@
-"""The keepers of this machine, seen from outside: started, asked with deadlines, ended, and found when their host was killed."""
+"""Clients of keepers: start them, send commands with deadlines, end them, and find those of killed hosts."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ END_SECONDS = 10.0
 
 
 class KeeperFailed(RuntimeError):
-    """What a keeper was asked to do failed, took too long, or the keeper has ended."""
+    """A keeper's command failed or took too long, or the keeper has ended."""
 
 
 def state_folder(provider: str) -> Path:
-    """Where a provider's keepers run: what desktop-env downloads and notes down is there, too."""
+    """Returns the working folder of a provider's keepers, which also has desktop-env's downloads and notes."""
     return cache_folder().with_name("desktop-env") / provider
 
 
 def record_of(provider: str, vm_id: str) -> Path:
-    """The file that says what a keeper holds; gone when its VM is stopped.
+    """Returns the file that says which VM a keeper holds; it is deleted when the VM is stopped.
 
     Raises:
-        ValueError: That is no VM's id.
+        ValueError: The VM's id is not valid.
     """
     return state_folder(provider) / "vms" / f"{checked_vm_id(vm_id)}.json"
 
 
 def leftovers(provider: str, host_id: str) -> list[str]:
-    """The ids of the host's VMs, ``<host>-<number>``, that have a record."""
+    """Returns the ids of the host's VMs, ``<host>-<number>``, that have a record."""
     with suppress(FileNotFoundError):
         records = (state_folder(provider) / "vms").iterdir()
         names = [record.stem for record in records if record.suffix == ".json"]
@@ -57,12 +57,12 @@ def leftovers(provider: str, host_id: str) -> list[str]:
 
 
 class KeeperClient:
-    """A keeper's process.
+    """Starts a keeper's process, and sends it commands.
 
     Args:
-        provider: What desktop-env calls the provider.
-        vm_id: The VM it is to hold.
-        options: The provider's.
+        provider: desktop-env's name of the provider.
+        vm_id: The VM that it will hold.
+        options: The provider's options.
     """
 
     def __init__(self, provider: str, vm_id: str, options: DesktopEnvOptions) -> None:
@@ -84,16 +84,16 @@ class KeeperClient:
                 bufsize=0,
                 cwd=state_folder(provider),
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is the host's business; and whatever the keeper starts can be ended with it
+                start_new_session=True,  # the host handles Ctrl-C; all that the keeper starts can be ended with it
             )
         _keepers.add(self)
 
     def ask(self, word: str, seconds: float) -> Any:
-        """Has the keeper do something; one thing at a time.
+        """Executes a command in the keeper; one at a time.
 
         Raises:
             ProviderError: The provider cannot be used on this machine.
-            KeeperFailed: It failed, or did not end in time; the keeper is ended then.
+            KeeperFailed: It failed, or did not end in time; in the latter case the keeper is killed.
         """
         deadline = time.monotonic() + seconds
         if not self._guard.acquire(timeout=seconds):
@@ -121,17 +121,17 @@ class KeeperClient:
 
     @property
     def busy(self) -> bool:
-        """Whether it is being asked for something."""
+        """Whether a command is running."""
         return self._guard.locked()
 
     def kill(self) -> None:
-        """Ends the keeper and all that it started, at once; its VM may go on running."""
+        """Kills the keeper and everything that it started; its VM may continue to run."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(END_SECONDS)
 
     def close(self) -> None:
-        """Lets a keeper end that holds nothing any more."""
+        """Ends a keeper that no longer holds a VM."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -143,7 +143,7 @@ class KeeperClient:
         self._log.unlink(missing_ok=True)
 
     def let_go(self) -> None:
-        """For a fork of this process: does not hold the keeper, so that it ends with the one that does."""
+        """For a fork of this process: closes its end of the pipe, so that the keeper ends with the original process."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -170,7 +170,7 @@ class KeeperClient:
         return answer
 
     def _write_request(self) -> None:
-        """What is known of a VM of this id, as where it runs, is kept: it may have to be stopped."""
+        """Writes the request; keeps the path from an earlier record of the VM, as that VM may have to be stopped."""
         options = self._options
         request = {
             "provider": self._provider,
@@ -199,7 +199,7 @@ class KeeperClient:
 
 
 def end_keepers_of(provider: str, vm_id: str, seconds: float) -> None:
-    """Makes sure that no keeper of an earlier process holds a VM: waits for those that are stopping it, then kills them."""
+    """Makes sure that no earlier process's keeper holds a VM: waits for those that are stopping it, then kills them."""
     deadline = time.monotonic() + seconds
     record = record_of(provider, vm_id)
     for pid in _processes_with(record):
@@ -225,13 +225,13 @@ def _processes_with(record: Path) -> Iterator[int]:
 
 
 def _absolute(path: str) -> str:
-    """Files by their full path, for a keeper works elsewhere; other names stay as they are."""
+    """Returns a file's full path, as a keeper runs in another folder; other names stay as they are."""
     file = Path(path).expanduser()
     return str(file.absolute()) if file.exists() else path
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with our packages found where they were found for it."""
+    """Returns this process's environment, in which a keeper finds the same packages."""
     source = str(Path(vm_pool.__file__).parent.parent)
     paths = [source, os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}

@@ -1,4 +1,4 @@
-"""What a user may say about VMs that desktop-env provides."""
+"""Options of the VMs that desktop-env provides."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class DesktopEnvOptions(BaseModel):
-    """Which VM, and how long each thing may take."""
+    """Which VM to use, and how long each operation may take."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     path_to_vm: str | tuple[str, ...] | None = None
-    """The VM as desktop-env names it: a .vmx file, a VirtualBox VM, a qcow2 file for docker, an instance's id. Several VMs need
-    several, but for docker's. None: desktop-env downloads an image, or makes an instance."""
+    """The VM as desktop-env names it: a .vmx file, a VirtualBox VM, a qcow2 file for docker, an instance's id.
+
+    Several VMs need several names, except docker's. None: desktop-env downloads an image, or makes an instance.
+    """
     region: str | None = None
-    """Of a cloud; for VirtualBox, the network adapter to bridge to."""
+    """A cloud's region; for VirtualBox, the network adapter to bridge to."""
     snapshot_name: str = "init_state"
-    """What a VM is reverted to; for aws, an AMI, and init_state stands for OSWorld's own. docker, aliyun and volcengine have one
-    image and take no notice."""
+    """The snapshot that a VM is reverted to; for aws an AMI, where init_state stands for OSWorld's own.
+
+    docker, aliyun and volcengine have one image and ignore it.
+    """
     headless: bool = False
-    """Without a window on this machine."""
+    """Whether to show no window on this machine."""
     os_type: Literal["Ubuntu", "Windows"] = "Ubuntu"
     screen_width: int = Field(1920, ge=320, le=7680)
     """Pixels."""
@@ -38,7 +42,7 @@ class DesktopEnvOptions(BaseModel):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All VMs that are named."""
+        """All VMs that are given."""
         if self.path_to_vm is None:
             return ()
         return (self.path_to_vm,) if isinstance(self.path_to_vm, str) else self.path_to_vm

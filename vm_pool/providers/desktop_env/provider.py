@@ -1,4 +1,4 @@
-"""The providers that desktop-env has, under this project's contract."""
+"""The providers of desktop-env, behind this project's provider interface."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from vm_pool.states import Endpoint
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 30.0
-"""For a screenshot of a VM that is up."""
+"""For a screenshot of a running VM."""
 CONNECT_SECONDS = 10.0
 AVAILABLE_SECONDS = 60.0
 """For finding out whether a provider can be used here."""
 SCREEN_SECONDS = 30.0
-"""A system that starts may begin with another size of its screen."""
+"""For the screen to get its size: a booting system may begin with another."""
 _LOOK_SECONDS = 0.5
-"""Between two looks whether a VM that starts is up."""
+"""Between two checks of a VM that starts."""
 
 
 class WrongScreen(DesktopUnwell):
-    """A VM's screen has another size than it should."""
+    """A VM's screen has the wrong size."""
 
 
 class DesktopEnvProvider:
@@ -39,7 +39,7 @@ class DesktopEnvProvider:
 
     name: ClassVar[str]
     makes_vms: ClassVar[bool] = False
-    """Whether finding and reverting make VMs that nobody knows of until they are there: never broken off halfway then."""
+    """Whether finding and reverting make VMs that are not recorded until they exist: then neither is interrupted."""
     needs_reset = True
     option_names = frozenset(DesktopEnvOptions.model_fields)
 
@@ -50,7 +50,7 @@ class DesktopEnvProvider:
         self._guard = threading.Lock()
 
     def check_available(self) -> None:
-        """Makes sure that desktop-env and whatever the provider needs are there.
+        """Makes sure that desktop-env and all requirements of the provider are present.
 
         Raises:
             ProviderError: Something is missing; one sentence says what and what to do.
@@ -76,16 +76,16 @@ class DesktopEnvProvider:
         return self._ready(keeper, keeper.ask("start", self.options.boot_seconds))
 
     def check(self, vm_id: str) -> None:
-        """Raises unless a screenshot can be taken, of the size that it had at first."""
+        """Raises unless a screenshot can be taken and has the size that the options ask for."""
         self._check(self._endpoint(vm_id), CHECK_SECONDS)
 
     def reset(self, vm_id: str) -> Endpoint:
-        """Reverts the VM to its snapshot, which may make it another one, and waits until its server answers."""
+        """Reverts the VM to its snapshot, which may create a new VM, and waits until its server answers."""
         keeper = self._keeper(vm_id)
         return self._ready(keeper, keeper.ask("revert", self.options.revert_seconds))
 
     def stop(self, vm_id: str) -> None:
-        """Stops the VM, also one that an earlier process started."""
+        """Stops the VM, even if an earlier process started it."""
         with self._guard:
             keeper = self._keepers.pop(vm_id, None)
             self._endpoints.pop(vm_id, None)
@@ -130,7 +130,7 @@ class DesktopEnvProvider:
         return endpoint
 
     def _ready(self, keeper: KeeperClient, address: str) -> Endpoint:
-        """Waits until a VM that was started takes a screenshot."""
+        """Waits until a started VM returns a screenshot."""
         endpoint = _endpoint(address)
         deadline = time.monotonic() + self.options.boot_seconds
         wrong_until: float | None = None
@@ -156,7 +156,7 @@ class DesktopEnvProvider:
         return endpoint
 
     def _same(self, keeper: KeeperClient) -> None:
-        """Raises when the VM was stopped meanwhile."""
+        """Raises if the VM was stopped since."""
         if self._keeper(keeper.vm_id) is not keeper:
             raise KeeperFailed(f"{keeper.vm_id} was stopped")
 
@@ -173,7 +173,7 @@ class DesktopEnvProvider:
 
 
 def _endpoint(address: str) -> Endpoint:
-    """An endpoint out of ``ip`` or ``ip:server:chromium:vnc:vlc``."""
+    """Parses an endpoint from ``ip`` or ``ip:server:chromium:vnc:vlc``."""
     host, *ports = address.split(":")
     if not ports:
         return Endpoint(host, guest_server.PORTS)
@@ -233,7 +233,7 @@ class VolcengineProvider(DesktopEnvProvider):
 
 
 class GCPProvider(DesktopEnvProvider):
-    """Nothing: desktop-env has the name, and nothing behind it."""
+    """Always refuses: desktop-env has this name, but no provider behind it."""
 
     name = "gcp"
 

@@ -1,4 +1,4 @@
-"""Desktops in OCI containers on this machine, without a daemon."""
+"""The local provider: desktops in OCI containers on this machine, without a daemon."""
 
 from vm_pool.providers.local.provider import LocalProvider
 

@@ -1,8 +1,9 @@
-"""Whether a desktop's control server is still the one that was there when the desktop was found healthy, as the host sees it.
+"""Attestation: whether a desktop's control server is still the one from when the desktop was found healthy.
 
-The guest is not asked: its processes are looked at in the host's /proc, its files in what was written over its image. Root in the
-guest may end the server and start another, or write over its files; both shows. It cannot change the server while that runs: server
-and session are hidden from tracers, and root has no right to trace others there (`bundle.CAPABILITIES`).
+The host checks from outside, without asking the guest: its processes in the host's /proc, its files in the layer
+written over its image. Root in the guest may end the server and start another, or overwrite its files; both are
+detected. It cannot change the running server: server and session are hidden from tracers, and root has no right to
+trace other processes there (`bundle.CAPABILITIES`).
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.local.handles import DesktopHandles
 
 _LOOKS, _PAUSE_SECONDS = 5, 0.05
-"""How often is looked, where something is not as it was."""
+"""How often to check again when something has changed, and the pause between checks."""
 _LISTENING = "0A"
 _SHOWN = 100
-"""Characters of a command in a sentence."""
+"""Longest part of a command in a message, in characters."""
 NAMED_FILES = 5
-"""A sentence names so many altered files at most."""
+"""The most altered files that a message names."""
 _WHOLE = ("bin", "lib", "lib64", "etc/ld.so.preload", "usr/lib/guest", "usr/bin/python3")
-"""Nothing may be written there, nor below: the server itself, and how programs and libraries are found."""
+"""Nothing may be written to or below these: the server itself, and where programs and libraries are found."""
 _SHELLS = ("usr/bin/sh", "usr/bin/dash", "usr/bin/bash")
-"""What the server itself starts to run commands."""
+"""The shells with which the server runs commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as it was."""
+    """A process at the time of a check."""
 
     pid: int
-    """In the namespace of the desktop's keeper."""
+    """In the PID namespace of the desktop's keeper."""
     began: str
     executable: tuple[int, int]
     """Device and inode."""
@@ -48,22 +49,22 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Who can answer at the control port: one socket, and the processes that hold it, the session's first one among them."""
+    """The server at the control port: one socket, and the processes that hold it, including the session's first."""
 
     sockets: frozenset[str]
     holders: frozenset[Process]
     libraries: frozenset[str]
-    """Files with code that the holders have mapped, as paths without the first slash."""
+    """Files with code that the holders have mapped, as paths without the leading slash."""
     python: str
-    """As in ``python3.11``; empty where it cannot be told."""
+    """For example ``python3.11``; empty where unknown."""
 
 
 class Attestor:
-    """Looks at a running desktop from outside.
+    """Checks a running desktop from outside.
 
     Args:
-        inside: The desktop.
-        layers: Its image's.
+        inside: The desktop's handles.
+        layers: The layers of its image.
     """
 
     def __init__(self, inside: DesktopHandles, layers: Sequence[Path]) -> None:
@@ -71,7 +72,7 @@ class Attestor:
         self._layers = layers
 
     def healthy_server(self) -> Server:
-        """Who can answer at the control port; taken where nothing has happened in the desktop yet."""
+        """Returns the server at the control port; call this before anything has happened in the desktop."""
         before = self._server()
         for _ in range(_LOOKS):
             now = self._server()
@@ -92,10 +93,10 @@ class Attestor:
         return Server(sockets, holders, libraries, names[0] if names else "")
 
     def alterations(self, healthy: Server) -> list[str]:
-        """What is not as it was, in sentences; none where nothing is.
+        """Returns a sentence for each change; empty when nothing has changed.
 
         Args:
-            healthy: Who could answer when the desktop was found healthy.
+            healthy: The server from when the desktop was found healthy.
         """
         found: list[str] = []
         for _ in range(_LOOKS):
@@ -104,12 +105,12 @@ class Attestor:
             found = [*_differences(healthy, now), *altered]
             if not found:
                 break
-            # For a moment, a program that the server starts is a copy of it.
+            # A program that the server starts is a copy of it for a moment.
             time.sleep(_PAUSE_SECONDS)
         return found
 
     def _listening(self, port: int) -> Iterator[str]:
-        """The inodes of the sockets that listen on a port of the guest's network, in IPv4, over which it is reached."""
+        """Yields the inodes of the sockets that listen on a port of the guest's network, in IPv4, which clients use."""
         for line in self._text(f"{self._session}/net/tcp").splitlines()[1:]:
             fields = line.split()
             if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
@@ -154,7 +155,7 @@ class Attestor:
             yield f"written over: {named}{' and others' if len(altered) > NAMED_FILES else ''}"
 
     def _is_written(self, path: str) -> bool:
-        """Whether anything of a path is not the image's any more, a folder's content included."""
+        """Whether any part of a path no longer comes from the image, a folder's content included."""
         parts = path.split("/")
         for depth in range(1, len(parts)):
             above = "/".join(parts[:depth])
@@ -172,7 +173,7 @@ class Attestor:
         return True
 
     def _leads_on(self, path: str) -> bool:
-        """Whether something written is a folder in which what the image has there can still be seen."""
+        """Whether a written path is a folder through which the image's content can still be seen."""
         if not stat.S_ISDIR(os.stat(path, dir_fd=self._written, follow_symlinks=False).st_mode):
             return False
         try:
@@ -184,7 +185,7 @@ class Attestor:
         return False
 
     def _replaced_below(self, folder: str) -> Iterator[str]:
-        """What of the image below a folder was replaced or removed; what was only added there is not meant."""
+        """Yields the image's files below a folder that were replaced or removed; added files do not count."""
         if not self._is_written(folder):
             return
         if not self._exists(folder) or not self._leads_on(folder):
@@ -205,7 +206,7 @@ class Attestor:
 def _link(name: str, folder: int) -> str:
     try:
         return os.readlink(name, dir_fd=folder)
-    except OSError:  # closed meanwhile
+    except OSError:  # closed since
         return ""
 
 

@@ -1,7 +1,7 @@
-"""What the OCI runtime is told about a desktop: its namespaces, mounts, capabilities and limits.
+"""The OCI runtime's configuration for a desktop: its namespaces, mounts, capabilities and limits.
 
-Root in the guest is an id without any rights outside. Nothing of the host is mounted but the device nodes that the runtime
-itself puts in (null, zero, full, random, urandom, tty). The network namespace has a loopback and no link.
+Root in the guest is an id without any rights outside. Nothing of the host is mounted except the device nodes that the
+runtime itself adds (null, zero, full, random, urandom, tty). The network namespace has only a loopback.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CAPABILITIES = tuple(
     f"CAP_{name}"
     for name in ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE")
 )
-"""What becoming another user, sudo and installing files need; over the guest's own users and files alone."""
+"""Needed to switch users, for sudo and to install files; they apply only to the guest's own users and files."""
 
 TERMINALS = 256
-"""Pseudo-terminals of one desktop. The host has some 3,000 for all, if nobody has changed `kernel.pty.max`."""
+"""Pseudo-terminals of one desktop. The host has about 3,000 for all, unless `kernel.pty.max` was changed."""
 
 _SETTINGS = {"net.ipv4.tcp_rmem": "4096 131072 6291456", "net.ipv4.tcp_wmem": "4096 16384 4194304"}
-"""Of the desktop's network, whatever the host's are: bytes of memory that a TCP socket has for what it receives and sends."""
+"""For the desktop's network, whatever the host's are: bytes of memory for what a TCP socket receives and sends."""
 
 _HIDDEN_IN_PROC = """
     acpi asound buddyinfo bus cgroups cmdline config.gz consoles crypto devices diskstats dma driver execdomains fb fs
@@ -36,19 +36,19 @@ _HIDDEN_IN_PROC = """
     sysrq-trigger timer_list tty vmallocinfo zoneinfo
 """
 _SEEN_IN_SYS = ("devices", "system")
-"""Below /sys only /sys/devices/system stays: the processors, which programs count there."""
+"""Of /sys only /sys/devices/system is visible: the processors, which programs count there."""
 
 
 def runtime_config(
     options: LocalOptions, *, hostname: str, cgroup: str, ids: IdRange, namespace: Path
 ) -> dict[str, Any]:
-    """The bundle's config.json.
+    """Returns the bundle's config.json.
 
     Args:
         options: Screen and limits.
         hostname: The guest's name.
-        cgroup: The cgroup's path, which belongs to this desktop alone.
-        ids: The ids outside of its users.
+        cgroup: The path of this desktop's own cgroup.
+        ids: The host ids of its users.
         namespace: Where its user namespace is mounted.
     """
     return {
@@ -62,7 +62,7 @@ def runtime_config(
             "args": [SESSION],
             "env": [f"PATH={_PATH}", f"GUEST_SCREEN={options.screen_width}x{options.screen_height}", "LANG=C.UTF-8"],
             "capabilities": {kind: list(CAPABILITIES) for kind in ("bounding", "effective", "permitted")},
-            # The password of sudo is the guest's own affair: root in there is nobody out here.
+            # sudo's password concerns only the guest: root there has no rights outside.
             "noNewPrivileges": False,
         },
         "mounts": _mounts(),
@@ -116,7 +116,7 @@ def _limits(options: LocalOptions) -> dict[str, Any]:
 
 
 def _hidden_in_sys() -> list[str]:
-    """Everything there but the processors."""
+    """Returns all paths in /sys that are hidden."""
     hidden = []
     folder = Path("/sys")
     for seen in _SEEN_IN_SYS:

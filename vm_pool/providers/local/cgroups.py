@@ -1,4 +1,4 @@
-"""The cgroups in which the kernel counts and limits what a desktop takes."""
+"""The cgroups in which the kernel counts and limits a desktop's resources."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _SOCKETS = "memory.kmem.tcp.limit_in_bytes"
 
 
 def cgroup_of(vm_id: str) -> str:
-    """A desktop's cgroup, as a path in every hierarchy."""
+    """Returns a desktop's cgroup, as a path in every hierarchy."""
     return f"/computer-use-rollouts.{vm_id}"
 
 
 def hybrid() -> bool:
-    """Whether controllers of version 1 are mounted beside version 2."""
+    """Whether controllers of version 1 are mounted next to version 2."""
     return not (_MOUNTED / "cgroup.controllers").exists() and (_MOUNTED / "unified" / "cgroup.controllers").exists()
 
 
 def unlimitable(wanted: list[str]) -> list[str]:
-    """Those controllers that this machine cannot limit by.
+    """Returns the controllers that cannot be used for limits on this machine.
 
     Args:
         wanted: Among ``memory``, ``pids`` and ``cpu``.
@@ -34,14 +34,14 @@ def unlimitable(wanted: list[str]) -> list[str]:
 
 
 def counts_sockets_with_memory() -> bool:
-    """Whether what sockets hold is a part of a desktop's memory, as in version 2, and not counted apart."""
+    """Whether socket memory counts as a desktop's memory, as in version 2, and not separately."""
     return not (_MOUNTED / "memory" / _SOCKETS).exists()
 
 
 def limit_sockets(vm_id: str, most_bytes: int) -> None:
-    """Limits the memory that a desktop's TCP and UDP sockets hold, before anything runs in its cgroup.
+    """Limits the memory of a desktop's TCP and UDP sockets, before anything runs in its cgroup.
 
-    Version 1 counts it apart, and only where it is limited. Version 2 counts it with the desktop's memory.
+    Version 1 counts it separately, and only where it is limited. Version 2 counts it with the desktop's memory.
 
     Raises:
         OSError: The cgroup cannot be made.
@@ -53,10 +53,10 @@ def limit_sockets(vm_id: str, most_bytes: int) -> None:
 
 
 def remove(vm_id: str, seconds: float) -> None:
-    """Ends what is left in a desktop's cgroup, and removes it; nothing to do is no error.
+    """Ends all processes left in a desktop's cgroup, and removes it; does nothing when it does not exist.
 
     Raises:
-        TimeoutError: Something there does not end.
+        TimeoutError: A process in it does not end.
     """
     deadline = time.monotonic() + seconds
     name = cgroup_of(vm_id).lstrip("/")

@@ -1,7 +1,7 @@
-"""One desktop as a container: started through its keeper, reached, looked into, ended with everything it holds.
+"""One desktop as a container: starts it through its keeper, connects to it, inspects it, and ends it with all it holds.
 
-The keeper (`keeper.sh`) is the first process of a pid namespace and has a mount namespace of its own: when it dies, however
-that happens, the kernel ends the whole desktop and its mounts. It dies with this process, whose pipe it reads.
+The keeper (`keeper.sh`) is the first process of a PID namespace and has its own mount namespace: whenever it dies, the
+kernel ends the whole desktop and its mounts. It dies with this process, since it reads from this process's pipe.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from vm_pool.providers.local.requirements import HostFeatures
 log = logging.getLogger(__name__)
 
 LAUNCH_SECONDS = 20.0
-"""From launching the keeper to the session's first instruction; hundredths of a second unless the machine is very busy."""
+"""From keeper launch to the session's first instruction; hundredths of a second unless the machine is very busy."""
 HOSTNAME = "desktop"
 SOCKET_BYTES = 128 << 20
-"""Memory of one desktop's TCP and UDP sockets, where it is counted apart."""
+"""Memory of one desktop's TCP and UDP sockets, where it is counted separately."""
 FILES_PER_MIB = 128
-"""Of what a desktop may write."""
+"""Of the space that a desktop may write."""
 LIMITS = {
-    # 1, not 0: it also keeps the host's crash handler, where there is one, from being started for the guest.
+    # 1, not 0: this also keeps the host's crash handler, if any, from being started for the guest.
     "RLIMIT_CORE": [1, 1],
     "RLIMIT_NOFILE": [1024, 4096],
     "RLIMIT_SIGPENDING": [8192, 8192],
     "RLIMIT_MSGQUEUE": [819_200, 819_200],
     "RLIMIT_MEMLOCK": [8 << 20, 8 << 20],
 }
-"""Soft and hard, of each of its processes. Those of signals, queues and locked memory hold for its users together, too."""
+"""Soft and hard, for each process. Those of signals, queues and locked memory also apply to all its users together."""
 
 
 class DesktopStopped(RuntimeError):
-    """The desktop was stopped while something was being done with it."""
+    """The desktop was stopped during an operation on it."""
 
 
 class Container:
@@ -65,8 +65,8 @@ class Container:
     Args:
         vm_id: Names all of them.
         options: Screen and limits.
-        machine: What this machine has for it.
-        relay: Makes its connections to the internet, where it may go there.
+        machine: The features of this machine.
+        relay: Makes its internet connections, where its policy allows any.
     """
 
     def __init__(self, vm_id: str, options: LocalOptions, machine: HostFeatures, relay: Relay) -> None:
@@ -90,7 +90,7 @@ class Container:
         """Starts the desktop's session; returns as soon as its first process runs.
 
         Raises:
-            RuntimeError: It cannot be started; one sentence of the runtime's or of mount's.
+            RuntimeError: It cannot be started; one sentence from the runtime or from mount.
             DesktopStopped: `end` was called meanwhile.
         """
         try:
@@ -113,7 +113,7 @@ class Container:
             raise
 
     def connect(self, port: int, seconds: float) -> socket.socket:
-        """A connection to one of its ports.
+        """Opens a connection to one of its ports.
 
         Raises:
             OSError: Nothing answers there.
@@ -123,18 +123,18 @@ class Container:
             return connect_inside(inside.network, port, seconds, as_root=port == PORTS["control"])
 
     def changed_files(self) -> Iterator[str]:
-        """The files that were written, replaced or removed since the start, as absolute paths in the guest."""
+        """Yields the files that were written, replaced or removed since the start, as absolute paths in the guest."""
         with self._inside() as inside:
             for base, _folders, files, _descriptor in os.fwalk(".", dir_fd=inside.written):
                 yield from (os.path.normpath(f"/{base}/{name}") for name in files)
 
     def note_server(self) -> None:
-        """Takes whoever can answer at the control port now for the guest's server."""
+        """Records the server at the control port now as the guest's own."""
         with self._inside() as inside:
             self._healthy = Attestor(inside, self._layers).healthy_server()
 
     def alterations(self) -> list[str]:
-        """What of the guest's server is not as it was when it was noted, in sentences; none where all is."""
+        """Returns a sentence for each change of the guest's server since it was recorded; empty if unchanged."""
         if self._healthy is None:
             raise DesktopStopped(f"{self.vm_id} is not running")
         with self._inside() as inside:
@@ -149,7 +149,7 @@ class Container:
         return self._stopped
 
     def console(self) -> str:
-        """The last lines that its session wrote."""
+        """Returns the last lines that its session wrote."""
         try:
             with self._inside() as inside:
                 reader = os.open("../console", os.O_RDONLY, dir_fd=inside.written)
@@ -166,10 +166,10 @@ class Container:
         return keeper is not None and keeper.poll() is None
 
     def end(self) -> None:
-        """Ends the desktop in whatever state it is; a `start` that is going on raises.
+        """Ends the desktop in whatever state it is; a running `start` then raises.
 
         Raises:
-            TimeoutError: Something does not end.
+            TimeoutError: A process does not end.
         """
         with self._guard:
             self._stopped = True
@@ -197,7 +197,7 @@ class Container:
                 outlet.close()
 
     def _open_insides(self, inside: Path) -> None:
-        """Takes hold of what is looked at later, for a process id may come to mean another process."""
+        """Opens handles for later checks, as a process id may be reused."""
         insides = DesktopHandles.found(inside, self.folder)
         with self._guard:
             if self._stopped:
@@ -212,7 +212,7 @@ class Container:
         watch.stop()
 
     def _overdone(self, what: str) -> None:
-        """Ends its processes, from the watching thread; whoever uses it finds it gone."""
+        """Ends its processes, from the watching thread; the holder finds the desktop gone."""
         with self._guard:
             if self._keeper is not None:
                 log.warning("%s is ended: its programs hold %s, which the kernel counts for nobody", self.vm_id, what)
@@ -220,7 +220,7 @@ class Container:
 
     @contextmanager
     def _inside(self) -> Iterator[DesktopHandles]:
-        """What is held of the running desktop, for as long as it is looked at."""
+        """Yields the handles of the running desktop while it is inspected."""
         with self._guard:
             if self._insides is None:
                 raise DesktopStopped(f"{self.vm_id} is not running")
@@ -231,7 +231,7 @@ class Container:
             insides.close()
 
     def _let_out(self) -> None:
-        """Gives the desktop its way out, if it may have one."""
+        """Gives the desktop internet access, if its policy allows any."""
         if not self._policy.reaches_anything:
             return
         with self._inside() as inside:
@@ -244,7 +244,7 @@ class Container:
         outlet.close()
 
     def _make_folder(self) -> IdRange:
-        held = make_held(self.folder, 0o711)  # the guest's root, nobody here, passes through it and those above
+        held = make_held(self.folder, 0o711)  # the guest's root, without rights here, must pass through these folders
         with self._guard:
             if self._stopped:
                 os.close(held)

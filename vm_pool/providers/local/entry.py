@@ -1,14 +1,14 @@
-"""Makes what a desktop's root cannot be started without, its user namespace and its image, and becomes its keeper (`keeper.sh`).
+"""Makes a desktop's user namespace and image mounts, then becomes its keeper (`keeper.sh`).
 
-A program of its own, which imports nothing of this project: ``python -I -S entry.py MOUNT_POINT SETTINGS COMMAND...`` as the first
-process of a pid namespace, in a mount namespace of its own. `Settings` says what SETTINGS, in JSON, hold. At the mount point
-there are, when the command starts:
+This is a separate program that imports nothing from this project: ``python -I -S entry.py MOUNT_POINT SETTINGS
+COMMAND...`` as the first process of a PID namespace, in its own mount namespace. SETTINGS is JSON, see `Settings`. When
+the command starts, the mount point has:
 
-- ``users``: the user namespace. It belongs to an id that owns no other one, so that what the kernel counts by owner, it counts
-  for this desktop alone; and it may make no further ones.
-- ``0``, ``1`` ...: the image's layers, read-only, their owners shifted to the namespace's ids where that is asked for.
+- ``users``: the user namespace. Its owner is an id that owns no other one, so that what the kernel counts by owner, it
+  counts for this desktop alone; and no further namespaces can be made in it.
+- ``0``, ``1`` ...: the image's layers, read-only, with their owners shifted to the namespace's ids if requested.
 
-The command, and all that it starts, has the limits that are asked for.
+The command, and all that it starts, has the requested limits.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Settings(TypedDict):
-    """What is made."""
+    """What to make."""
 
     owner: int
-    """The id outside that the user namespace belongs to."""
+    """The host id that owns the user namespace."""
     first: int
-    """The id outside of its root."""
+    """The host id of its root."""
     count: int
     """How many ids it has."""
     stored: int
-    """The id that the image's root has on disk; as `first` where nothing is to be shifted."""
+    """The id of the image's root on disk; the same as `first` where nothing is shifted."""
     layers: list[str]
     """The image's folders, topmost first."""
     limits: dict[str, list[int]]
-    """Soft and hard ones by the names that `resource` has for them; a limit that is lower already stays."""
+    """Soft and hard limits, by their names in `resource`; a lower existing limit is kept."""
 
 
 class _Attributes(ctypes.Structure):
@@ -58,7 +58,7 @@ class _Attributes(ctypes.Structure):
 
 
 def main() -> None:
-    """Makes them; ends with what is missing in one line, and exit code 1."""
+    """Makes them and runs the command; on failure prints the reason in one line and ends with exit code 1."""
     place, settings = sys.argv[1], json.loads(sys.argv[2])
     try:
         prepare(place, settings)
@@ -69,10 +69,10 @@ def main() -> None:
 
 
 def prepare(place: str, settings: Settings) -> None:
-    """Makes them at a place, a folder.
+    """Makes the namespace and the mounts in a folder.
 
     Raises:
-        OSError: This machine cannot; says what.
+        OSError: This machine cannot make them; the message says which.
     """
     _limit(settings["limits"])
     _mount(b"parts", place, b"tmpfs", _NO_SUID | _NO_DEVICES, b"size=64k,nr_inodes=64,mode=711")
@@ -100,23 +100,23 @@ def _lower(one: int, other: int) -> int:
 
 
 def _keep_namespace(settings: Settings, place: str) -> None:
-    """Makes the desktop's user namespace, and mounts it, so that it stays."""
+    """Makes the desktop's user namespace, and mounts it to keep it."""
     with _Namespace(settings["owner"], 0, settings["first"], settings["count"]) as namespace:
         _write(place, "")
         _mount(f"/proc/{namespace.pid}/ns/user".encode(), place, None, _BIND, None)
 
 
 def _shifting_namespace(settings: Settings) -> int:
-    """A descriptor of a user namespace that maps the ids on disk to the desktop's."""
+    """Returns a descriptor of a user namespace that maps the ids on disk to the desktop's."""
     with _Namespace(settings["owner"], settings["stored"], settings["first"], settings["count"]) as namespace:
         return os.open(f"/proc/{namespace.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
 
 
 class _Namespace:
-    """A user namespace, held by a process that only waits."""
+    """A user namespace, kept by a process that only waits."""
 
     def __init__(self, owner: int, inside: int, outside: int, count: int) -> None:
-        """Makes it: `count` ids from `inside` on are those from `outside` on."""
+        """Makes it, with `count` ids from `inside` on mapped to those from `outside` on."""
         told, tell = os.pipe()
         wait, self._release = os.pipe()
         self.pid = os.fork()
@@ -149,11 +149,11 @@ class _Namespace:
 
 
 def _hold(owner: int, tell: int, wait: int) -> None:
-    """In the process that makes a namespace: until it is killed."""
+    """Runs in the process that makes a namespace, until it is killed."""
     try:
         _checked(
             _libc.prctl(_SET_SECURE_BITS, _KEEP_RIGHTS, 0, 0, 0)
-        )  # what making one takes, where it is not everybody's
+        )  # keeps the right to make one, where only privileged users may
         os.setresgid(owner, owner, owner)
         os.setresuid(owner, owner, owner)
         _checked(_libc.unshare(_NEW_USER))

@@ -1,4 +1,4 @@
-"""The folders of running desktops on this machine, and the ending of those that nobody looks after any more."""
+"""The folders of running desktops on this machine, and how to end abandoned desktops."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from vm_pool.scripts import checked_vm_id
 log = logging.getLogger(__name__)
 
 STATE_FOLDER = Path("/run/computer-use-rollouts/desktops")
-"""Where the folders of running desktops are, each named after its VM. Goes, with the folder above it, with the last of them."""
+"""The folders of running desktops, each named after its VM. Removed, with its parent, after the last desktop."""
 
 
 def folder_of(vm_id: str) -> Path:
-    """A desktop's folder, which exists exactly as long as anything of it may.
+    """Returns a desktop's folder, which exists exactly as long as anything of the desktop may.
 
     Raises:
-        ValueError: That is no VM's id.
+        ValueError: The VM's id is not valid.
     """
     if checked_vm_id(vm_id) in {".", ".."}:
         raise ValueError(f"{vm_id!r} is not a VM's id")
@@ -30,7 +30,7 @@ def folder_of(vm_id: str) -> Path:
 
 
 def end_leftover(vm_id: str) -> bool:
-    """Ends a desktop that an earlier process started, if it is still there; whether it was."""
+    """Ends a desktop that an earlier process started, if it still exists; returns whether it did."""
     if not folder_of(vm_id).exists():
         return False
     for pid in keepers_of(folder_of(vm_id)):
@@ -40,17 +40,17 @@ def end_leftover(vm_id: str) -> bool:
 
 
 def leftovers(host_id: str) -> list[str]:
-    """The ids of the host's VMs, ``<host>-<number>``, that have a folder."""
+    """Returns the ids of the host's VMs, ``<host>-<number>``, that have a folder."""
     with suppress(FileNotFoundError):
         return sorted(folder.name for folder in STATE_FOLDER.iterdir() if folder.name.rpartition("-")[0] == host_id)
     return []
 
 
 def end_abandoned() -> list[str]:
-    """Ends what is left of desktops whose processes have all ended, of whichever host; returns their VMs' ids."""
+    """Ends leftovers of desktops whose processes have all ended, of any host; returns their VMs' ids."""
     ended: list[str] = []
     for folder in abandoned(STATE_FOLDER):
-        if not any(keepers_of(folder)):  # else it may still end by itself, or be of a host that holds no folders yet
+        if not any(keepers_of(folder)):  # otherwise it may still end by itself, or its host may not hold folders yet
             try:
                 end_leftover(folder.name)
             except (ValueError, TimeoutError) as error:
@@ -61,10 +61,10 @@ def end_abandoned() -> list[str]:
 
 
 def remove_traces(vm_id: str) -> None:
-    """Removes the cgroup, then the folder, of a desktop whose keeper has ended; the folders above with the last desktop."""
+    """Removes an ended desktop's cgroup, then its folder; also removes the parent folders after the last desktop."""
     cgroups.remove(vm_id, END_SECONDS)
     folder = folder_of(vm_id)
     shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # there are others
+    with suppress(OSError):  # other desktops' folders are in them
         for above in folder.parents[:2]:
             above.rmdir()

@@ -1,4 +1,4 @@
-"""What a host holds of a running desktop, by descriptors that stay what they are: its network, processes and written files."""
+"""A host's open handles on a running desktop: its network, processes and written files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class DesktopHandles:
-    """Open descriptors, and a process id."""
+    """Open file descriptors, and a process id."""
 
     network: int
     """Of its network namespace."""
@@ -18,15 +18,15 @@ class DesktopHandles:
     processes: int
     """Of its keeper's /proc."""
     session: int
-    """The guest's process 1, as it is numbered there."""
+    """The guest's process 1, as numbered in that /proc."""
 
     @classmethod
     def found(cls, keepers_root: Path, folder: Path) -> DesktopHandles:
-        """Those of a desktop that has just started.
+        """Opens the handles of a desktop that has just started.
 
         Args:
-            keepers_root: The root of its keeper's files, as this process sees it.
-            folder: The desktop's, as its keeper sees it.
+            keepers_root: The root of its keeper's file system, as this process sees it.
+            folder: The desktop's folder, as its keeper sees it.
 
         Raises:
             OSError: It has ended.
@@ -39,10 +39,10 @@ class DesktopHandles:
         return cls(network, written, os.open(proc, folders), session)
 
     def copy(self) -> DesktopHandles:
-        """The same, to be closed apart."""
+        """Returns duplicates, which must be closed separately."""
         return DesktopHandles(os.dup(self.network), os.dup(self.written), os.dup(self.processes), self.session)
 
     def close(self) -> None:
-        """Lets go of them."""
+        """Closes the descriptors."""
         for descriptor in (self.network, self.written, self.processes):
             os.close(descriptor)

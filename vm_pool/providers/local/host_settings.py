@@ -1,4 +1,4 @@
-"""Settings of the host by which one desktop could take more than half of what all share: what no limit of a desktop's own holds."""
+"""Checks shared host settings that no limit of a desktop covers: one desktop must not be able to use more than half."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from vm_pool.providers.local.kernel_memory import MOST_TCP_SOCKETS, NEW_TCP_SOCK
 from vm_pool.providers.local.options import LocalOptions
 
 _BYTES_OF_FILE = 200
-"""Of the desktop's memory, for each file that it has open: what the kernel charges it at least."""
+"""What the kernel charges to the desktop's memory for each open file, at least."""
 _SETTINGS = Path("/proc/sys")
 _PAGE = 4096
 
 
 def too_low(options: LocalOptions, settings: Path = _SETTINGS) -> list[str]:
-    """What to set, as ``sysctl -w`` takes it; nothing where all is high enough, or a desktop is to have no limit anyway."""
+    """Returns what to set, for ``sysctl -w``; empty when all are high enough, or the options set no limits."""
     return [
         f"{name.replace('/', '.')}={value}"
         for name, least, value in _wanted(options, settings)
@@ -26,7 +26,7 @@ def too_low(options: LocalOptions, settings: Path = _SETTINGS) -> list[str]:
 
 
 def _wanted(options: LocalOptions, settings: Path) -> Iterator[tuple[str, int, str]]:
-    """Names of settings, the least that they must be, and what to set them to."""
+    """Yields names of settings, the least value that each needs, and what to set it to."""
     reserved = _number(settings / "kernel/pty/reserve") or 0
     terminals = 2 * TERMINALS + reserved
     yield "kernel/pty/max", terminals, str(terminals)
@@ -45,7 +45,7 @@ def _wanted(options: LocalOptions, settings: Path) -> Iterator[tuple[str, int, s
 
 
 def _number(path: Path) -> int | None:
-    """The last number of a setting; None where this kernel does not have it."""
+    """Returns the last number of a setting; None if this kernel does not have it."""
     try:
         return int(path.read_text().split()[-1])
     except (OSError, ValueError, IndexError):

@@ -1,9 +1,9 @@
-"""Which ids of the host stand for a desktop's users: a range for each desktop, for what the kernel counts, it counts by user.
+"""The host ids of each desktop's users: each desktop has its own range, as the kernel counts many resources by user.
 
-With a range of its own, no desktop uses up what another may have: watchers of files, pending signals, message queues, watches of
-epoll, descriptors in flight, pages in pipes. The image's files belong to one range of ids, whichever desktop reads them: their
-owners are shifted where they are mounted (`entry.py`). Where a machine cannot shift them, desktops share the image's range; what
-belongs to a user namespace is still counted for each, by the namespace's owner.
+With its own range, no desktop uses up another's share of file watches, pending signals, message queues, epoll watches,
+descriptors in flight and pipe pages. The image's files belong to one range of ids, whichever desktop reads them: their
+owners are shifted where they are mounted (`entry.py`). Where a machine cannot shift them, desktops share the image's
+range; resources of a user namespace are still counted for each, by the namespace's owner.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from desktop_image import GUEST_ID_COUNT, GUEST_ID_SHIFT
 
 RANGES = 4096
-"""As many desktops have a range of their own on one machine."""
+"""The most desktops with their own range on one machine."""
 _FIRST = 0x60000000
 _FILE = "ids"
 
 
 class NoRangeLeft(RuntimeError):
-    """As many desktops as there are ranges run on this machine."""
+    """All ranges are used by desktops on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +31,26 @@ class IdRange:
     """The ids of one desktop."""
 
     number: int
-    """No other desktop on the machine has it."""
+    """Unique among the desktops on the machine."""
     shared: bool
-    """Whether its users are the same ids outside as those of other desktops."""
+    """Whether its users have the same host ids as those of other desktops."""
 
     @property
     def first(self) -> int:
-        """The id outside of the desktop's root."""
+        """The host id of the desktop's root."""
         return GUEST_ID_SHIFT if self.shared else _FIRST + self.number * GUEST_ID_COUNT
 
     @property
     def owner(self) -> int:
-        """Whose the user namespace is: an id outside that is no other desktop's owner."""
+        """The host id that owns its user namespace, and no other desktop's."""
         return self.first + (self.number if self.shared else 0)
 
 
 def claim(folder: Path, *, shared: bool) -> IdRange:
-    """Takes a range for the desktop that a folder is of; it is taken as long as the folder is there.
+    """Takes a range for the desktop of a folder; it is taken as long as the folder exists.
 
     Args:
-        folder: The desktop's, beside those of all others on the machine.
+        folder: The desktop's, next to those of all others on the machine.
         shared: Whether this machine cannot shift owners.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The processes that hold desktops (`keeper.sh`): launching one, hearing it, finding and ending it."""
+"""The keeper processes of local desktops (`keeper.sh`): launching, reading, finding and ending them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ END_SECONDS = 10.0
 """From SIGKILL to the end of the last process."""
 _RUNTIME_MESSAGE = re.compile(r'level=error msg="(.*)"')
 PARTS = "parts"
-"""Where in a desktop's folder its user namespace and the image's layers are mounted."""
+"""The subfolder of a desktop's folder in which its user namespace and the image's layers are mounted."""
 _KEEPER = Path(__file__).with_name("keeper.sh")
 _ENTRY = _KEEPER.with_name("entry.py")
 
 
 def launch_keeper(folder: Path, settings: Settings, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts the keeper of a desktop's folder in namespaces of its own.
+    """Starts the keeper of a desktop's folder in its own namespaces.
 
     Args:
         folder: The desktop's.
         settings: What is made and mounted before it starts.
-        arguments: Explained in `keeper.sh`.
+        arguments: See `keeper.sh`.
     """
     return subprocess.Popen(  # noqa: S603
         [
@@ -42,13 +42,13 @@ def launch_keeper(folder: Path, settings: Settings, arguments: Sequence[str]) ->
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C at the host's terminal is the host's business
+        start_new_session=True,  # the host handles Ctrl-C at its terminal
         cwd="/",
     )
 
 
 def keepers_of(folder: Path) -> Iterator[int]:
-    """Keepers, and what launches them, of one desktop's folder among all processes of this user."""
+    """Yields this user's keepers of one desktop's folder, and the processes that launched them."""
     marks = (_KEEPER.name, str(folder))
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -60,7 +60,7 @@ def keepers_of(folder: Path) -> Iterator[int]:
 
 
 def end_keeper(pid: int) -> None:
-    """Kills a keeper, or the process that launched it, and waits for the end of all that is in its namespace."""
+    """Kills a keeper, or the process that launched it, and waits for the end of everything in its namespace."""
     watched: list[int] = []
     try:
         with suppress(ProcessLookupError):
@@ -82,7 +82,7 @@ def end_keeper(pid: int) -> None:
 
 
 def _freeze(pid: int, descriptor: int) -> None:
-    """Stops a process, so that it starts no other: one that is forked while its parent is killed might outlive it."""
+    """Stops a process, so that it starts no other: a child forked while its parent is killed might outlive it."""
     deadline = time.monotonic() + END_SECONDS
     signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
     while _text(Path(f"/proc/{pid}/stat")).rpartition(") ")[2][:1] not in {"T", "Z", "X", ""}:
@@ -96,7 +96,7 @@ def _children(pid: int) -> list[int]:
 
 
 def only_child(pid: int) -> int:
-    """The keeper that a process has launched."""
+    """Returns the keeper that a process has launched."""
     children = _children(pid)
     if len(children) != 1:
         raise RuntimeError("the desktop's keeper has ended")
@@ -104,7 +104,7 @@ def only_child(pid: int) -> int:
 
 
 def first_line(process: subprocess.Popen[bytes], seconds: float) -> str:
-    """What the keeper says first, or all it says if it ends."""
+    """Returns the keeper's first line, or all its output if it ends."""
     if process.stdout is None:
         raise ValueError("the keeper's output is not read")
     poll = select.poll()

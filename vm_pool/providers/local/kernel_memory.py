@@ -1,4 +1,4 @@
-"""Looks after the memory of the kernel that no limit counts: file locks, netlink sockets, connections that nobody accepts."""
+"""Watches kernel memory that no limit counts: file locks, netlink sockets, connections that were not accepted."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pathlib import Path
 
 LOOK_SECONDS = 0.25
 MOST_LOCKS = 10_000
-"""A desktop with every program open has some hundred."""
+"""A desktop with every program open has a few hundred."""
 MOST_NETLINK_BYTES = 64 << 20
-"""In netlink sockets, waiting to be read."""
+"""Data in netlink sockets that waits to be read."""
 MOST_TCP_SOCKETS = 2048
-"""One that was not accepted yet holds up to 128 KiB (see `bundle`); and the host has a limit of those that nobody has open."""
+"""One that was not accepted yet holds up to 128 KiB (see `bundle`); the host also limits those without an owner."""
 NEW_TCP_SOCKETS = 10_000
-"""As many come to be between two looks: a processor makes some 30,000 in a second."""
+"""The most that are made between two checks: a processor makes about 30,000 per second."""
 _BYTES_OF_SOCKET = 4096
-"""For the socket itself, and more than that."""
+"""The memory of the socket itself, rounded up."""
 _PIECE = 1 << 16
 
 
 class KernelMemoryWatch:
-    """A thread that looks at one desktop until it is stopped."""
+    """A thread that watches one desktop until it is stopped."""
 
     def __init__(self, processes: Path, init: int, overdone: Callable[[str], object]) -> None:
-        """Begins to look.
+        """Starts watching.
 
         Args:
-            processes: A ``/proc`` that shows the desktop's processes, and none but these and their keeper.
+            processes: A ``/proc`` that shows only the desktop's processes and their keeper.
             init: The desktop's first process there.
-            overdone: Is told, once, what it holds too much of.
+            overdone: Called once, with what the desktop holds too much of.
 
         Raises:
             OSError: That process has ended.
@@ -52,7 +52,7 @@ class KernelMemoryWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it; to be called once."""
+        """Ends the thread; call it only once."""
         self._stopped.set()
         self._thread.join()
         self._files.close()
@@ -70,17 +70,17 @@ class KernelMemoryWatch:
                     return
 
     def _too_much(self) -> str:
-        """What it holds too much of; empty while it does not."""
-        # Those of open files (OFD) are nobody's, and stand in everybody's list; desktops can have none (`seccomp`).
+        """Returns what the desktop holds too much of; empty while it does not."""
+        # Locks of open files (OFD) have no owner and are in every list; desktops cannot have any (`seccomp`).
         own = (line for line in _lines(self._locks) if b" OFDLCK " not in line)
-        if next(islice(own, MOST_LOCKS, None), None) is not None:  # reading more of them takes ever longer
+        if next(islice(own, MOST_LOCKS, None), None) is not None:  # reading more of them gets ever slower
             return f"more than {MOST_LOCKS} file locks"
         sockets = sum(map(_tcp_sockets, self._sockets))
         if sockets > MOST_TCP_SOCKETS:
             return f"more than {MOST_TCP_SOCKETS} TCP sockets"
         held = 0
         lines = _lines(self._netlink)
-        next(lines, None)  # the heads of the columns
+        next(lines, None)  # the column headings
         for line in lines:
             _, _, _, _, received, sent, *_ = line.split()
             held += int(received) + int(sent) + _BYTES_OF_SOCKET
@@ -90,7 +90,7 @@ class KernelMemoryWatch:
 
 
 def _tcp_sockets(descriptor: int) -> int:
-    """How many there are in a network namespace, those included that nobody has open."""
+    """Returns the number of TCP sockets in a network namespace, including those that no process has open."""
     for line in _lines(descriptor):
         match line.split():
             case [b"TCP:" | b"TCP6:", b"inuse", number, *_]:
@@ -99,7 +99,7 @@ def _tcp_sockets(descriptor: int) -> int:
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:
-    """The lines of a file as it is now, read piece by piece."""
+    """Yields the lines of a file as it is now, read in chunks."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     rest = b""
     while piece := os.read(descriptor, _PIECE):

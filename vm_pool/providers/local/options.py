@@ -1,4 +1,4 @@
-"""What a user may say about local desktops."""
+"""Options of local desktops."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def _known(profile: str) -> str:
 
 
 class LocalOptions(BaseModel):
-    """How local desktops are made, and how much of the machine each may take."""
+    """How local desktops are made, and how much of the machine each may use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     profile: Annotated[str, AfterValidator(_known)] = "core"
-    """The guest image: core, office, media, browser, full, or one's own (build_guest.py --name). Built when it is first needed."""
+    """The guest image: core, office, media, browser, full, or your own (build_guest.py --name). Built on first use."""
     screen_width: int = Field(1920, ge=320, le=7680)
     """Pixels."""
     screen_height: int = Field(1080, ge=200, le=4320)
@@ -33,12 +33,12 @@ class LocalOptions(BaseModel):
     processes: int | None = Field(1024, ge=64)
     """Processes and threads of one desktop; None for no limit."""
     cpus: float | None = Field(None, gt=0)
-    """How many processors' time one desktop may take; None for as much as is idle."""
+    """How many processors' time one desktop may use; None for all idle time."""
     disk_mib: int = Field(2048, ge=64)
-    """Files that a desktop may write over its image; they live in memory."""
+    """Size of the files that a desktop may write over its image; they are kept in memory."""
     guest_network: PolicyText = "none"
-    """Where desktops may go: none, internet, or hosts with commas between; never to addresses that are not public."""
+    """Where desktops may go: none, internet, or hosts separated by commas; never to addresses that are not public."""
     start_seconds: float = Field(30.0, gt=0)
-    """How long a desktop may take to come up."""
+    """How long a desktop may take to start."""
     runtime: str | None = None
-    """The OCI runtime's command; None for runc, else crun, whichever is installed."""
+    """The OCI runtime's command; None for runc if installed, otherwise crun."""

@@ -1,4 +1,4 @@
-"""The provider `local`: a desktop per OCI container on this machine, on an overlay of the guest image."""
+"""The provider `local`: each desktop is an OCI container on this machine, on an overlay of the guest image."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
 SAY_EVERY_SECONDS = 5.0
-"""How often a build of the guest image says how far it is."""
+"""How often the progress of a guest image's build is logged."""
 CHECK_SECONDS = 5.0
-"""For each question of a check."""
+"""For each request of a check."""
 FILES_LOOKED_AT = 100
-"""A fingerprint names so many written files at most."""
+"""The most written files that a fingerprint names."""
 _SESSION_WRITES = re.compile(
     r"/etc/hosts|/home/user/(\.Xauthority|\.(cache|dbus|pki)/.*|\.local/(share|state)/.*"
     r"|\.config/(dconf|gtk-3\.0|ibus|openbox|pulse|Thunar|xfce4)/.*)"
 ).fullmatch
 """What the session itself writes, some of it only seconds after its start."""
 _LOOK_SECONDS = 0.05
-"""Between two looks whether a desktop that starts is up."""
+"""Between two checks of a desktop that starts."""
 
 
 class LocalProvider:
@@ -66,11 +66,11 @@ class LocalProvider:
         check_machine(self.options)
 
     def image_name(self) -> str:
-        """The guest image of its profile, and where its desktops may go."""
+        """Returns the name of its profile's guest image, with the desktops' network policy."""
         return with_network(guest_image_name(self.options.profile), self.options.guest_network)
 
     def boot(self, vm_id: str) -> Endpoint:
-        """Starts a desktop and waits until its server answers; builds the guest image first where it is missing."""
+        """Starts a desktop and waits until its server answers; first builds the guest image if it is missing."""
         with self._lock:
             earlier = self._containers.pop(vm_id, None)
         if earlier is not None:
@@ -78,7 +78,7 @@ class LocalProvider:
         return self._start(vm_id, instead_of=None)
 
     def check(self, vm_id: str) -> None:
-        """Raises unless the guest is healthy, its server is as it was, and its screenshot has the right size."""
+        """Raises unless the guest is healthy, its server is unchanged, and its screenshot has the right size."""
         container = self._container(vm_id)
         if altered := container.alterations():
             raise guest_server.DesktopUnwell(f"{vm_id}: {'; '.join(altered)}")
@@ -90,7 +90,7 @@ class LocalProvider:
             raise guest_server.DesktopUnwell(f"{vm_id}: the screenshot is {size[0]}x{size[1]}, not {expected}")
 
     def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
-        """Its windows and processes, the files written since its start, and what is on the screen."""
+        """Returns its windows and processes, the files written since its start, and a hash of its screen."""
         container = self._container(vm_id)
         control = self._control(container)
         now = guest_server.health(control, CHECK_SECONDS)
@@ -106,13 +106,13 @@ class LocalProvider:
         }
 
     def reset(self, vm_id: str) -> Endpoint:
-        """Kills every process of the desktop, drops what it wrote, and starts it again."""
+        """Kills every process of the desktop, discards what it wrote, and starts it again."""
         earlier = self._container(vm_id)
         earlier.end()
         return self._start(vm_id, instead_of=earlier)
 
     def stop(self, vm_id: str) -> None:
-        """Ends the desktop, also one that an earlier process started."""
+        """Ends the desktop, even if an earlier process started it."""
         with self._lock:
             container = self._containers.pop(vm_id, None)
         if container is not None:
@@ -121,15 +121,15 @@ class LocalProvider:
             end_leftover(vm_id)
 
     def connect(self, vm_id: str, purpose: str) -> socket.socket:
-        """A fresh connection to one of the desktop's ports, which no network leads to."""
+        """Opens a new connection to one of the desktop's ports, which cannot be reached over any network."""
         return self._container(vm_id).connect(guest_server.PORTS[purpose], CONNECT_SECONDS)
 
     def alterations(self, vm_id: str) -> Sequence[str]:
-        """What of the desktop's server, its process or its files, is not as it was when the desktop was found healthy."""
+        """Returns a sentence for each change of the desktop's server or its files since it was found healthy."""
         return self._container(vm_id).alterations()
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Ends the desktops of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
+        """Ends the desktops of a predecessor of this host, at whatever step it died, and abandoned ones."""
         left = leftovers(host_id)
         wait_until_unused(map(folder_of, left))
         return [*(vm_id for vm_id in left if end_leftover(vm_id)), *end_abandoned()]
@@ -164,7 +164,7 @@ class LocalProvider:
         return container
 
     def _image(self, container: Container) -> GuestRoot:
-        """The guest image; the first desktop that starts builds it, the others wait."""
+        """Returns the guest image; the first desktop that starts builds it, and the others wait."""
 
         said_at = 0.0
 

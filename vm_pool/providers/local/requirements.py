@@ -1,4 +1,4 @@
-"""Whether this machine can run local desktops, and what it lacks."""
+"""The requirements of local desktops on this machine: which are met, and what is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vm_pool.providers.local.options import LocalOptions
 log = logging.getLogger(__name__)
 
 RUNTIMES = ("runc", "crun")
-"""OCI runtimes, the first that is installed being used."""
+"""OCI runtimes; the first installed one is used."""
 _PROBE = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
 _PROBE_SECONDS = 10.0
 _MOUNT_ON_LAYER = (
@@ -34,22 +34,22 @@ _MOUNT_ON_LAYER = (
 
 @dataclass(frozen=True, slots=True)
 class HostFeatures:
-    """What this machine has for local desktops."""
+    """What this machine offers for local desktops."""
 
     runtime: str
     """The OCI runtime's command."""
     shifts_owners: bool
-    """Whether the image's files can belong to other ids for each desktop."""
+    """Whether the image's files can have different owners for each desktop."""
 
 
 def check_machine(options: LocalOptions) -> str:
-    """Makes sure that the machine has what local desktops need.
+    """Makes sure that the machine meets the requirements of local desktops.
 
     Returns:
         The OCI runtime's command.
 
     Raises:
-        ProviderError: It has not; one sentence says what is missing and what to do.
+        ProviderError: It does not; one sentence says what is missing and what to do.
     """
     if os.geteuid() != 0:
         raise ProviderError("local desktops need root, to mount and to make namespaces: start the VM host as root")
@@ -71,10 +71,10 @@ def check_machine(options: LocalOptions) -> str:
 
 
 def inspect_host(options: LocalOptions) -> HostFeatures:
-    """What the machine has for local desktops; says in the log what it has only in part.
+    """Returns what the machine offers for local desktops; logs what it has only in part.
 
     Raises:
-        ProviderError: It lacks something that they need.
+        ProviderError: A requirement is not met.
     """
     runtime = check_machine(options)
     if settings := host_settings.too_low(options):
@@ -124,7 +124,7 @@ def _check_limits(options: LocalOptions) -> None:
 
 
 def _shifts_owners() -> bool:
-    """Tries whether owners can be shifted on the file system where images are kept, and an overlay be put on that."""
+    """Tests whether owners can be shifted on the images' file system, with an overlay on top."""
     stored = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.is_dir())
     one = IdRange(0, shared=False)
     settings: entry.Settings = {

@@ -1,12 +1,13 @@
-"""The system calls that a local desktop may make, in the words of the OCI runtime specification: an allowlist.
+"""The system calls that a local desktop may make, as a profile of the OCI runtime specification: an allowlist.
 
-Namespaces, capabilities and limits are the walls. This keeps guests away from the rest of the kernel: features that namespaces do
-not hold (vsock, keyrings), that have a history of holes (nested user namespaces, BPF, io_uring) or whose limits all of the host
-shares (asynchronous I/O, huge pages, socket filters), and whatever a kernel will have that is newer than this list. It is
-Docker's default profile without what no desktop needs. Ordinary programs run: Chromium with ``--no-sandbox``, GNOME's
-applications, debuggers inside the guest.
+Namespaces, capabilities and limits are the main protection. This profile keeps guests away from the rest of the kernel:
+features that namespaces do not contain (vsock, keyrings), that have a history of vulnerabilities (nested user
+namespaces, BPF, io_uring) or whose limits the whole host shares (asynchronous I/O, huge pages, socket filters), and
+anything newer than this list. It is Docker's default profile without what no desktop needs. Ordinary programs run:
+Chromium with ``--no-sandbox``, GNOME's applications, debuggers inside the guest.
 
-The names are those that libseccomp knows; a call whose name it does not know is refused like any that does not stand here.
+The names are those that libseccomp knows; a call whose name it does not know is refused like any call that is not
+listed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import platform
 from typing import Any
 
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
-"""Calls of any other architecture, 32-bit ones included, end the caller."""
+"""Calls of any other architecture, including 32-bit ones, end the caller."""
 
 _NO_ERROR, _EPERM, _EINVAL, _ENOSYS, _EPROTONOSUPPORT, _EAFNOSUPPORT = 0, 1, 22, 38, 93, 97
 
@@ -69,7 +70,7 @@ ALLOWED = tuple(
         (_FILES, _WATCHED_FILES, _MEMORY, _PROCESSES, _SIGNALS, _TIME, _WAITING, _BETWEEN_PROCESSES, _SOCKETS)
     ).split()
 )
-"""Whatever their arguments are. `_with_conditions` has those that depend on them."""
+"""Allowed with any arguments. For calls that depend on their arguments, see `_with_conditions`."""
 
 _MOUNTS = """
     mount umount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr
@@ -87,39 +88,43 @@ _NUMA = "mbind migrate_pages move_pages set_mempolicy set_mempolicy_home_node"
 _ASYNCHRONOUS = "io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents"
 
 DENIED = tuple(" ".join((_MOUNTS, _NAMESPACES, _KERNEL, _KEYRINGS, _CLOCKS, _NUMA, _ASYNCHRONOUS)).split())
-"""They fail with EPERM, as they do for who has no right to them. Whatever else does not stand here fails with ENOSYS, as on a
-kernel that does not have it, so that the C library does without."""
+"""These fail with EPERM, as they do without permission. All calls that are not listed fail with ENOSYS, as on a
+kernel without them, so that the C library uses other ones.
+"""
 
 _NEW_NAMESPACES = 0x7E020000
 """Every flag of `clone` that makes a namespace."""
 _HUGE_PAGES, _HUGE_PAGES_OF_FILE = 0x40000, 0x4
-"""MAP_HUGETLB and MFD_HUGETLB: pages that the host has set apart for whom it chose."""
+"""MAP_HUGETLB and MFD_HUGETLB: pages that the host has reserved for certain programs."""
 _LOCKS_OF_OPEN_FILES = 0x20
-"""Of commands of `fcntl`, only the three for locks that belong to no process have this bit (F_OFD_SETLK and its like, 36 to 38).
-The kernel says of no such lock which desktop has it, so they cannot be counted."""
+"""The commands of `fcntl` for locks without an owning process (F_OFD_SETLK and similar, 36 to 38); only these three
+have this bit. The kernel does not say which desktop has such a lock, so they cannot be counted.
+"""
 _PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)
-"""Of Linux, 32-bit or not; without randomised addresses, which debuggers ask for; and the question for it."""
+"""Linux, 32-bit or not; without address randomisation, which debuggers ask for; and the query for the current value."""
 _NETLINK = 16
 _FAMILIES = (1, 2, 10)
-"""Unix, IPv4, IPv6. Vsock (40) leads past the network namespace to the hypervisor."""
+"""Unix, IPv4, IPv6. Vsock (40) bypasses the network namespace and reaches the hypervisor."""
 _NETLINK_PROTOCOLS = (0, 15)
-"""Routes, and devices that come and go."""
+"""Routes, and device events."""
 _OF_SOCKETS = 1
 """SOL_SOCKET."""
 _OF_PROTOCOLS = (0, 6, 17, 41, 58, 255, 270)
 """IPv4, TCP, UDP, IPv6, ICMPv6, raw, netlink: all their options."""
 _OPTIONS = range(1, 84)
-"""Of SOL_SOCKET, up to SO_INQ. What is allowed is compared, not what is forbidden: the kernel looks at 32 bits of such an argument,
-this filter at 64, so a bit above the 32 would lead past what is forbidden."""
+"""Of SOL_SOCKET, up to SO_INQ. The filter lists allowed values, not forbidden ones: the kernel reads 32 bits of such an
+argument, this filter 64, so setting a higher bit would bypass a list of forbidden values.
+"""
 _RECEIVED = 8
-"""SO_RCVBUF: room for what is received. It stays as it is, as where the host allows no more: nobody is charged for what waits at
-connections that were not accepted, and in netlink sockets."""
+"""SO_RCVBUF: the size of the receive buffer. It stays unchanged, as where the host allows no more: data that waits in
+connections that were not accepted, and in netlink sockets, is charged to no one.
+"""
 _FILTERS = (26, 50, 51, 52)
-"""SO_ATTACH_FILTER and its like: programs in the kernel, for which the host has one limit."""
+"""SO_ATTACH_FILTER and similar: programs in the kernel, which share one limit on the host."""
 
 
 def profile(machine: str | None = None) -> dict[str, Any] | None:
-    """The profile for the machine, this one by default; None where there is none."""
+    """Returns the profile for a machine type, by default this machine's; None for an unknown type."""
     architecture = ARCHITECTURES.get(machine or platform.machine())
     if architecture is None:
         return None
@@ -132,7 +137,7 @@ def profile(machine: str | None = None) -> dict[str, Any] | None:
 
 
 def _with_conditions() -> list[dict[str, Any]]:
-    """The calls whose arguments matter. Those of one call are alternatives; what none of them names fails with ENOSYS."""
+    """Returns rules that check arguments. Rules of one call are alternatives; without a match, it fails with ENOSYS."""
     no_namespace = _argument(0, "MASKED_EQ", _NEW_NAMESPACES, 0)
     new_namespaces = [flag for bit in range(32) if (flag := 1 << bit) & _NEW_NAMESPACES]
     return [

@@ -1,4 +1,4 @@
-"""The provider `qemu`: a real virtual machine per VM, hardware-accelerated where that works."""
+"""The provider `qemu`: each VM is a real virtual machine, with hardware acceleration where that works."""
 
 from vm_pool.providers.qemu.provider import QemuProvider
 

@@ -1,8 +1,8 @@
-"""Whether this machine's processor can run virtual machines by itself: found out by letting it run one.
+"""Whether this machine can run VMs with KVM: found out by running a tiny one.
 
-``/dev/kvm`` may be there and still be of no use, as inside many virtual machines. So a machine of seven instructions is booted
-through the firmware; what it took is remembered until the host machine boots again. Where a guest fails later for want of
-something that the processor does not do, that is remembered as well.
+``/dev/kvm`` may exist and still not work, as inside many virtual machines. So a machine of seven instructions is booted
+through the firmware; the result is remembered until the host machine boots again. If a guest fails later because the
+processor lacks something, that is remembered as well.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from vm_pool.providers.qemu.folders import state_folder
 
 DEVICE = Path("/dev/kvm")
 PROBE_SECONDS = 5.0
-"""Where the processor helps, a tenth of a second is enough."""
+"""With hardware support, a tenth of a second is enough."""
 
 _SAYS = 0x10
 _BOOT_SECTOR = bytes((0xB0, _SAYS, 0xE6, 0xF4, 0xF4, 0xEB, 0xFD)).ljust(510, b"\0") + b"\x55\xaa"
-"""``mov al, 0x10; out 0xf4, al; hlt; jmp back``: the device at that port ends QEMU with what it is told."""
+"""``mov al, 0x10; out 0xf4, al; hlt; jmp back``: the device at that port ends QEMU with the given value."""
 _EXIT_CODE = _SAYS << 1 | 1
 
 
 @dataclass(frozen=True, slots=True)
 class Acceleration:
-    """How virtual machines run here."""
+    """How virtual machines run on this machine."""
 
     name: str
     """kvm or tcg."""
     why: str
-    """Why not kvm; empty otherwise."""
+    """Why not kvm; empty with kvm."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """QEMU's, for this accelerator."""
+        """QEMU's arguments for this accelerator."""
         if self.name == "kvm":
             return ("-accel", "kvm", "-cpu", "host")
         return ("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max")
 
 
 def choose(wanted: str, qemu: str) -> Acceleration:
-    """The accelerator to use.
+    """Returns the accelerator to use.
 
     Args:
         wanted: kvm, tcg, or auto.
@@ -59,7 +59,7 @@ def choose(wanted: str, qemu: str) -> Acceleration:
 
 
 def why_no_kvm(qemu: str) -> str:
-    """What speaks against KVM on this machine, empty when it works."""
+    """Returns why KVM cannot be used on this machine; empty when it works."""
     if not DEVICE.exists():
         return f"there is no {DEVICE}"
     if not os.access(DEVICE, os.R_OK | os.W_OK):
@@ -76,7 +76,7 @@ def why_no_kvm(qemu: str) -> str:
 
 
 def remember(qemu: str, why: str) -> None:
-    """Keeps what speaks against KVM, or that nothing does, for all that ask on this machine until it boots again."""
+    """Stores why KVM cannot be used, or that it works, for all processes on this machine until it boots again."""
     remembered = _remembered()
     remembered.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=remembered.parent, delete=False) as file:
@@ -93,7 +93,7 @@ def _key(qemu: str) -> str:
 
 
 def probe(qemu: str, acceleration: Acceleration) -> str:
-    """Runs a tiny machine; returns why that fails, empty when it does not."""
+    """Runs a tiny machine; returns why that fails, or an empty text."""
     with tempfile.NamedTemporaryFile() as sector:
         sector.write(_BOOT_SECTOR)
         sector.flush()

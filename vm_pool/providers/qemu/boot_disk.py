@@ -1,4 +1,4 @@
-"""What a VM boots from: the guest image, or an image of the user's own."""
+"""What a VM boots from: the guest image, or the user's own image."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GuestBoot:
 
 @dataclass(frozen=True, slots=True)
 class OwnBoot:
-    """An image of the user's own, started as its disk says."""
+    """The user's own image, started with the firmware that its disk needs."""
 
     image: Path
     format: str
@@ -36,7 +36,7 @@ class OwnBoot:
 
 
 def own_image_name(path: Path) -> str:
-    """Names an image of the user's own by its file's place, size and time; empty when there is none."""
+    """Returns a name for the user's own image, from its file's path, size and time; empty without a file."""
     image = path.expanduser().absolute()
     try:
         seen = image.stat()
@@ -46,7 +46,7 @@ def own_image_name(path: Path) -> str:
 
 
 def own_boot(path: Path, options: QemuOptions) -> OwnBoot:
-    """Looks at an image of the user's own.
+    """Inspects the user's own image.
 
     Raises:
         ProviderError: It cannot be booted; one sentence says why.

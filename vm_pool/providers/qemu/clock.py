@@ -1,4 +1,4 @@
-"""Sets the clock of a system of the user's own after a revert, by asking its HTTP server to."""
+"""Sets the clock of the user's own system after a revert, through its HTTP server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SECONDS = 20.0
 
 
 def set_over_http(connect: Connect, password: str) -> None:
-    """Tells the guest what time it is; a guest that does not let its user set the clock keeps the old time.
+    """Sets the guest's clock to the current time; a guest whose user may not set the clock keeps the old time.
 
     Args:
         connect: Makes a connection to its control port.
-        password: Its user's.
+        password: Its user's password.
     """
     command = f"echo {shlex.quote(password)} | sudo -S date --utc --set @{time.time():.3f}"
     client = http.client.HTTPConnection("localhost")

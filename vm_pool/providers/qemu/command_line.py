@@ -15,7 +15,7 @@ DISK, VARIABLES, CONSOLE = "disk.qcow2", "variables.qcow2", "console"
 """Names in a VM's folder."""
 
 _KERNEL_SAYS = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"
-"""The guest's own boundaries are not worth guarding: its user is its administrator. A panic ends the machine."""
+"""The guest needs no internal mitigations: its user is its administrator. A panic ends the machine."""
 
 
 def command_line(
@@ -28,18 +28,18 @@ def command_line(
     clock: int,
     run_as: str | None,
 ) -> list[str]:
-    """The command that starts a VM, stopped before its first instruction.
+    """Returns the command that starts a VM, stopped before its first instruction.
 
-    Its monitor is at its standard input and output.
+    Its monitor is on its standard input and output.
 
     Args:
         qemu: QEMU's command.
-        folder: The VM's, with its disk.
+        folder: The VM's folder, with its disk.
         boot: What it boots.
         options: Memory, processors and screen.
         acceleration: How it runs.
-        clock: A descriptor of a socket, the second serial port's.
-        run_as: The user that QEMU becomes once it is set up; None: stays who it is.
+        clock: A socket's file descriptor, for the second serial port.
+        run_as: The user that QEMU switches to after its setup; None: it does not switch.
     """
     command = [qemu, "-name", folder.name, *acceleration.arguments]
     command += ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot", "-S"]
@@ -58,7 +58,7 @@ def command_line(
 
 
 def snapshot_nodes(boot: GuestBoot | OwnBoot) -> list[str]:
-    """The names of what a snapshot of the machine must hold besides its memory; the first one stores that too."""
+    """Returns the disks that a snapshot must contain besides the memory; the first one also stores the memory."""
     return ["disk"] if isinstance(boot, GuestBoot) or boot.firmware.code is None else ["disk", "variables"]
 
 
@@ -83,7 +83,7 @@ def _guest(boot: GuestBoot, options: QemuOptions, clock: int) -> list[str]:
 
 
 def _own(folder: Path, boot: OwnBoot, options: QemuOptions) -> list[str]:
-    """Devices that the image's system brings drivers for."""
+    """Returns devices for which the image's system has drivers."""
     machine = "q35,vmport=off"
     disk, network = ("ide-hd", "e1000e") if options.os_type == "Windows" else ("virtio-blk-pci", "virtio-net-pci")
     blocks: list[str] = []
@@ -100,14 +100,14 @@ def _own(folder: Path, boot: OwnBoot, options: QemuOptions) -> list[str]:
 
 
 def _block(node: str, file: Path) -> list[str]:
-    """A qcow2 file. What survives a crash of this machine does not matter, so nothing is ever flushed."""
+    """Returns a qcow2 file as a block device. It is never flushed: it need not survive a crash of this machine."""
     cache = {"direct": False, "no-flush": True}
     inner = {"driver": "file", "filename": str(file), "cache": cache}
     return ["-blockdev", json.dumps({"node-name": node, "driver": "qcow2", "cache": cache, "file": inner})]
 
 
 def _forwards() -> str:
-    """Ports of this machine's loopback that lead into the guest; which ones, the kernel chooses as QEMU binds them."""
+    """Returns forwards from this machine's loopback into the guest; the kernel chooses the ports as QEMU binds them."""
     return ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
 
 

@@ -1,4 +1,4 @@
-"""Which firmware starts a disk: a PC's old one (BIOS), or UEFI. The way the disk is partitioned says so."""
+"""Which firmware starts a disk, BIOS or UEFI: decided from its partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vm_pool.providers.qemu import qemu_img
 
 _SECTOR = 512
 _SECTORS = 34
-"""Where a partition table of the usual size ends."""
+"""The number of sectors up to the end of a partition table of the usual size."""
 _EFI_SYSTEM = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
 _BIOS_BOOT = uuid.UUID("21686148-6449-6e6f-744e-656564454649")
 _MBR_EFI_SYSTEM = 0xEF
@@ -27,20 +27,20 @@ _FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Firmware:
-    """What starts a disk; QEMU has the BIOS built in."""
+    """The firmware that starts a disk; QEMU has the BIOS built in."""
 
     code: Path | None = None
-    """UEFI; None: BIOS."""
+    """UEFI's code; None: BIOS."""
     variables: Path | None = None
-    """What UEFI remembers, at first."""
+    """UEFI's initial variables."""
 
 
 def firmware_for(image: Path, image_format: str, wanted: str) -> Firmware:
-    """The firmware that starts a disk.
+    """Returns the firmware that starts a disk.
 
     Args:
         image: The disk.
-        image_format: As QEMU calls it.
+        image_format: QEMU's name of its format.
         wanted: bios, uefi, or auto.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Where each VM keeps its files, and how what a killed host left behind is found there."""
+"""The folders of QEMU VMs: where each keeps its files, and how leftovers of a killed host are found."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ END_SECONDS = 10.0
 
 
 def state_folder() -> Path:
-    """Where the folders of this user's VMs are, each named after its VM. On disk: a VM's memory is saved there."""
+    """Returns the parent of this user's VM folders, each named after its VM. On disk: it stores the VMs' memory."""
     return cache_folder().with_name("qemu")
 
 
 def folder_of(vm_id: str) -> Path:
-    """A VM's folder, which exists as long as anything of it may; QEMU and its keeper name it in their command lines.
+    """Returns a VM's folder, which exists as long as anything of it may; its processes name it in their command lines.
 
     Raises:
-        ValueError: That is no VM's id.
+        ValueError: The VM's id is not valid.
     """
     if checked_vm_id(vm_id) in {".", ".."}:
         raise ValueError(f"{vm_id!r} is not a VM's id")
@@ -38,24 +38,24 @@ def folder_of(vm_id: str) -> Path:
 
 
 def make_folder(vm_id: str) -> tuple[Path, int]:
-    """A VM's folder, empty, and the descriptor that holds it; whatever was there of it is ended and removed."""
+    """Makes a VM's empty folder, after ending and removing leftovers; returns it with the descriptor that holds it."""
     end_leftover(vm_id)
     folder = folder_of(vm_id)
     return folder, make_held(folder, 0o700)
 
 
 def leftovers(host_id: str) -> list[str]:
-    """The ids of the host's VMs, ``<host>-<number>``, that have a folder."""
+    """Returns the ids of the host's VMs, ``<host>-<number>``, that have a folder."""
     with suppress(FileNotFoundError):
         return sorted(folder.name for folder in state_folder().iterdir() if folder.name.rpartition("-")[0] == host_id)
     return []
 
 
 def end_abandoned() -> list[str]:
-    """Ends what is left of VMs of this user's whose host and keeper have ended; returns their ids."""
+    """Ends leftovers of this user's VMs whose host and keeper have ended; returns their ids."""
     ended: list[str] = []
     for folder in abandoned(state_folder()):
-        if not any(_is_keeper(words) for _pid, words in _naming(folder)):  # else it may still end by itself
+        if not any(_is_keeper(words) for _pid, words in _naming(folder)):  # otherwise it may still end by itself
             try:
                 end_leftover(folder.name)
             except (ValueError, RuntimeError) as error:
@@ -66,7 +66,7 @@ def end_abandoned() -> list[str]:
 
 
 def end_leftover(vm_id: str) -> bool:
-    """Ends what runs of a VM and removes its folder; whether there was anything."""
+    """Ends a VM's processes and removes its folder; returns whether the folder existed."""
     folder = folder_of(vm_id)
     if not folder.exists():
         return False
@@ -77,12 +77,12 @@ def end_leftover(vm_id: str) -> bool:
 
 
 def processes_of(folder: Path) -> Iterator[int]:
-    """The processes of this user's that name a VM's folder in their command lines."""
+    """Yields this user's processes that name a VM's folder in their command lines."""
     return (pid for pid, _words in _naming(folder))
 
 
 def _naming(folder: Path) -> Iterator[tuple[int, list[str]]]:
-    """Keepers and QEMUs that name a VM's folder, with their command lines; also those of another copy of this code."""
+    """Yields keepers and QEMUs that name a VM's folder, and their command lines; also for other copies of this code."""
     mark = str(folder)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

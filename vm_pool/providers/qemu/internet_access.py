@@ -1,7 +1,7 @@
-"""A machine's way to the internet, where it has one: QEMU's own network, with an exit that leads to a relay.
+"""Internet access of a QEMU machine, where its policy allows any: QEMU's user network, led to a relay.
 
-QEMU's user network makes the guest's connections as connections of QEMU's own. In the namespace they meet what a container's do:
-an interface that leads nowhere, and rules that hand them to the relay.
+QEMU's user network makes the guest's connections as QEMU's own. In the namespace they meet the same setup as a
+container's: an interface that is connected to nothing, and rules that hand them to the relay.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from vm_pool.providers.qemu.private_network import PrivateNetwork
 
 _NAMES = "resolv.conf"
 _START = f'mount --bind "$0/{_NAMES}" /etc/resolv.conf && exec "$@"'
-"""QEMU asks the name server that is written there."""
+"""QEMU asks the name server in that file."""
 
 
 class InternetAccess(PrivateNetwork):
-    """One machine's. It is shut at first, and must be shut before the machine goes to somebody else.
+    """One machine's internet access. It is closed at first, and must be closed before the machine gets another holder.
 
     Args:
         relay: Makes the connections.
@@ -36,7 +36,7 @@ class InternetAccess(PrivateNetwork):
         self._outlet: Outlet | None = None
 
     def lead_through(self, folder: Path, command: list[str]) -> list[str]:
-        """See `PrivateNetwork`; the machine's folder gets a file."""
+        """See `PrivateNetwork`; also writes a file into the machine's folder."""
         names = folder / _NAMES
         names.write_text(f"nameserver {NAME_SERVER}\n", encoding="utf-8")
         names.chmod(0o644)
@@ -47,7 +47,7 @@ class InternetAccess(PrivateNetwork):
 
         Raises:
             OSError: QEMU has ended.
-            RuntimeError: It is not in a namespace of its own, or the kernel refuses the interface.
+            RuntimeError: It is not in its own namespace, or the kernel refuses the interface.
         """
         super().enter(keeper)
         namespace = self.held()
@@ -57,10 +57,10 @@ class InternetAccess(PrivateNetwork):
             os.close(namespace)
 
     def open(self) -> None:
-        """Lets the guest out.
+        """Opens the guest's internet access.
 
         Raises:
-            OSError: The machine was put away.
+            OSError: The machine has ended.
             RuntimeError: The kernel refuses the rules.
         """
         namespace = self.held()
@@ -75,7 +75,7 @@ class InternetAccess(PrivateNetwork):
         outlet.close()
 
     def shut(self) -> None:
-        """Ends all connections; new ones are refused. Harmless when repeated."""
+        """Closes all connections; new ones are refused. May be repeated."""
         with self._outlets:
             outlet, self._outlet = self._outlet, None
         if outlet is not None:

@@ -1,4 +1,4 @@
-"""All machines of the same options: what they boot, how they come up, how they are proved ready."""
+"""The common part of all machines with the same options: what they boot, how they start and how they are checked."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from vm_pool.providers.qemu.qmp import QMPError
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 60.0
-"""From the first whole screenshot until nothing changes any more."""
+"""From the first complete screenshot until nothing changes."""
 RESET_SECONDS = 60.0
 """From the reverted state to a healthy answer; a quarter of a second, with software emulation on an idle machine."""
 _LOOK_SECONDS = 0.05
-"""Between two looks whether a VM that starts is up."""
+"""Between two checks of a VM that starts."""
 _FIRST_ANSWER_SECONDS = 3.0
-"""A guest whose network is not up yet loses what it is asked."""
+"""A guest whose network is not up yet loses requests."""
 _SCREENSHOT_SECONDS = 10.0
 """The guest's server waits up to 8 s for a desktop to be drawn."""
 _SAY_SECONDS = 10.0
@@ -43,7 +43,7 @@ _UNPRIVILEGED = "nobody"
 
 
 class MachineType:
-    """What machines of the same options have in common.
+    """What machines with the same options have in common.
 
     Args:
         qemu: QEMU's command.
@@ -59,21 +59,21 @@ class MachineType:
         self._boot = boot
         self._own = isinstance(boot, OwnBoot)
         self._given_up = False
-        """Whether KVM could not run it, and those that wait for a first boot need not try."""
+        """Whether KVM could not run it, so that machines waiting for a first boot need not try."""
 
     @property
     def what(self) -> str:
-        """Names what they boot."""
+        """The name of what they boot."""
         return str(self._boot.image) if self._own else f"guest image {self._options.profile}"
 
     def start(self, machine: QemuProcess, progress: Progress) -> None:
-        """Brings a machine up, in the state that `revert` goes back to.
+        """Starts a machine, in the state that `revert` goes back to.
 
-        Only the first guest of a machine_type boots; the others go on from what it saved.
+        Only the first guest of a machine type boots; the others continue from its saved state.
 
         Raises:
-            ProcessorFailed: KVM cannot boot what they boot.
-            Exception: It does not come up; the machine is of no use.
+            ProcessorFailed: KVM cannot run what they boot.
+            Exception: It does not start; the machine is unusable.
         """
         try:
             self._start(machine, progress)
@@ -93,7 +93,7 @@ class MachineType:
             machine.launch(lambda folder: _copy(saved / DISK, folder / DISK), self._command, snapshot_nodes(self._boot))
             self.revert(machine)
         except (QMPError, DesktopUnwell) as error:
-            if machine.stopped:  # which says nothing of what was saved
+            if machine.stopped:  # this says nothing about the saved state
                 raise
             shutil.rmtree(saved, ignore_errors=True)
             raise RuntimeError(
@@ -101,10 +101,10 @@ class MachineType:
             ) from error
 
     def revert(self, machine: QemuProcess) -> None:
-        """Brings a machine back to its snapshot and proves it healthy, before its guest may go anywhere.
+        """Reverts a machine to its snapshot and checks its health, before its guest gets internet access.
 
         Raises:
-            Exception: That fails; the machine is of no use.
+            Exception: That fails; the machine is unusable.
         """
         machine.revert()
         if self._own:
@@ -122,14 +122,14 @@ class MachineType:
         self._look(machine, seconds)
 
     def fingerprint(self, machine: QemuProcess, seconds: float) -> Mapping[str, Sequence[str]]:
-        """Processes and windows; of an image of the user's own, nothing is known."""
+        """Returns processes and windows; nothing for the user's own image."""
         if self._own:
             return {}
         health = _health(machine, seconds)
         return {"processes": health.processes, "windows": health.windows}
 
     def _save(self, machine: QemuProcess, target: Path, progress: Progress) -> None:
-        """Boots the guest image once and for all."""
+        """Boots the guest image, and saves its state for all machines."""
         self._first_boot(machine, progress)
         folder = machine.quit()
         target.mkdir()
@@ -170,7 +170,7 @@ class MachineType:
         machine.save()
 
     def _wait(self, machine: QemuProcess, look: Callable[[float], object], seconds: float) -> None:
-        """Looks until it is well; gives up at once when QEMU ends."""
+        """Repeats a check until it passes; gives up at once when QEMU ends."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -213,7 +213,7 @@ class MachineType:
         )
 
     def _identity(self) -> str:
-        """Changes with anything that makes a saved state another one."""
+        """Returns a hash that changes with anything that affects the saved state."""
         version = subprocess.run([self._qemu, "-version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
         processor = Path("/proc/cpuinfo").read_text().partition("\n\n")[0] if self._acceleration.name == "kvm" else ""
         stable = [line for line in processor.splitlines() if not line.startswith(("cpu MHz", "bogomips"))]

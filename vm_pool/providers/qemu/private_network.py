@@ -1,6 +1,6 @@
-"""A network for one QEMU: the ports that it forwards are on a loopback of its own, which nobody else on the machine reaches.
+"""A private network for one QEMU: its forwarded ports are on its own loopback, which other programs cannot reach.
 
-Making one takes root. Without, a machine's ports are on this machine's loopback, without a login.
+Making one needs root. Without root, a machine's ports are on this machine's loopback, without a login.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from vm_pool.namespaces import bring_loopback_up, connect_inside, inside
 
 
 class PrivateNetwork:
-    """One machine's, which leads nowhere."""
+    """One machine's network, without internet access."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._namespace: int | None = None
 
     def lead_through(self, folder: Path, command: list[str]) -> list[str]:  # noqa: ARG002 (for those that need it)
-        """The command that runs another one in a namespace of its own.
+        """Returns the command that runs another one in its own namespace.
 
         Args:
             folder: The machine's.
@@ -30,14 +30,14 @@ class PrivateNetwork:
         return ["unshare", "--net", *command]
 
     def enter(self, keeper: int) -> None:
-        """Takes hold of the namespace.
+        """Opens the namespace.
 
         Args:
             keeper: The process whose only child is QEMU.
 
         Raises:
             OSError: QEMU has ended.
-            RuntimeError: It is not in a namespace of its own.
+            RuntimeError: It is not in its own namespace.
         """
         qemu = Path(f"/proc/{keeper}/task/{keeper}/children").read_text(encoding="utf-8").split()
         if len(qemu) != 1:
@@ -50,16 +50,16 @@ class PrivateNetwork:
         inside(namespace, bring_loopback_up)
 
     def open(self) -> None:
-        """There is no way out to let the guest through."""
+        """Does nothing: the guest has no internet access."""
 
     def shut(self) -> None:
-        """There is none to shut."""
+        """Does nothing: the guest has no internet access."""
 
     def connect(self, port: int, seconds: float) -> socket.socket:
-        """A connection to a port that QEMU forwards.
+        """Opens a connection to a port that QEMU forwards.
 
         Raises:
-            OSError: Nothing listens there, or the machine was put away.
+            OSError: Nothing listens there, or the machine has ended.
         """
         namespace = self.held()
         try:
@@ -68,7 +68,7 @@ class PrivateNetwork:
             os.close(namespace)
 
     def close(self) -> None:
-        """Lets go of the namespace, which ends with QEMU."""
+        """Closes the handle on the namespace, which ends with QEMU."""
         with self._guard:
             namespace, self._namespace = self._namespace, None
         if namespace is not None:
@@ -77,14 +77,14 @@ class PrivateNetwork:
 
     @property
     def is_held(self) -> bool:
-        """Whether the machine was entered and not put away."""
+        """Whether the namespace is open."""
         return self._namespace is not None
 
     def held(self) -> int:
-        """A copy of the namespace's descriptor.
+        """Returns a copy of the namespace's descriptor.
 
         Raises:
-            OSError: The machine was put away.
+            OSError: The machine has ended.
         """
         with self._guard:
             if self._namespace is None:

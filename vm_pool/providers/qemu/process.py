@@ -1,4 +1,4 @@
-"""One QEMU: started through its keeper, spoken to, snapshotted and reverted, ended with everything it holds."""
+"""One QEMU process: starts it through its keeper, sends commands, saves and loads snapshots, and ends it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vm_pool.providers.qemu.qmp import QMP, QMPError
 START_SECONDS = 30.0
 """From launching QEMU to its monitor's greeting; tenths of a second unless the machine is very busy."""
 ANSWER_SECONDS = 20.0
-"""For a call that does nothing long."""
+"""For short calls."""
 SNAPSHOT_SECONDS = 120.0
 """For writing or reading the machine's memory; half a second for a guest that has just started."""
 CLOCK_SECONDS = 20.0
@@ -34,28 +34,28 @@ _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s
 
 
 class ProcessorFailed(QMPError):
-    """A machine stands still for good, since KVM does not do something that the guest needs: inside other machines, it may not."""
+    """A machine has stopped for good: KVM lacks something that its guest needs, as may happen inside other VMs."""
 
 
 class QemuStopped(RuntimeError):
-    """The VM was stopped while something was being done with it."""
+    """The VM was stopped during an operation on it."""
 
 
 class QemuProcess:
-    """A VM's processes and folder. What is done with it raises `QemuStopped` once `end` was called.
+    """A VM's processes and folder. Operations raise `QemuStopped` once `end` was called.
 
     Args:
         vm_id: Names them.
-        network: Its own; None: the ports that it forwards are on this machine's loopback, and its guest goes nowhere.
+        network: Its own; None: its ports are on this machine's loopback, and its guest has no internet access.
     """
 
     def __init__(self, vm_id: str, network: PrivateNetwork | None = None) -> None:
         self.vm_id = vm_id
         self._network = network
         self.ports: dict[str, int] = {}
-        """On the loopback of this machine, or of its own network, by purpose."""
+        """Ports on the loopback of this machine, or of its own network, by purpose."""
         self.screen = (0, 0)
-        """Pixels, as of its first screenshot."""
+        """Pixels, from its first screenshot."""
         self._folder = Path()
         self._nodes: list[str] = []
         self._guard = threading.Lock()
@@ -74,12 +74,12 @@ class QemuProcess:
     def launch(
         self, make_disks: Callable[[Path], None], command: Callable[[Path, int], list[str]], nodes: list[str]
     ) -> None:
-        """Starts QEMU; the machine stands still until `revert` or `run`.
+        """Starts QEMU; the machine is paused until `revert` or `run`.
 
         Args:
-            make_disks: Puts the disks into the machine's folder.
-            command: QEMU's command line, for that folder and a descriptor of the clock's socket.
-            nodes: The disks that belong into a snapshot; the first one stores the memory too.
+            make_disks: Makes the disks in the machine's folder.
+            command: Returns QEMU's command line, for that folder and the descriptor of the clock's socket.
+            nodes: The disks in a snapshot; the first one also stores the memory.
 
         Raises:
             RuntimeError: QEMU does not start; one sentence says why.
@@ -104,7 +104,7 @@ class QemuProcess:
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 pass_fds=[qemus_clock.fileno()],
-                start_new_session=True,  # Ctrl-C at the host's terminal is the host's business
+                start_new_session=True,  # the host handles Ctrl-C at its terminal
                 cwd="/",
             )
         try:
@@ -118,11 +118,11 @@ class QemuProcess:
         self.ports = {purpose: inside[port] for purpose, port in PORTS.items()}
 
     def run(self) -> None:
-        """Lets the machine run, if it does not.
+        """Lets the machine run, unless it runs already.
 
         Raises:
-            ProcessorFailed: The processor's own virtualisation cannot run what the guest does.
-            QMPError: QEMU has ended, or does not answer, or its guest has shut itself down.
+            ProcessorFailed: KVM cannot run the guest.
+            QMPError: QEMU has ended, or does not answer, or its guest has shut down.
         """
         status = self._ask("query-status")["status"]
         if status == "internal-error":
@@ -141,7 +141,7 @@ class QemuProcess:
         self._snapshot("snapshot-save")
 
     def revert(self) -> None:
-        """Goes back to the snapshot, and runs; its way out is shut.
+        """Goes back to the snapshot, and runs; its internet access is closed.
 
         Raises:
             QMPError: That fails, or QEMU has ended.
@@ -152,17 +152,17 @@ class QemuProcess:
         self.run()
 
     def let_out(self) -> None:
-        """Opens its way out, if it has one.
+        """Opens its internet access, if it has any.
 
         Raises:
-            OSError: It was put away meanwhile.
+            OSError: The machine has ended.
             RuntimeError: The kernel refuses.
         """
         if self._network is not None:
             self._network.open()
 
     def quit(self) -> Path:
-        """Ends QEMU with its disks complete; returns their folder, which `end` removes.
+        """Ends QEMU with all data written to its disks; returns their folder, which `end` removes.
 
         Raises:
             QMPError: It does not end.
@@ -172,10 +172,10 @@ class QemuProcess:
         return self._folder
 
     def set_clock(self) -> None:
-        """Tells the guest what time it is.
+        """Sets the guest's clock to the current time.
 
         Raises:
-            DesktopUnwell: It does not take note.
+            DesktopUnwell: The guest does not confirm it.
         """
         with self._guard:
             clock = self._clock
@@ -193,7 +193,7 @@ class QemuProcess:
             raise DesktopUnwell(f"{self.vm_id}: its clock could not be set: {said!r}")
 
     def connect(self, purpose: str) -> socket.socket:
-        """A connection to one of its ports.
+        """Opens a connection to one of its ports.
 
         Raises:
             OSError: QEMU does not listen.
@@ -203,20 +203,20 @@ class QemuProcess:
         return socket.create_connection(("127.0.0.1", self.ports[purpose]), timeout=ANSWER_SECONDS)
 
     def console(self) -> str:
-        """The last lines that its system wrote."""
+        """Returns the last lines that its system wrote."""
         return self._last_words(CONSOLE) or "empty"
 
     def end(self) -> None:
-        """Ends the machine in whatever state it is, and removes its folder; what goes on with it raises.
+        """Ends the machine in whatever state it is, and removes its folder; running operations raise.
 
         Raises:
-            RuntimeError: Something does not end.
+            RuntimeError: A process does not end.
         """
         self._stopped = True
         self.put_away()
 
     def put_away(self) -> None:
-        """As `end`, but the machine may be launched again."""
+        """Ends the machine like `end`, but it may be launched again."""
         with self._guard:
             keeper, self._keeper = self._keeper, None
             monitor, self._monitor = self._monitor, None
@@ -244,7 +244,7 @@ class QemuProcess:
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """Whatever is raised inside because of `end` becomes a `QemuStopped`."""
+        """Turns any exception inside that `end` causes into a `QemuStopped`."""
         try:
             yield
         except Exception as error:
@@ -253,7 +253,7 @@ class QemuProcess:
             raise
 
     def let_go(self) -> None:
-        """For a fork of this process: does not hold the machine, so that it ends with the one that does."""
+        """For a fork of this process: closes its end of the pipe, so that the VM ends with the original process."""
         if self._keeper is not None and self._keeper.stdin is not None:
             self._keeper.stdin.close()
 

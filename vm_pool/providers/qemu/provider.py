@@ -1,4 +1,4 @@
-"""The provider `qemu`: a virtual machine per VM, reverted by loading a snapshot of its memory and disk."""
+"""The provider `qemu`: each VM is a virtual machine, reverted by loading a snapshot of its memory and disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 QEMU = "qemu-system-x86_64"
 CHECK_SECONDS = 30.0
-"""For each question of a check; a quarter of a second, with software emulation on an idle machine."""
+"""For each request of a check; a quarter of a second, with software emulation on an idle machine."""
 
 
 class QemuProvider:
@@ -50,11 +50,11 @@ class QemuProvider:
         self._preparing = threading.Lock()
         self._machine_type: MachineType | None = None
         self._kvm_failed = ""
-        """At what; empty while it has not."""
+        """How KVM failed; empty while it has not."""
         self._relay = Relay()
 
     def check_available(self) -> None:
-        """Makes sure that QEMU is installed, and that an image of one's own can be booted.
+        """Makes sure that QEMU is installed, and that the user's own image, if given, can be booted.
 
         Raises:
             ProviderError: Something is missing; one sentence says what and what to do.
@@ -69,13 +69,13 @@ class QemuProvider:
             own_boot(self.options.path_to_vm, self.options)
 
     def image_name(self) -> str:
-        """The guest image of its profile, or the file of the user's own."""
+        """Returns the name of its profile's guest image, or of the user's own, with the guests' network policy."""
         own = self.options.path_to_vm
         image = guest_image_name(self.options.profile) if own is None else own_image_name(own)
         return with_network(image, self.options.guest_network)
 
     def boot(self, vm_id: str) -> Endpoint:
-        """Starts a VM and waits until its server answers; builds the guest image first where it is missing."""
+        """Starts a VM and waits until its server answers; first builds the guest image if it is missing."""
         machine = QemuProcess(vm_id, self._network())
         with self._guard:
             earlier, self._processes[vm_id] = self._processes.get(vm_id), machine
@@ -96,7 +96,7 @@ class QemuProvider:
         return PrivateNetwork() if can_make_namespaces() else None
 
     def _start(self, machine: QemuProcess) -> None:
-        """Brings it up; in software where the processor turns out to be of no use, and nobody asked for it."""
+        """Starts a machine; uses software emulation if KVM turns out not to work and was not requested."""
         machine_type = self._known_machine_type(machine)
         try:
             machine_type.start(machine, lambda sentence: _say(machine, sentence))
@@ -108,7 +108,7 @@ class QemuProvider:
             self._known_machine_type(machine).start(machine, lambda sentence: _say(machine, sentence))
 
     def _give_up_kvm(self, machine_type: MachineType) -> None:
-        """For these VMs; where our own guest image does not come up, for all of this machine."""
+        """Stops using KVM for these VMs; if our own guest image does not start, for all of this machine."""
         with self._preparing:
             if self._machine_type is not machine_type:
                 return
@@ -127,14 +127,14 @@ class QemuProvider:
             self._known_machine_type(machine).check(machine, CHECK_SECONDS)
 
     def reset(self, vm_id: str) -> Endpoint:
-        """Loads the snapshot of the VM's memory and disk that was taken when it was first ready."""
+        """Loads the snapshot of the VM's memory and disk from when it was first ready."""
         machine = self._machine(vm_id)
         with machine.stoppable():
             self._known_machine_type(machine).revert(machine)
         return self._endpoint(machine)
 
     def stop(self, vm_id: str) -> None:
-        """Ends the VM, also one that an earlier process started."""
+        """Ends the VM, even if an earlier process started it."""
         with self._guard:
             machine = self._processes.pop(vm_id, None)
         if machine is not None:
@@ -143,17 +143,17 @@ class QemuProvider:
             end_leftover(vm_id)
 
     def connect(self, vm_id: str, purpose: str) -> socket.socket:
-        """A fresh connection to one of the VM's ports; where its guest has a network, no address leads there."""
+        """Opens a new connection to one of the VM's ports; when QEMU has its own network, no address leads there."""
         return self._machine(vm_id).connect(purpose)
 
     def fingerprint(self, vm_id: str) -> Mapping[str, Sequence[str]]:
-        """Processes and windows; the disk goes back as a whole with every reset."""
+        """Returns processes and windows; every reset restores the whole disk."""
         machine = self._machine(vm_id)
         with machine.stoppable():
             return self._known_machine_type(machine).fingerprint(machine, CHECK_SECONDS)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Ends the VMs of a predecessor of this host, at whichever step it died, and what nobody uses any more."""
+        """Ends the VMs of a predecessor of this host, at whatever step it died, and abandoned ones."""
         left = leftovers(host_id)
         wait_until_unused(map(folder_of, left))
         return [*(vm_id for vm_id in left if end_leftover(vm_id)), *end_abandoned()]
@@ -169,7 +169,7 @@ class QemuProvider:
         return machine
 
     def _known_machine_type(self, machine: QemuProcess) -> MachineType:
-        """What this provider's machines have in common; the first that starts finds it out, and builds the guest image."""
+        """Returns the machine type of this provider's VMs; the first VM that starts creates it and the guest image."""
         while not self._preparing.acquire(timeout=0.2):
             if machine.stopped:
                 raise QemuStopped(f"{machine.vm_id} was stopped before it started")

@@ -1,4 +1,4 @@
-"""Has qemu-img look at disk images and make them."""
+"""Inspects and makes disk images with qemu-img."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from vm_pool.errors import ProviderError
 
 IMAGE_SECONDS = 60.0
-"""For anything that is done with a disk image; hundredths of a second as a rule."""
+"""For any operation on a disk image; usually hundredths of a second."""
 
 
 def make_overlay(backing: Path, backing_format: str, overlay: Path) -> None:
-    """A disk that reads from another one and writes to itself.
+    """Makes a disk that reads from another one and writes to itself.
 
     Raises:
         RuntimeError: qemu-img cannot make it.
@@ -22,7 +22,7 @@ def make_overlay(backing: Path, backing_format: str, overlay: Path) -> None:
 
 
 def run(*arguments: str) -> str:
-    """Runs qemu-img; returns what it says.
+    """Runs qemu-img; returns its output.
 
     Raises:
         RuntimeError: It fails.

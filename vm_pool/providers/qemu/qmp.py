@@ -1,4 +1,4 @@
-"""Talks to one QEMU over its machine protocol (QMP). Every call has a deadline; a QEMU that ends is noticed at once."""
+"""A client of QEMU's machine protocol (QMP). Every call has a deadline; it notices at once when QEMU ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class QMPError(RuntimeError):
 
 
 class QMP:
-    """A connection to a QEMU.
+    """A connection to one QEMU.
 
     Args:
-        connection: Its end of what QEMU's monitor listens to.
-        name: What to call the machine in messages.
+        connection: The other end of the socket of QEMU's monitor.
+        name: The machine's name in messages.
     """
 
     def __init__(self, connection: socket.socket, name: str) -> None:
@@ -36,14 +36,14 @@ class QMP:
         """Waits for QEMU's greeting and answers it.
 
         Raises:
-            QMPError: None comes.
+            QMPError: No greeting comes.
         """
         deadline = time.monotonic() + seconds
         self._read(deadline, "start")
         self.execute("qmp_capabilities", seconds=seconds)
 
     def execute(self, command: str, arguments: Mapping[str, Any] | None = None, *, seconds: float) -> Any:
-        """Runs a command; returns what it returns.
+        """Runs a command; returns its result.
 
         Raises:
             QMPError: It failed, or did not end in time.
@@ -75,7 +75,7 @@ class QMP:
         """Waits until QEMU has ended.
 
         Raises:
-            QMPError: It has not, in time.
+            QMPError: It has not ended in time.
         """
         deadline = time.monotonic() + seconds
         with self._one_at_a_time:
@@ -91,7 +91,7 @@ class QMP:
         raise QMPError(f"{self._name}: QEMU does not end within {seconds:.0f} s")
 
     def close(self) -> None:
-        """Ends the connection; a call that waits in another thread raises."""
+        """Closes the connection; a call that waits in another thread raises."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
@@ -110,7 +110,7 @@ class QMP:
             said = self._read(deadline, command)
             if "event" in said:
                 self._events.append(said)
-            elif said.get("id") == number:  # else it answers a call that was given up
+            elif said.get("id") == number:  # otherwise it answers a call that was given up
                 if "error" in said:
                     raise QMPError(f"{self._name}: {command}: {said['error'].get('desc', said['error'])}")
                 return said["return"]
@@ -121,7 +121,7 @@ class QMP:
         return event.get("event") == "JOB_STATUS_CHANGE" and data.get("id") == job and data.get("status") == "concluded"
 
     def _read(self, deadline: float, command: str) -> dict[str, Any]:
-        """The next message of any machine_type."""
+        """Returns the next message of any kind."""
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
             if left <= 0:

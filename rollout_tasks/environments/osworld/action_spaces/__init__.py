@@ -1,4 +1,4 @@
-"""The action spaces: which tools an agent gets on a desktop, and what each call does there. One module each."""
+"""The action spaces: which tools an agent gets on a desktop, and what each call does. One module each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the action spaces share: where a call points to, what it becomes, and the tool that ends an episode."""
+"""Shared by the action spaces: where a call points to, what it becomes, and the tool that ends an episode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CallRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the agent sees: the screen's size, and where each mark is (None where marks are not drawn)."""
+    """What the agent sees: the screen's size, and where each mark is (None if marks are not drawn)."""
 
     screen: tuple[int, int]
     marks: Mapping[int, tuple[int, int]] | None = None
@@ -40,24 +40,24 @@ class Plan:
     """What a call becomes."""
 
     action: Action | None
-    """None only looks."""
+    """None: only looks at the screen."""
     said: str
     """The action in words, for the reply."""
     pause: float | None = None
-    """Seconds before the next look; None for the run's usual."""
+    """Seconds before the next look; None for the run's default."""
     ends: Literal["done", "fail"] | None = None
     answers: bool = False
     """Whether what the command prints is the answer."""
 
 
 def tool(name: str, description: str, properties: Mapping[str, Any], required: list[str] | None = None) -> Tool:
-    """A tool that takes a pause besides its own parameters."""
+    """Returns a tool that takes a pause besides its own parameters."""
     schema = {"type": "object", "properties": {**properties, "pause": PAUSE}, "additionalProperties": False}
     return Tool(name, description, {**schema, "required": required} if required else schema)
 
 
 def pointing(view: View, what: str) -> dict[str, Any]:
-    """The parameters that say where, with marks where they are drawn."""
+    """Returns the parameters for a place, including the mark if marks are drawn."""
     place: dict[str, Any] = {
         "x": {"type": "number", "description": f"{what}: pixels from the left."},
         "y": {"type": "number", "description": f"{what}: pixels from the top."},
@@ -66,10 +66,10 @@ def pointing(view: View, what: str) -> dict[str, Any]:
 
 
 def place_of(call: ToolCall, view: View, *, required: bool) -> dict[str, float]:
-    """``x`` and ``y`` of a call; empty where it says none and need not.
+    """Returns ``x`` and ``y`` of a call; empty if it gives no place and needs none.
 
     Raises:
-        CallRefused: Only half a place, none, a place outside the screen, or an unknown mark.
+        CallRefused: Only one coordinate, a missing place, a place outside the screen, or an unknown mark.
     """
     arguments = call.arguments
     if arguments.get("mark") is not None:
@@ -86,7 +86,7 @@ def place_of(call: ToolCall, view: View, *, required: bool) -> dict[str, float]:
 
 
 def on_screen(x: float, y: float, view: View) -> tuple[float, float]:
-    """The place itself.
+    """Returns the place unchanged.
 
     Raises:
         CallRefused: It is outside the screen.
@@ -98,10 +98,10 @@ def on_screen(x: float, y: float, view: View) -> tuple[float, float]:
 
 
 def at_mark(mark: int, view: View) -> tuple[int, int]:
-    """Where a mark is.
+    """Returns where a mark is.
 
     Raises:
-        CallRefused: There is none of that number.
+        CallRefused: No mark has that number.
     """
     if view.marks is None or mark not in view.marks:
         known = f"1 to {len(view.marks)}" if view.marks else "none"
@@ -118,7 +118,7 @@ CONTROL = tool(
 
 
 def control(call: ToolCall) -> Plan:
-    """What a call of `CONTROL` becomes."""
+    """Returns what a call of `CONTROL` becomes."""
     action = str(call.arguments["action"])
     pause = call.arguments.get("pause")
     if action == "wait":

@@ -27,7 +27,7 @@ Parts = list[dict[str, Any]]
 
 
 def tools(view: View) -> list[Tool]:
-    """The tools."""
+    """Returns the tools."""
     width, height = view.screen
     properties: dict[str, Any] = {
         "action": {"type": "string", "enum": sorted([*_ACTIONS, "screenshot", "wait"])},
@@ -53,7 +53,7 @@ def tools(view: View) -> list[Tool]:
 
 
 def plan(call: ToolCall, view: View) -> Plan:
-    """What a call becomes.
+    """Returns what a call becomes.
 
     Raises:
         CallRefused: It cannot be carried out.
@@ -98,7 +98,7 @@ def _keys(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _held(arguments: Mapping[str, Any], inner: Parts) -> Parts:
-    """The parts while the keys that ``text`` names are held."""
+    """Returns the parts, with the keys that ``text`` names held during them."""
     keys = _keys(arguments) if arguments.get("text") else []
     down: Parts = [{"action_type": "KEY_DOWN", "key": key} for key in keys]
     up: Parts = [{"action_type": "KEY_UP", "key": key} for key in reversed(keys)]

@@ -32,7 +32,7 @@ NOTCHES: Mapping[str, Any] = {"type": "integer", "minimum": -100, "maximum": 100
 
 
 def tools(view: View) -> list[Tool]:
-    """The tools."""
+    """Returns the tools."""
     there = pointing(view, "Where to")
     here = pointing(view, "Where; leave it out for where the pointer is")
     drag_needs = ["x", "y"] if view.marks is None else None
@@ -79,7 +79,7 @@ def tools(view: View) -> list[Tool]:
 
 
 def plan(call: ToolCall, view: View) -> Plan:
-    """What a call becomes.
+    """Returns what a call becomes.
 
     Raises:
         CallRefused: It cannot be carried out.

@@ -16,12 +16,12 @@ SCRIPT = tool(
 
 
 def tools(view: View) -> list[Tool]:  # noqa: ARG001
-    """The tools."""
+    """Returns the tools."""
     return [SCRIPT, CONTROL]
 
 
 def plan(call: ToolCall, view: View) -> Plan:  # noqa: ARG001
-    """What a call becomes. A script that is only WAIT, DONE or FAIL is what OSWorld takes it for."""
+    """Returns what a call becomes. A script that is only WAIT, DONE or FAIL is that action, as in OSWorld."""
     if call.name == CONTROL.name:
         return control(call)
     script, pause = str(call.arguments["script"]), call.arguments.get("pause")
