@@ -15,6 +15,7 @@ from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import Verdict, rollout_ids, split_rollout_id
+from rollout_tasks.trajectories.writer import MESSAGES_NAME
 
 _VM = ("provider_name", "path_to_vm", "region", "snapshot_name")
 _DESKTOP = (
@@ -130,8 +131,8 @@ def _worker_results(result: RunResult) -> Iterator[dict[str, Any]]:
 
 def _messages(folder: RunFolder, verdict: Verdict) -> list[Any]:
     try:
-        text = (folder.attempt(verdict.rollout_id, verdict.attempt) / "messages.json").read_text(encoding="utf-8")
+        text = (folder.attempt(verdict.rollout_id, verdict.attempt) / MESSAGES_NAME).read_text(encoding="utf-8")
     except OSError:
         return []
-    loaded: list[Any] = json.loads(text)
-    return loaded
+    messages: list[Any] = json.loads(text)["messages"]
+    return messages

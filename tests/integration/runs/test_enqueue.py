@@ -17,8 +17,8 @@ from tests.conftest import REPOSITORY
 
 ROLLOUTS = [f"item-{number}#0" for number in range(5)]
 _CELERYS = """
-callback = finalize_run.si("run-1")
-callback.on_error(finalize_run.si("run-1"))
+callback = finalize_task("run-1")
+callback.on_error(finalize_task("run-1"))
 chord(list(enqueue._signatures("run-1", config, items, rollouts)), callback).apply_async()
 """
 _OURS = """
@@ -34,7 +34,7 @@ def sent_by(statements: str, client: redis.Redis, url: str) -> tuple[list[str], 
         "from benchmark.items import Item\n"
         "from rollout_tasks.config import RunConfig\n"
         "from rollout_tasks.runs import enqueue\n"
-        "from rollout_tasks.tasks import finalize_run\n"
+        "from rollout_tasks.queues import finalize_task\n"
         "config = RunConfig.model_validate({'env_mode': 'simulated'})\n"
         "rollouts = json.loads(sys.argv[1])\n"
         "items = {name.split('#')[0]: Item(name.split('#')[0], '?') for name in rollouts}\n"

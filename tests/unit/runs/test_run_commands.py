@@ -306,7 +306,9 @@ def test_cancelling_says_what_it_found(shell: Shell) -> None:
 
 
 def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
-    with pytest.raises(UserError, match=r"^Redis does not know run 'night-1'; if its data was lost, rollouts resume night-1"):
+    with pytest.raises(
+        UserError, match=r"^Redis does not know run 'night-1'; if its data was lost, rollouts resume night-1"
+    ):
         shell.call(run_actions.status, "night-1", {})
     shell.call(run_actions.submit, shell.config({"id": "a"}))
     VMPool(shell.client, "default").register("vm-0", Endpoint("127.0.0.1", {"control": 1}))
