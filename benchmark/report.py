@@ -157,6 +157,8 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         ("Tokens", f"{summary.prompt_tokens} prompt, {summary.completion_tokens} completion"),
         ("Time in attempts", _time(summary)),
     ]
+    if summary.cost is not None:
+        rows.insert(-1, ("Cost of the tokens", f"${summary.cost:.4g}"))
     if summary.task_code:
         where = {"cell": "in cells", "worker": "in the worker's own process (--trust-tasks)"}
         parts = (f"{_rollouts(count)} {where.get(place, place)}" for place, count in summary.task_code.items())

@@ -59,6 +59,8 @@ class RolloutResult:
     """That time by stage, in seconds, as far as it is known."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cost: float | None = None
+    """Dollars for those tokens; None when their price is not known."""
     attempts: int = 1
     task_code: Literal["cell", "worker"] | None = None
     """Where the item's own code ran: in a separate cell, or in the worker's process; None when it has no code."""
@@ -174,6 +176,8 @@ class Summary:
     """The same by stage; the stages need not add up to the total."""
     prompt_tokens: int
     completion_tokens: int
+    cost: float | None = None
+    """Dollars for those tokens, as far as their price is known; None when it is not known for any."""
     task_code: Mapping[str, int] = field(default_factory=dict)
     """Number of rollouts by where their items' own code ran: ``cell`` or ``worker``."""
     attestation: Mapping[str, int] = field(default_factory=dict)

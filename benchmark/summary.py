@@ -130,6 +130,7 @@ class Tally:
             stages={stage: round(taken, 3) for stage, taken in self._usage.stages.items()},
             prompt_tokens=self._usage.prompt_tokens,
             completion_tokens=self._usage.completion_tokens,
+            cost=fsum(self._usage.costs) if self._usage.costs else None,
             task_code=dict(sorted(self._usage.task_code.items())),
             attestation=dict(sorted(self._usage.attestation.items())),
         )
@@ -170,6 +171,7 @@ class _Usage:
     stages: dict[str, float] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    costs: array[float] = field(default_factory=lambda: array("d"))
     task_code: Counter[str] = field(default_factory=Counter)
     attestation: Counter[str] = field(default_factory=Counter)
 
@@ -179,6 +181,8 @@ class _Usage:
             self.stages[stage] = self.stages.get(stage, 0.0) + taken
         self.prompt_tokens += result.prompt_tokens
         self.completion_tokens += result.completion_tokens
+        if result.cost is not None:
+            self.costs.append(result.cost)
         if result.task_code is not None:
             self.task_code[result.task_code] += 1
         if result.attestation is not None:

@@ -158,6 +158,12 @@ class ModelConfig(_Part):
         "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",
         "--images-in",
     )
+    prompt_price: float | None = _option(
+        None, "Dollars per million prompt tokens. Default: the provider's list price, if known.", "--prompt-price", ge=0
+    )
+    completion_price: float | None = _option(
+        None, "Dollars per million completion tokens; with --prompt-price.", "--completion-price", ge=0
+    )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
 
     @field_validator("extra_body", mode="before")
@@ -332,6 +338,9 @@ class RunConfig(_Part):
         1, "Rollouts of each item, for pass@k.", "--rollouts-per-item", "-n", ge=1, le=10_000
     )
     max_attempts: int = _option(3, "Attempts of one rollout when the infrastructure fails it.", "--max-attempts", ge=1)
+    max_cost: float | None = _option(
+        None, "Dollars: when its rollouts have cost so much, the rest of the run is cancelled.", "--max-cost", gt=0
+    )
     priority: int = _option(
         0, "Who gets a VM first among waiting runs: higher goes first.", "--priority", ge=-100, le=100
     )

@@ -7,7 +7,7 @@ again. Modules that talk to services are imported where they are used, so that a
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DONE, LOST = 0, 1
+_CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--max-cost")
 
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
@@ -112,19 +113,29 @@ def resume(
     dry_run: bool,
 ) -> int:
     """Rolls out what an earlier run lacks; with --base-url, at another endpoint than before."""
-    output_dir = _only_output_dir(options, "--resume: the run's own configuration holds", but="--base-url")
-    elsewhere = parse_config({"model": options.get("model", {})}).model.base_url
+    output_dir = _only_output_dir(options, "--resume: the run's own configuration holds", but=_CHANGED_BY_RESUME)
+    changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     work = resumed_work(find_run(run, output_dir))
     if not work.todo and work.folder.evaluation.exists():
         return _complete(work, as_json=as_json)
-    if elsewhere is not None:
-        model = work.config.model.model_copy(update={"base_url": elsewhere})
-        work = replace(work, config=work.config.model_copy(update={"model": model}))
+    work = replace(work, config=_changed(work.config, changed))
     environments = preflight.check_names(work.config, work.items)
     here = _is_here(embedded)
     if here:
         preflight.check_here(work.config, work.items, environments)
     return _go(work, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
+    """Returns a resumed run's configuration with the options that were given now. Another endpoint has other prices."""
+    names = ("base_url", "prompt_price", "completion_price")
+    model = {name: value for name in names if (value := getattr(changed.model, name)) is not None}
+    if "base_url" in model:
+        model = {"prompt_price": None, "completion_price": None} | model
+    update: dict[str, Any] = {"model": config.model.model_copy(update=model)}
+    if changed.max_cost is not None:
+        update["max_cost"] = changed.max_cost
+    return config.model_copy(update=update)
 
 
 def _complete(work: Work, *, as_json: bool) -> int:
@@ -178,6 +189,7 @@ def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool
         config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     elif model:
         config = model_check.check_model(config)
+    model_check.check_cost(config, needs_model=model)
     if not here:
         _check_broker(work)
     found = {
@@ -276,8 +288,8 @@ def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
     return run_progress.cancel(run, as_json=as_json)
 
 
-def _only_output_dir(options: Mapping[str, Any], sentence: str, *, but: str = "") -> Path:
-    others = sorted(spellings_of(options) - {"--output-dir", but})
+def _only_output_dir(options: Mapping[str, Any], sentence: str, *, but: Collection[str] = ()) -> Path:
+    others = sorted(spellings_of(options) - {"--output-dir", *but})
     if others:
         raise UserError(f"{sentence}; leave away {', '.join(others)}")
     return Path(options.get("output_dir") or RunConfig().output_dir)

@@ -87,7 +87,13 @@ def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
             f"{sum(lost.values())} of {progress.total} rollouts were lost to the infrastructure ({what});"
             f" try them again with: {again}"
         )
-    if cancelled:
+    most = folder.config().max_cost if cancelled and folder.path.is_dir() else None
+    if most is not None and progress.cost is not None and progress.cost >= most:
+        sentences.append(
+            f"the run has cost ${progress.cost:.4g} of ${most:g}, so {cancelled} of {progress.total} rollouts were"
+            f" cancelled; roll them out with: {again} --max-cost MORE"
+        )
+    elif cancelled:
         sentences.append(f"{cancelled} of {progress.total} rollouts were cancelled; roll them out with: {again}")
     return sentences
 

@@ -128,6 +128,7 @@ def resume(
     run: TheRun,
     output_dir: OutputDir = None,
     base_url: Annotated[str | None, typer.Option("--base-url", help="Another endpoint of the model.")] = None,
+    max_cost: Annotated[float | None, typer.Option("--max-cost", help="Dollars that the run may cost in all.")] = None,
     embedded: Embedded = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show progress until the run is over.")] = False,
     dry_run: DryRun = False,
@@ -137,6 +138,8 @@ def resume(
     options = _only(output_dir)
     if base_url is not None:
         options["model"] = {"base_url": base_url}
+    if max_cost is not None:
+        options["max_cost"] = max_cost
     return run_actions.resume(run, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
 
 

@@ -47,6 +47,7 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     environments = preflight.check_names(work.config, work.items)
     preflight.check_here(work.config, work.items, environments)
     work, scripted = _choose_model(work, environments)
+    model_check.check_cost(work.config, needs_model=preflight.needs_model(work.config, environments))
     write_down(work)
     ctrl_c = CtrlC()
     progress: Progress | None = None

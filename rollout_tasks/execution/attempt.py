@@ -24,6 +24,7 @@ from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.models.base import Model
 from rollout_tasks.models.client import open_model, session_id
+from rollout_tasks.models.prices import cost
 from rollout_tasks.models.usage_meter import UsageMeter
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict, split_rollout_id
 from rollout_tasks.trajectories.writer import TrajectoryWriter
@@ -132,6 +133,7 @@ class Attempt:
                 error=str(failure),
                 turns=meter.turns,
                 usage=meter.usage,
+                cost=cost(self.config.model, meter.usage),
                 stages=_stages(meter, opened),
                 **_said_by(opened),
             )
@@ -143,6 +145,7 @@ class Attempt:
             ending=episode.ending,
             turns=episode.turns,
             usage=meter.usage,
+            cost=cost(self.config.model, meter.usage),
             stages=_stages(meter, opened),
             **_said_by(opened),
         )

@@ -357,7 +357,12 @@ class Execution:
         if commit.outcome != "ok":
             logger.warning("%s: verdict of attempt %d refused (%s)", self.rollout_id, verdict.attempt, commit.outcome)
             return commit.outcome
-        if commit.finalize:
+        finalize = commit.finalize
+        if commit.too_dear:
+            logger.warning("run %s: its rollouts have cost as much as they may; the rest is cancelled", self.run_id)
+            why = f"the run has cost the ${self.config.max_cost:g} that it may cost"
+            finalize = self.store.cancel(self.run_id, why=why).left == 0
+        if finalize:
             finalize_task(self.run_id).apply_async()
         return verdict.status
 

@@ -165,19 +165,25 @@ class RunFolder:
             raise UserError(f"{path} is not a run's description: it has no config")
         return values
 
-    def change_base_url(self, base_url: str) -> None:
-        """Changes the run's model endpoint; the description keeps the earlier ones.
+    def record_resume(self, config: RunConfig) -> None:
+        """Records what a resumed run may change: its model's endpoint and prices, and what it may cost.
+
+        The description keeps the earlier endpoints.
 
         Raises:
             UserError: The description is missing or broken, or cannot be written.
         """
         document = self.document()
-        model = document["config"].setdefault("model", {})
-        before = model.get("base_url")
-        if before == base_url:
+        before = document["config"].setdefault("model", {})
+        model = {name: getattr(config.model, name) for name in ("base_url", "prompt_price", "completion_price")}
+        if model["base_url"] is None:
+            model["base_url"] = before.get("base_url")
+        if model["base_url"] != before.get("base_url"):
+            document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), before.get("base_url")]
+        changed = document["config"] | {"model": before | model, "max_cost": config.max_cost}
+        if changed == document["config"]:
             return
-        document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), before]
-        model["base_url"] = base_url
+        document["config"] = changed
         path = self.path / "run.json"
         try:
             write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")

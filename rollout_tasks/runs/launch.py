@@ -20,8 +20,10 @@ def submit_to_workers(work: Work) -> tuple[Work, RunStore]:
     client = checked_client()
     store = RunStore(client)
     check_free(work, store)
-    if preflight.needs_model(work.config, environments):
+    needs_model = preflight.needs_model(work.config, environments)
+    if needs_model:
         work = replace(work, config=model_check.check_model(work.config))
+    model_check.check_cost(work.config, needs_model=needs_model)
     if preflight.needs_vm(work.config, work.items):
         preflight.check_pool(work.config, client)
         if not work.config.vm.use_pool:

@@ -12,6 +12,7 @@ from benchmark.metrics import JUDGE_METRIC
 from rollout_tasks.config import RunConfig, check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
+from rollout_tasks.models.prices import with_list_prices
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 LARGEST_ANSWER = 16 << 20
@@ -61,7 +62,8 @@ def check_model(config: RunConfig) -> RunConfig:
             "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
             " or run --embedded for the scripted model"
         )
-    config = config.model_copy(update={"model": config.model.model_copy(update={"base_url": address})})
+    model = with_list_prices(config.model.model_copy(update={"base_url": address}))
+    config = config.model_copy(update={"model": model})
     answer = _ask(address)
     if answer.status == 404:
         return _try_completion(config, address)
@@ -78,6 +80,24 @@ def check_model(config: RunConfig) -> RunConfig:
             shown = some + (", ..." if len(names) > _NAMES_SHOWN else "")
             raise UserError(f"{option}: {address} does not serve {name!r}; it serves {shown}")
     return config
+
+
+def check_cost(config: RunConfig, *, needs_model: bool) -> None:
+    """Checks a run's prices, and that a limit of its cost can be kept.
+
+    Raises:
+        UserError: Only one of two prices is given, or there is a limit and no model or no known price.
+    """
+    if (config.model.prompt_price is None) != (config.model.completion_price is None):
+        raise UserError("--prompt-price, --completion-price: only one of them is given")
+    if config.max_cost is None:
+        return
+    if not needs_model:
+        raise UserError("--max-cost: this run asks no model")
+    if config.model.prompt_price is None:
+        raise UserError(
+            f"--max-cost: what {config.model.answerer!r} costs is not known: give --prompt-price and --completion-price"
+        )
 
 
 def check_scripts(items: Sequence[Item]) -> None:

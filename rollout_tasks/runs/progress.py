@@ -32,9 +32,12 @@ def progress_in_folder(folder: RunFolder) -> Progress:
     statuses: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     score_sum = 0.0
+    costs: list[float] = []
     for verdict in folder.verdicts(every):
         statuses[verdict.status] += 1
         score_sum += verdict.score or 0.0
+        if verdict.cost is not None:
+            costs.append(verdict.cost)
         if verdict.failure_class is not None:
             failures[verdict.failure_class.value] += 1
     return Progress(
@@ -49,5 +52,6 @@ def progress_in_folder(folder: RunFolder) -> Progress:
         cancelled=statuses["cancelled"],
         failures=dict(sorted(failures.items())),
         score_sum=score_sum,
+        cost=sum(costs) if costs else None,
         created=(folder.path / "run.json").stat().st_mtime,
     )

@@ -47,6 +47,8 @@ class Commit:
     left: int
     finalize: bool
     """Whether the caller must ask for the run to be finalised, because nothing else will."""
+    too_dear: bool = False
+    """Whether the run has cost as much as it may, so that the caller must cancel the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Progress:
     score_sum: float
     """Sum over the rollouts that the environment itself scored."""
     created: float
+    cost: float | None = None
+    """Dollars for the tokens of rollouts with a verdict; None when their price is not known."""
     queues: tuple[str, ...] = ()
     """The queues where its rollouts wait for a worker."""
     problem: str = ""

@@ -90,6 +90,7 @@ class RunStore:
             "total": rollouts,
             "max_attempts": config.max_attempts,
             "queues": " ".join(queues),
+            "max_cost": "" if config.max_cost is None else repr(config.max_cost),
             "version": VERSION,
             "min_version": MIN_VERSION,
         }
@@ -127,7 +128,8 @@ class RunStore:
             words: list[str] = []
             for verdict in chunk:
                 score = "" if verdict.score is None else repr(verdict.score)
-                words += [verdict.rollout_id, _stored(verdict), verdict.status, verdict.failure_class or "", score]
+                failure, cost = verdict.failure_class or "", _cost(verdict)
+                words += [verdict.rollout_id, _stored(verdict), verdict.status, failure, score, cost]
             self._add(run_id, token, "results", words)
 
     def submitter_lives(self, run_id: str, token: str) -> None:
@@ -260,15 +262,16 @@ class RunStore:
         """Records a verdict if its execution still holds the rollout and there is no earlier verdict."""
         failure = verdict.failure_class or ""
         score = "" if verdict.score is None else repr(verdict.score)
-        arguments = [verdict.rollout_id, token, _stored(verdict, token=token), verdict.status, failure, score]
-        outcome, left, finalize = self._scripts.run(self.client, "commit", [_key(run_id)], arguments)
-        return Commit(outcome, left, bool(finalize))
+        stored = _stored(verdict, token=token)
+        arguments = [verdict.rollout_id, token, stored, verdict.status, failure, score, _cost(verdict)]
+        outcome, left, finalize, too_dear = self._scripts.run(self.client, "commit", [_key(run_id)], arguments)
+        return Commit(outcome, left, bool(finalize), bool(too_dear))
 
     # -- ending -----------------------------------------------------------------------------------------------------
 
-    def cancel(self, run_id: str) -> Cancellation:
+    def cancel(self, run_id: str, *, why: str = "the run was cancelled") -> Cancellation:
         """Cancels rollouts that nobody has begun; running ones hear of it at their next beat. See `execution.cancellation`."""
-        verdict = Verdict("", 0, "cancelled", failure_class=FailureClass.CANCELLED, error="the run was cancelled")
+        verdict = Verdict("", 0, "cancelled", failure_class=FailureClass.CANCELLED, error=why)
         document = _stored(verdict)
         problem = "it was submitted by half and then cancelled"
         cursor, state_found, cancelled, begun = "0", "", 0, set[str]()
@@ -357,6 +360,7 @@ class RunStore:
             cancelled=int(counts.get("cancelled", 0)),
             failures=dict(sorted(failures.items())),
             score_sum=float(counts.get("score", 0.0)),
+            cost=float(counts["cost"]) if "cost" in counts else None,
             created=float(created),
             queues=tuple(queues.split()),
             problem=problem,
@@ -427,6 +431,10 @@ def _why_not(state: str) -> str:
 
 def _key(run_id: str) -> str:
     return f"{{run:{run_id}}}"
+
+
+def _cost(verdict: Verdict) -> str:
+    return "" if verdict.cost is None else repr(verdict.cost)
 
 
 def _stored(verdict: Verdict, *, token: str = "") -> str:

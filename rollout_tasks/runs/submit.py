@@ -146,7 +146,7 @@ def check_free(work: Work, store: RunStore) -> None:
 
 
 def write_down(work: Work) -> None:
-    """Makes a new run's folder; for a resumed run, which has one, records a new endpoint if given.
+    """Makes a new run's folder; for a resumed run, which has one, records what it may change.
 
     Raises:
         UserError: The folder exists already or cannot be written.
@@ -162,8 +162,8 @@ def write_down(work: Work) -> None:
             doubted=source.doubted,
             images=source.images,
         )
-    elif work.config.model.base_url is not None:
-        work.folder.change_base_url(work.config.model.base_url)
+    else:
+        work.folder.record_resume(work.config)
 
 
 def enqueue(work: Work, store: RunStore) -> None:

@@ -42,6 +42,8 @@ class Verdict:
     ending: str = ""
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+    """Dollars for the model's tokens; None when their price is not known."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds in the environment's ``setup``, ``acting`` and ``evaluation``, and waiting for the ``model``."""
     task_code: Literal["cell", "worker"] | None = None
@@ -107,6 +109,7 @@ class Verdict:
             stages=({"vm": round(self.lease.waited, 3)} if self.lease else {}) | dict(self.stages),
             prompt_tokens=self.usage.prompt_tokens,
             completion_tokens=self.usage.completion_tokens,
+            cost=self.cost,
             attempts=self.attempt,
             task_code=self.task_code,
             attestation=self.attestation,

@@ -212,6 +212,8 @@ def line(progress: Progress, rate: Rate, vms: dict[str, int], idle: str = "") ->
     parts = [f"{progress.state}: {progress.committed}/{progress.total} rollouts", f"{progress.running} running"]
     if rate.per_second:
         parts.append(f"{rate.per_second:.1f}/s, about {_duration(progress.pending / rate.per_second)} left")
+    if progress.cost is not None:
+        parts.append(f"${progress.cost:.2f}")
     parts += [f"{name}: {count}" for name, count in progress.failures.items()]
     if vms:
         parts.append("VMs " + ", ".join(f"{count} {state}" for state, count in vms.items() if count))
@@ -227,6 +229,8 @@ def _picture(progress: Progress, rate: Rate, vms: dict[str, int], idle: str) -> 
     speed = f"{rate.per_second:.2f}/s" if rate.per_second else "-"
     left = _duration(progress.pending / rate.per_second) if rate.per_second else "-"
     table.add_row("now", f"{progress.running} running", f"{speed}, {left} left")
+    if progress.cost is not None:
+        table.add_row("cost", f"${progress.cost:.2f}", "")
     if progress.failures:
         table.add_row("failed", ", ".join(f"{name} {count}" for name, count in progress.failures.items()), "")
     if vms:

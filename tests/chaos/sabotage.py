@@ -13,7 +13,7 @@ from typing import Any
 from celery.backends.redis import RedisBackend
 from kombu.messaging import Producer
 
-from rollout_tasks.app import app
+from rollout_tasks import celery as app
 
 __all__ = ["app"]
 

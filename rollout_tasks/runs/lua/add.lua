@@ -2,7 +2,7 @@
 -- KEYS[1] the run's key   ARGV[1] token of the submission
 -- ARGV[2] items | pending | results | beat
 -- ARGV[3...] items: id, JSON, ...   pending: rollout id, ...   beat: nothing
---            results: rollout id, verdict (JSON), status, failure class or '', score or '', ...
+--            results: rollout id, verdict (JSON), status, failure class or '', score or '', cost or '', ...
 -- Returns the run's state, 'superseded' when the run belongs to another submission, 'unknown' when the run is gone.
 -- Adds only to a run that is 'submitting'.
 -- Safe to repeat after a lost reply.
@@ -25,12 +25,13 @@ elseif ARGV[2] == 'pending' then
     if redis.call('HEXISTS', run .. ':results', ARGV[at]) == 0 then redis.call('SADD', run .. ':pending', ARGV[at]) end
   end
 elseif ARGV[2] == 'results' then
-  for at = 3, #ARGV, 5 do
+  for at = 3, #ARGV, 6 do
     if redis.call('HSETNX', run .. ':results', ARGV[at], ARGV[at + 1]) == 1 then
       redis.call('SREM', run .. ':pending', ARGV[at])
       redis.call('HINCRBY', run .. ':counts', ARGV[at + 2], 1)
       if ARGV[at + 3] ~= '' then redis.call('HINCRBY', run .. ':counts', 'class:' .. ARGV[at + 3], 1) end
       if ARGV[at + 4] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'score', ARGV[at + 4]) end
+      if ARGV[at + 5] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', ARGV[at + 5]) end
     end
   end
 end

@@ -38,7 +38,8 @@ def results() -> list[RolloutResult]:
 def _result(item: Item, number: int, index: int) -> RolloutResult:
     which = (number * ROLLOUTS_PER_ITEM + index) % 9
     seconds, stages = 0.125 * number + index, {"setup": 0.25, "model": 0.5 * index}
-    usage = {"prompt_tokens": 10 * number, "completion_tokens": index, "attempts": 1 + number % 2}
+    cost = 0.25 * number if number % 2 else None
+    usage = {"cost": cost, "prompt_tokens": 10 * number, "completion_tokens": index, "attempts": 1 + number % 2}
     if which == 0:
         lost = {"failure_class": "vm_lost", "counted_as": "infrastructure", "error": f"VM {number} <is> gone"}
         return RolloutResult(item.id, index, "failed", seconds=seconds, **lost, **usage)  # type: ignore[arg-type]

@@ -106,8 +106,9 @@ def commit(
     status: str = "completed",
     failure: str = "",
     score: str = "0.5",
+    cost: str = "",
 ) -> dict[str, str]:
-    return store.run("commit", rollout, by, verdict(by), status, failure, score)
+    return store.run("commit", rollout, by, verdict(by), status, failure, score, cost)
 
 
 def silence(store: Recorder, rollout: str = "a#0") -> None:
@@ -142,13 +143,14 @@ def test_what_is_added_is_there_and_is_a_sign_of_life(submitting: Recorder) -> N
         "run.submitter_beat": "now",
     }
     assert submitting.reply == "submitting"
-    words = ("a#0", verdict(), "completed", "", "0.5", "a#2", verdict("u"), "failed", "timeout", "")
+    words = ("a#0", verdict(), "completed", "", "0.5", "0.25", "a#2", verdict("u"), "failed", "timeout", "", "")
     assert submitting.run("add", "s", "results", *words) == {
         "results.a#0": verdict(),
         "results.a#2": verdict("u"),
         "pending": "a#1",
         "counts.completed": "1",
         "counts.score": "0.5",
+        "counts.cost": "0.25",
         "counts.failed": "1",
         "counts.class:timeout": "1",
         "run.submitter_beat": "now",
@@ -255,7 +257,7 @@ def test_a_silent_or_dead_holder_is_taken_over(running: Recorder, how: str) -> N
     assert changed == {"attempts.a#0": "2", "holders.a#0": holder("u"), "alive.a#0": "now"}
     assert running.reply[:2] == ["started", 2]
     assert commit(running, "t") == {}
-    assert running.reply == ["superseded", 2, 0]
+    assert running.reply == ["superseded", 2, 0, 0]
 
 
 def test_nobody_goes_on_with_a_claim_that_is_gone(running: Recorder) -> None:
@@ -371,13 +373,13 @@ def test_a_verdict_is_recorded_once_with_what_it_counts(running: Recorder) -> No
         "counts.completed": "1",
         "counts.score": "0.5",
     }
-    assert running.reply == ["ok", 1, 0]
+    assert running.reply == ["ok", 1, 0, 0]
     assert commit(running) == {}
-    assert running.reply == ["ok", 1, 0]
+    assert running.reply == ["ok", 1, 0, 0]
     assert commit(running, "u") == {}
-    assert running.reply == ["committed", 1, 0]
-    running.run("commit", "a#0", "t", verdict(), "completed", "", "", keys=("{run:none}",))
-    assert running.reply == ["unknown", 0, 0]
+    assert running.reply == ["committed", 1, 0, 0]
+    running.run("commit", "a#0", "t", verdict(), "completed", "", "", "", keys=("{run:none}",))
+    assert running.reply == ["unknown", 0, 0, 0]
 
 
 @pytest.mark.parametrize("spent", [False, True])
@@ -392,7 +394,7 @@ def test_the_last_verdict_asks_for_the_report_when_no_chord_will(running: Record
 
     assert (changed["counts.failed"], changed["counts.class:timeout"], changed["pending"]) == ("1", "1", "-")
     assert "counts.score" not in changed
-    assert running.reply == ["ok", 0, int(spent)]
+    assert running.reply == ["ok", 0, int(spent), 0]
 
 
 # -- cancelling

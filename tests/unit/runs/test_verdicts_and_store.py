@@ -31,6 +31,7 @@ FULL = Verdict(
     ending="done",
     turns=4,
     usage=Usage(11, 13),
+    cost=0.125,
     stages={"model": 1.5, "acting": 2.5},
     worker="w",
     started=10.0,
@@ -60,6 +61,7 @@ def test_a_verdict_is_written_without_what_is_empty() -> None:
         "ending": "done",
         "turns": 4,
         "usage": {"prompt_tokens": 11, "completion_tokens": 13, "requests": 0, "seconds": 0.0},
+        "cost": 0.125,
         "stages": {"model": 1.5, "acting": 2.5},
         "worker": "w",
         "started": 10.0,
@@ -266,6 +268,36 @@ def test_results_put_back_count_like_committed_ones(store: RunStore) -> None:
     assert (progress.completed, progress.failed, progress.cancelled, progress.score_sum) == (1, 1, 0, 0.25)
     assert (progress.failures, progress.pending, progress.committed) == ({"timeout": 1}, 1, 2)
     assert sorted(store.verdicts(RUN), key=lambda verdict: verdict.rollout_id) == kept
+
+
+def test_a_run_that_has_cost_what_it_may_says_so_until_it_is_cancelled(store: RunStore) -> None:
+    token = store.create(RUN, RunConfig(max_cost=1.0), "/results/r", len(ROLLOUTS))
+    store.add_results(RUN, token, [Verdict("a#0", 1, "completed", cost=0.25)])
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    assert store.progress(RUN).cost == 0.25  # type: ignore[union-attr]
+    for rollout_id in ("a#1", "b#0"):
+        store.start(RUN, rollout_id, {"token": rollout_id})
+
+    free = store.commit(RUN, Verdict("a#1", 1, "completed"), "a#1")
+    assert (free.too_dear, store.progress(RUN).cost) == (False, 0.25)  # type: ignore[union-attr]
+    assert not store.commit(RUN, Verdict("b#0", 1, "completed", cost=0.75), "b#0").too_dear, "nothing is left to cancel"
+    assert store.progress(RUN).cost == 1.0  # type: ignore[union-attr]
+
+
+def test_what_is_left_of_a_run_that_has_cost_what_it_may_is_cancelled_once(store: RunStore) -> None:
+    token = store.create(RUN, RunConfig(max_cost=1.0), "/results/r", len(ROLLOUTS))
+    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    store.everything_sent(RUN, token)
+    for rollout_id in ("a#0", "b#0"):
+        store.start(RUN, rollout_id, {"token": rollout_id})
+
+    dear = Verdict("a#0", 1, "completed", cost=1.5)
+    assert store.commit(RUN, dear, "a#0").too_dear
+    assert store.commit(RUN, dear, "a#0").too_dear, "a lost reply would be the end of the limit"
+    assert store.cancel(RUN, why="dear").left == 1
+    assert not store.commit(RUN, replace(dear, rollout_id="b#0"), "b#0").too_dear
+    assert [verdict.error for verdict in store.verdicts(RUN) if verdict.status == "cancelled"] == ["dear"]
 
 
 def test_a_committed_verdict_is_kept_whole(store: RunStore) -> None:

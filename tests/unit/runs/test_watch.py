@@ -89,6 +89,12 @@ def test_a_line_leaves_out_what_there_is_not() -> None:
     assert line(replace(PROGRESS, failures={}), Rate(), {}) == "running: 4/10 rollouts · 2 running"
 
 
+def test_what_it_cost_is_shown_where_it_is_known(clock: Clock) -> None:
+    dear = replace(PROGRESS, cost=1.5)
+    assert line(dear, Rate(), {}).startswith("running: 4/10 rollouts · 2 running · $1.50 · timeout: 2")
+    assert picture(dear, rate(clock, (0, 1), (6, 4)), VMS, "")[3].split() == ["cost", "$1.50"]
+
+
 def test_a_picture_says_the_same(clock: Clock) -> None:
     shown = picture(PROGRESS, rate(clock, (0, 1), (6, 4)), VMS, "its worker is starting")
 
@@ -153,6 +159,7 @@ def test_progress_as_json_has_what_a_program_needs(clock: Clock) -> None:
         "problem": "",
         "rollouts_per_second": 0.429,
         "eta_seconds": 14.0,
+        "cost": None,
         "vms": VMS,
     }
 

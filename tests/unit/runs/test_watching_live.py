@@ -325,6 +325,7 @@ def test_a_runs_progress_is_said_as_stored(store: RunStore) -> None:
         "cancelled": 0,
         "failures": {"timeout": 1},
         "score_sum": 0.0,
+        "cost": None,
         "queues": [QUEUE],
         "problem": "",
         "vms": {"free": 2},
