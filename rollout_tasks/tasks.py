@@ -19,8 +19,8 @@ _NEWER_PAUSE_SECONDS = 2.0
 
 
 @app.task(bind=True, name=ROLLOUT, ignore_result=True)
-def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any) -> None:
-    """Brings one rollout to its verdict. Returns nothing: a chord's callback message would carry it.
+def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any) -> str:
+    """Brings one rollout to its verdict. Returns how it ended, for Flower and the log.
 
     Arguments that a newer version adds to the message are ignored, so that the message is not lost.
     """
@@ -34,13 +34,15 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
         worker=str(self.request.hostname),
     )
     newer = int(getattr(self.request, "min_version", None) or 1) > VERSION
-    if newer or run_rollout(run_id, rollout_id, delivery) == "newer":
+    outcome = "newer" if newer else run_rollout(run_id, rollout_id, delivery)
+    if outcome == "newer":
         logger.warning("%s: left to another worker: %s", rollout_id, too_new(run_id))
         time.sleep(_NEWER_PAUSE_SECONDS)
         # Unchanged, with its place in the chord, which counts it once another worker has done it.
         headers = {"run": run_id, "rollout": rollout_id, "min_version": getattr(self.request, "min_version", None) or 1}
         self.signature_from_request(self.request, headers=headers).apply_async()
         raise Ignore
+    return outcome
 
 
 @app.task(name=FINALIZE_RUN, ignore_result=True, queue=FINALIZE_QUEUE)

@@ -11,6 +11,7 @@ from typing import Any
 
 from celery.backends.redis import RedisBackend
 from celery.backends.redis import ResultConsumer as RedisResultConsumer
+from celery.states import SUCCESS
 
 from rollout_tasks.redis_client import celerys_patience
 from rollout_tasks.redis_connections import connection_class
@@ -30,6 +31,10 @@ class UnwatchedRedisBackend(RedisBackend):  # type: ignore[misc]
     """Keeps chords' counts; delivers no results. In a worker's child it waits while Redis is unavailable or refuses."""
 
     ResultConsumer = NoSubscriptions
+
+    def on_chord_part_return(self, request: Any, state: str, result: Any, *args: Any, **more: Any) -> None:
+        """Counts a task of a chord. What it returned is for Flower, which learns it from the task's event; it is not kept."""
+        super().on_chord_part_return(request, state, None if state == SUCCESS else result, *args, **more)
 
     def _create_client(self, **parameters: Any) -> Any:
         parameters |= {"connection_class": connection_class(self.url), **celerys_patience()}

@@ -67,7 +67,7 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
     """Brings one rollout to its verdict, unless another execution has done so or is doing so.
 
     Returns:
-        The result, for the log: the verdict's status, or why there was nothing to do.
+        The result, for Flower and the log: the verdict's status and failure class, or why there was nothing to do.
 
     Raises:
         redis.RedisError: Redis was unavailable for too long; the reconciler will send the rollout again.
@@ -76,6 +76,8 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
     with execution.stop:
         try:
             outcome = execution.run()
+            if execution.failure_class is not None:
+                outcome = f"{outcome}: {execution.failure_class}"
         except WorkerShutdown:
             outcome = execution.hand_back()
     if execution.stop.asked:
@@ -90,6 +92,8 @@ class Execution:
     config: RunConfig
     """Known once the rollout is claimed."""
     folder: RunFolder
+    failure_class: FailureClass | None = None
+    """The committed verdict's."""
 
     def __init__(self, store: RunStore, run_id: str, rollout_id: str, delivery: Delivery) -> None:
         self.store = store
@@ -357,6 +361,7 @@ class Execution:
         if commit.outcome != "ok":
             logger.warning("%s: verdict of attempt %d refused (%s)", self.rollout_id, verdict.attempt, commit.outcome)
             return commit.outcome
+        self.failure_class = verdict.failure_class
         finalize = commit.finalize
         if commit.too_dear:
             logger.warning("run %s: its rollouts have cost as much as they may; the rest is cancelled", self.run_id)
