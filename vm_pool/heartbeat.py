@@ -6,9 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from vm_pool.errors import PoolError
+
+if TYPE_CHECKING:  # leases import their heartbeat
+    from vm_pool.lease import Lease
 
 log = logging.getLogger(__name__)
 
@@ -18,21 +21,6 @@ LOOK_SECONDS = 0.5
 """How often to check whether the connection to Redis has ended: Redis may have come back without the lease."""
 RETRY_SECONDS = 1.0
 """Longest pause after a renewal that Redis did not answer."""
-
-
-class Renewable(Protocol):
-    """A lease as the heartbeat sees it."""
-
-    vm_id: str
-    fence: int
-    ttl: float
-    deadline: float
-
-    def extend(self, deadline: float | None) -> None:
-        """Takes the new local deadline; None when the renewal was refused."""
-
-    def lose(self, why: str) -> None:
-        """Records that the lease is over."""
 
 
 Renew = Callable[[Sequence[tuple[str, int]], float], list[float | None]]
@@ -53,7 +41,7 @@ class LeaseHeartbeat:
         self._pool = pool
         self._breaks = breaks
         self._breaks_seen = 0
-        self._due: dict[Renewable, float] = {}
+        self._due: dict[Lease, float] = {}
         self._changed = threading.Condition()
         self._wakes_at = 0.0
         self._busy_at = 0.0
@@ -61,7 +49,7 @@ class LeaseHeartbeat:
         self._running = False
         self._away = False
 
-    def watch(self, lease: Renewable) -> None:
+    def watch(self, lease: Lease) -> None:
         """Renews the lease every third of its TTL until `unwatch`."""
         now, interval = time.monotonic(), lease.ttl / 3
         due = now + interval
@@ -76,7 +64,7 @@ class LeaseHeartbeat:
             elif due < self._wakes_at:
                 self._changed.notify()
 
-    def unwatch(self, lease: Renewable) -> None:
+    def unwatch(self, lease: Lease) -> None:
         """Stops renewing the lease."""
         with self._changed:
             self._due.pop(lease, None)
@@ -86,7 +74,7 @@ class LeaseHeartbeat:
             if leases:
                 self._beat(leases)
 
-    def _next_due(self) -> list[Renewable] | None:
+    def _next_due(self) -> list[Lease] | None:
         """Waits until some leases are due; returns None when the thread has been idle for long and must end."""
         with self._changed:
             now = time.monotonic()
@@ -108,7 +96,7 @@ class LeaseHeartbeat:
             self._changed.wait(self._wakes_at - now)
             return []
 
-    def _beat(self, leases: list[Renewable]) -> None:
+    def _beat(self, leases: list[Lease]) -> None:
         interval = min(lease.ttl for lease in leases) / 3
         try:
             deadlines = self._renew([(lease.vm_id, lease.fence) for lease in leases], min(5.0, interval))
@@ -132,7 +120,7 @@ class LeaseHeartbeat:
                     else:
                         self._due[lease] = now + lease.ttl / 3
 
-    def _after_failure(self, leases: list[Renewable], pause: float) -> None:
+    def _after_failure(self, leases: list[Lease], pause: float) -> None:
         now = time.monotonic()
         with self._changed:
             for lease in leases:

@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import redis
 
@@ -23,6 +22,7 @@ from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_client import Scripts, connect
 from rollout_tasks.runs.store import RunStore
 from vm_pool.errors import LeaseLost, PoolError
+from vm_pool.lease import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -35,20 +35,6 @@ LOOK_SECONDS = 0.5
 """How often to check whether a lease must be renewed at once, because Redis may have been restarted."""
 
 
-class RenewableLease(Protocol):
-    """The part of a VM's lease that the heartbeat needs."""
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether a connection to Redis broke since the last renewal."""
-
-    def renew(self) -> None:
-        """Extends the lease; raises `LeaseLost`, or `PoolUnreachable` when Redis did not answer."""
-
-    def release(self) -> bool:
-        """Gives the VM back."""
-
-
 @dataclass(slots=True)
 class Pulse:
     """What the heartbeat keeps fresh for one rollout, and reports to it."""
@@ -58,7 +44,7 @@ class Pulse:
     token: str
     interruption: Interruption
     delivery_tag: str | None
-    lease: RenewableLease | None = None
+    lease: Lease | None = None
     last_beat: float = field(default_factory=time.monotonic)
     superseded: bool = False
 
@@ -126,7 +112,7 @@ class Heartbeat:
         elif news == "cancelling":
             pulse.interruption.request(FailureClass.CANCELLED, "the run was cancelled")
 
-    def _renew(self, pulse: Pulse, lease: RenewableLease) -> None:
+    def _renew(self, pulse: Pulse, lease: Lease) -> None:
         try:
             lease.renew()
         except LeaseLost as lost:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import VMAccess
 from rollout_tasks.errors import FailureClass, boundary
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.per_process import per_process
@@ -18,7 +19,6 @@ from rollout_tasks.settings import settings
 from vm_pool.errors import AcquireStopped, PoolEmpty
 from vm_pool.lease import Lease
 from vm_pool.pool import VMPool
-from vm_pool.states import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -26,27 +26,16 @@ _AGE_MARGIN_SECONDS = 300.0
 """How much longer than its attempt's wall time a lease may last: for setup, cleanup and killing a stuck process."""
 
 
-class AttemptVM(Protocol):
-    """A VM for one attempt."""
-
-    @property
-    def vm_id(self) -> str:
-        """The VM's name."""
+class AttemptVM(VMAccess, Protocol):
+    """A VM for one attempt, as the attempt sees it."""
 
     @property
     def fence(self) -> int:
         """The lease's number; 0 for a VM that nobody else can get."""
 
     @property
-    def endpoint(self) -> Endpoint:
-        """The VM's addresses, and the token that its gate asks for."""
-
-    @property
     def ended_early(self) -> bool:
         """Whether the right to use it had ended before it was given back; known after that."""
-
-    def check(self) -> None:
-        """Raises when it may no longer be used."""
 
 
 @per_process
