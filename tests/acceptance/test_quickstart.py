@@ -28,6 +28,11 @@ def test_without_any_desktops_the_light_items_are_rolled_out_and_the_reasons_sai
     shutil.rmtree(other_user.repository / "results")
 
 
+def verdicts(user: OtherUser) -> str:
+    """What every rollout of desktops came to, for the message of a failed test."""
+    return "\n".join(path.read_text() for path in sorted(user.repository.glob("results/*/*/*/result.json")))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_a_user_who_is_not_root_sees_tasks_on_virtual_machines(other_user: OtherUser) -> None:
@@ -37,7 +42,7 @@ def test_a_user_who_is_not_root_sees_tasks_on_virtual_machines(other_user: Other
     scores = SCORE.findall(done.stdout)
     emulated = "Virtual machines are emulated here" in done.stdout
     assert len(scores) == (3 if emulated else 13), done.stdout + done.stderr[-4000:]
-    assert {(right, wrong) for _task, right, wrong in scores} == {("1", "0")}
+    assert {(right, wrong) for _task, right, wrong in scores} == {("1", "0")}, done.stdout + verdicts(other_user)
     assert re.search(r"^Look at one: results/.*/recording\.mp4$", done.stdout, re.MULTILINE)
     assert [path.name for path in (other_user.cache / "qemu").iterdir() if path.is_dir()] == []
     assert len(list((other_user.repository / "results").iterdir())) == 2

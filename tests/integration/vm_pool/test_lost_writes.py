@@ -30,6 +30,12 @@ class LoggingProvider(CountingProvider):
         self.words: list[str] = []
         self.may_boot = threading.Event()
         self.may_boot.set()
+        self.may_reset = threading.Event()
+        self.may_reset.set()
+
+    def reset(self, vm_id: str) -> Endpoint:
+        assert self.may_reset.wait(30)
+        return super().reset(vm_id)
 
     def boot(self, vm_id: str) -> Endpoint:
         endpoint = super().boot(vm_id)
@@ -117,8 +123,10 @@ def before_the_boot_is_reported(server: ForgetfulServer, provider: LoggingProvid
 def before_the_reset_is_reported(server: ForgetfulServer, provider: LoggingProvider) -> None:
     """A release is known; the reset and the next grant are lost."""
     until(all_free(server.pool, 1))
+    provider.may_reset.clear()  # the report must not be there before what is remembered is
     use(server.pool.acquire("earlier", timeout=20), "earlier").lease.release()
     server.remember()
+    provider.may_reset.set()
 
 
 def during_an_earlier_lease(server: ForgetfulServer, provider: LoggingProvider) -> None:
@@ -180,10 +188,12 @@ def test_a_holder_that_redis_forgot_is_cut_off_before_the_vm_is_granted_again(
 def test_a_report_repeated_after_the_restart_frees_nothing(server: ForgetfulServer, provider: LoggingProvider) -> None:
     """The reply to "the VM is clean" was lost with the writes, and the VM granted in between: the host says it again."""
     until(all_free(server.pool, 1))
+    provider.may_reset.clear()  # the report must not be there before the proxy waits for it
     use(server.pool.acquire("earlier", timeout=20), "earlier").lease.release()
     server.remember()
     server.proxy.cuts_after_loss = True
     server.proxy.lose_reply_to = scripts()["ready"].sha.encode()
+    provider.may_reset.set()
     forgotten = use(server.pool.acquire("forgotten", timeout=20), "forgotten")
     until(lambda: server.proxy.cut_off)  # the grant may come before the proxy has seen the reply
 
