@@ -363,9 +363,9 @@ class Execution:
             return commit.outcome
         self.failure_class = verdict.failure_class
         finalize = commit.finalize
-        if commit.too_dear:
-            logger.warning("run %s: its rollouts have cost as much as they may; the rest is cancelled", self.run_id)
-            why = f"the run has cost the ${self.config.max_cost:g} that it may cost"
+        if commit.over_budget:
+            why = f"the run has reached its --max-cost of ${self.config.max_cost:g}"
+            logger.warning("run %s: %s; the rest is cancelled", self.run_id, why)
             finalize = self.store.cancel(self.run_id, why=why).left == 0
         if finalize:
             finalize_task(self.run_id).apply_async()

@@ -26,10 +26,10 @@ else
   if ARGV[7] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', ARGV[7]) end
   left = left - 1
 end
-local too_dear = 0
+local over_budget = 0
 local most = tonumber(described[3] or '')
 if most and left > 0 and described[4] ~= 'cancelling' then
-  if tonumber(redis.call('HGET', run .. ':counts', 'cost') or '0') >= most then too_dear = 1 end
+  if tonumber(redis.call('HGET', run .. ':counts', 'cost') or '0') >= most then over_budget = 1 end
 end
 if left == 0 and described[2] == '1' then finalise = 1 end
-return {'ok', left, finalise, too_dear}
+return {'ok', left, finalise, over_budget}
