@@ -128,6 +128,12 @@ def resume(
     run: TheRun,
     output_dir: OutputDir = None,
     base_url: Annotated[str | None, typer.Option("--base-url", help="Another endpoint of the model.")] = None,
+    prompt_price: Annotated[
+        float | None, typer.Option("--prompt-price", help="Dollars per million prompt tokens there.")
+    ] = None,
+    completion_price: Annotated[
+        float | None, typer.Option("--completion-price", help="Dollars per million completion tokens there.")
+    ] = None,
     max_cost: Annotated[float | None, typer.Option("--max-cost", help="Dollars that the run may cost in all.")] = None,
     embedded: Embedded = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show progress until the run is over.")] = False,
@@ -136,8 +142,9 @@ def resume(
 ) -> int:
     """Roll out what a run lacks or lost to the infrastructure; what is committed stays."""
     options = _only(output_dir)
-    if base_url is not None:
-        options["model"] = {"base_url": base_url}
+    model = {"base_url": base_url, "prompt_price": prompt_price, "completion_price": completion_price}
+    if given := {name: value for name, value in model.items() if value is not None}:
+        options["model"] = given
     if max_cost is not None:
         options["max_cost"] = max_cost
     return run_actions.resume(run, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)

@@ -1,12 +1,14 @@
 """Cleans up after a killed process: `python -m rollout_tasks.embedded.cleanup`, started by that process.
 
-Standard input names what to clean up, one per line (``process PID``, the leader of a session, or ``folder PATH``). It ends
-when the other process ends, however that happens; then the sessions' processes are stopped and the folders removed.
+Standard input names what to clean up, one JSON list per line: ``["process", PID]``, the leader of a session, or ``["folder",
+PATH]``. It ends when the other process ends, however that happens; then the sessions' processes are stopped and the folders
+removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -41,11 +43,11 @@ class CleanupProcess:
 
     def stop_afterwards(self, pid: int) -> None:
         """Names the leader of a session that must not outlive this process."""
-        self._say(f"process {pid}")
+        self._say("process", pid)
 
     def remove_afterwards(self, path: Path) -> None:
         """Names a folder that must not outlive this process."""
-        self._say(f"folder {path}")
+        self._say("folder", str(path))
 
     def dismiss(self, seconds: float) -> None:
         """Makes it clean up what is left, and waits at most `seconds` for it."""
@@ -55,8 +57,9 @@ class CleanupProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
-    def _say(self, line: str) -> None:
+    def _say(self, kind: str, value: str | int) -> None:
         """Sends it a line; starts another cleanup process if it has been killed."""
+        line = json.dumps([kind, value])  # in ASCII, on one line, whatever a path is made of
         self._told.append(line)
         if self._process.poll() is not None:
             self._process = self._begin()
@@ -113,9 +116,9 @@ def main() -> None:
     leaders: list[int] = []
     folders: list[Path] = []
     for line in sys.stdin:
-        kind, _, value = line.rstrip("\n").partition(" ")
+        kind, value = json.loads(line)
         if kind == "process":
-            leaders.append(int(value))
+            leaders.append(value)
         elif kind == "folder":
             folders.append(Path(value))
     stop_sessions([leader for leader in leaders if members(leader)], POLITE_SECONDS)

@@ -1,17 +1,41 @@
-"""Runs submitted to workers, and the submit command, for tests."""
+"""The commands `rollouts` and `submit.py`, and runs submitted to workers, for tests."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.cluster import Cluster, Run
 from tests.conftest import REPOSITORY
 
+ITEMS = str(REPOSITORY / "examples" / "items.jsonl")
+MATH = ("--data-path", ITEMS, "--env-mode", "math", "--metric", "final_number")
+"""Of a run that the scripted model answers, all of it right."""
 ROLLOUTS = 8
 SLOW = {"env_mode": "simulated", "simulated": {"seconds": [0.8, 1.2], "needs_vm": False}}
+
+
+def rollouts(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command `rollouts` in a folder, with no variables of ours but those given."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI_", "REDIS_", "ROLLOUT_", "CELERY_"))
+    }
+    environment |= {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "100", "TERM": "dumb", **variables}
+    return subprocess.run(
+        [sys.executable, "-m", "rollout_tasks.cli.main", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
 
 
 def popen(cluster: Cluster, *options: str) -> subprocess.Popen[str]:

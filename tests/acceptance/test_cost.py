@@ -6,20 +6,10 @@ import json
 from pathlib import Path
 
 from benchmark.report import read_report
-from tests.acceptance.test_rollouts_command import ITEMS, rollouts
+from tests.acceptance.commands import MATH, rollouts
 
-ASKED = (
-    "--data-path",
-    ITEMS,
-    "--env-mode",
-    "math",
-    "--metric",
-    "final_number",
-    "--run-id",
-    "dear",
-    "--num-rollouts",
-    "1",
-)
+ASKED = (*MATH, "--run-id", "dear", "--num-rollouts", "1")
+CHEAPER = ("--prompt-price", "1", "--completion-price", "2")
 PRICES = ("--prompt-price", "1000", "--completion-price", "2000")
 
 
@@ -37,11 +27,13 @@ def test_a_run_ends_when_it_has_cost_as_much_as_it_may_and_goes_on_with_more(tmp
     usage = of_one["usage"]
     assert of_one["cost"] == (usage["prompt_tokens"] * 1000 + usage["completion_tokens"] * 2000) / 1e6
 
-    resumed = rollouts(tmp_path, "resume", "dear", "--embedded", "--max-cost", "1000", "--json")
+    resumed = rollouts(tmp_path, "resume", "dear", "--embedded", *CHEAPER, "--max-cost", "1000", "--json")
     assert resumed.returncode == 0, resumed.stderr
     end = json.loads(resumed.stdout)
     assert end["summary"]["standings"] == {"scored": 25}
     assert end["cost"] == end["summary"]["cost"] > report["summary"]["cost"]
+    config = json.loads((tmp_path / "results" / "dear" / "run.json").read_text())["config"]
+    assert (config["model"]["prompt_price"], config["model"]["completion_price"], config["max_cost"]) == (1, 2, 1000)
 
 
 def test_a_limit_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:

@@ -3,51 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.commands import MATH, rollouts
 from tests.cluster import Cluster
-from tests.conftest import REPOSITORY
-
-ITEMS = str(REPOSITORY / "examples" / "items.jsonl")
-
-
-def rollouts(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("OPENAI_", "REDIS_", "ROLLOUT_", "CELERY_"))
-    }
-    environment |= {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "100", "TERM": "dumb", **variables}
-    return subprocess.run(
-        [sys.executable, "-m", "rollout_tasks.cli.main", *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
 
 
 def test_a_run_is_rolled_out_listed_shown_and_complete(tmp_path: Path) -> None:
-    options = (
-        "--data-path",
-        ITEMS,
-        "--env-mode",
-        "math",
-        "--metric",
-        "final_number",
-        "--limit",
-        "3",
-        "--run-id",
-        "one",
-    )
-    ran = rollouts(tmp_path, "run", *options, "--json")
+    ran = rollouts(tmp_path, "run", *MATH, "--limit", "3", "--run-id", "one", "--json")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["summary"]["average_score"] == 1.0
 

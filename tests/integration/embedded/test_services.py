@@ -19,6 +19,7 @@ import pytest
 import redis
 
 from rollout_tasks.embedded import services as embedded
+from rollout_tasks.embedded.cleanup import CleanupProcess
 from rollout_tasks.embedded.services import EmbeddedServices
 from rollout_tasks.errors import UserError
 
@@ -167,6 +168,16 @@ def test_a_cleanup_process_that_was_killed_is_replaced_and_told_everything(stack
     stack._cleanup.dismiss(30)
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in leaders)
     assert not stack.folder.exists()
+
+
+@pytest.mark.parametrize("name", [b"two\nlines", b"no \xff UTF-8"])
+def test_the_cleanup_process_removes_a_folder_whatever_it_is_called(name: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(name)
+    cleanup = CleanupProcess()
+    cleanup.remove_afterwards(folder)
+    folder.mkdir()
+    cleanup.dismiss(30)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_cleanup_process_ends_what_it_was_not_told_of(stack: EmbeddedServices) -> None:
