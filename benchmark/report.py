@@ -142,6 +142,11 @@ def as_markdown(overview: Overview, info: BenchmarkInfo) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def dollars(amount: float) -> str:
+    """Returns an amount of money for people to read: in cents, or finer where it is less than one."""
+    return f"${amount:,.2f}" if amount >= 0.01 or amount == 0 else f"${amount:.1g}"
+
+
 def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
     standings = ", ".join(f"{count} {standing.replace('_', ' ')}" for standing, count in summary.standings.items())
     rows: list[tuple[str, str]] = [
@@ -158,7 +163,7 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         ("Time in attempts", _time(summary)),
     ]
     if summary.cost is not None:
-        rows.insert(-1, ("Cost of the tokens", f"${summary.cost:.4g}"))
+        rows.insert(-1, ("Cost of the tokens", dollars(summary.cost)))
     if summary.task_code:
         where = {"cell": "in cells", "worker": "in the worker's own process (--trust-tasks)"}
         parts = (f"{_rollouts(count)} {where.get(place, place)}" for place, count in summary.task_code.items())

@@ -7,7 +7,8 @@
    `Exception`.
 3. What stops an episode from outside (deadline, lost lease, cancellation) arrives as `EpisodeInterrupted`, a
    `BaseException`: code that catches `Exception` cannot swallow it.
-4. A user's error is a `UserError`: one sentence naming what and where. Commands print it and exit with 2.
+4. A user's error is a `UserError`: one sentence naming what and where. Commands print it and exit with 2;
+   with 1 for a `ServiceEnded`, which no input caused.
 """
 
 from __future__ import annotations

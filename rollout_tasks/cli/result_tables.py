@@ -207,7 +207,7 @@ def _show_unsolved(unsolved: Sequence[Unsolved], folder: RunFolder, console: Con
     if not unsolved:
         return
     table = Table(title="Not solved", title_justify="left")
-    for heading in ("rollout", "score", "how it ended", "folder in the run's"):
+    for heading in ("rollout", "score", "how it ended", "folder, below the run's"):
         table.add_column(heading, justify="right" if heading == "score" else "left", overflow="fold")
     for one in unsolved[:UNSOLVED_SHOWN]:
         score = "-" if one.score is None else f"{one.score:.4g}"

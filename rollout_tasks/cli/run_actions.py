@@ -16,7 +16,7 @@ from benchmark.items import Item
 from rollout_tasks.cli.program import INTERRUPTED, print_json
 from rollout_tasks.cli.run_options import spellings_of
 from rollout_tasks.config import RunConfig, parse_config
-from rollout_tasks.errors import UserError
+from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked, check
 from rollout_tasks.runs.folder import find_run
@@ -112,7 +112,7 @@ def resume(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Rolls out what an earlier run lacks; with --base-url, at another endpoint than before."""
+    """Rolls out what an earlier run lacks; at another endpoint, or with another limit of its cost, if given."""
     output_dir = _only_output_dir(options, "--resume: the run's own configuration holds", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     work = resumed_work(find_run(run, output_dir))
@@ -130,7 +130,7 @@ def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
     """Returns a resumed run's configuration with the options that were given now. Another endpoint has other prices."""
     names = ("base_url", "prompt_price", "completion_price")
     model = {name: value for name in names if (value := getattr(changed.model, name)) is not None}
-    if "base_url" in model:
+    if model.get("base_url", config.model.base_url) != config.model.base_url:
         model = {"prompt_price": None, "completion_price": None} | model
     update: dict[str, Any] = {"model": config.model.model_copy(update=model)}
     if changed.max_cost is not None:
@@ -189,7 +189,7 @@ def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool
         config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     elif model:
         config = model_check.check_model(config)
-    model_check.check_cost(config, needs_model=model)
+    model_check.check_cost(config, needs_model=model, spent=work.spent)
     if not here:
         _check_broker(work)
     found = {
@@ -256,19 +256,26 @@ def _on_workers(work: Work, console: Console, *, follow: bool, as_json: bool) ->
 
 def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
     from rollout_tasks.cli import run_progress
-    from rollout_tasks.embedded.run import run_embedded
+    from rollout_tasks.embedded.run import EmbeddedEnd, run_embedded
     from rollout_tasks.runs.watch import OVER
 
-    end = run_embedded(work, console)
+    problem = ""
+    try:
+        end = run_embedded(work, console)
+    except ServiceEnded as error:
+        end, problem = EmbeddedEnd(None, interrupted=False), str(error)
     progress = end.progress
     if progress is not None and progress.state in OVER:
         return run_progress.report(progress, work.folder, console, as_json=as_json)
-    if end.problem:
-        sys.stderr.write(f"error: {printable(end.problem)}\n")
+    if not work.folder.path.exists():
+        console.print("Stopped before anything was begun.")
+        return INTERRUPTED
     console.print(
         f"Stopped: {work.count_committed()} of {work.total} rollouts are committed. Go on with:"
         f" rollouts resume {work.folder.path}"
     )
+    if problem:  # last, where programs look for it
+        sys.stderr.write(f"error: {printable(problem)}\n")
     return INTERRUPTED if end.interrupted else LOST
 
 
@@ -291,5 +298,5 @@ def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
 def _only_output_dir(options: Mapping[str, Any], sentence: str, *, but: Collection[str] = ()) -> Path:
     others = sorted(spellings_of(options) - {"--output-dir", *but})
     if others:
-        raise UserError(f"{sentence}; leave away {', '.join(others)}")
+        raise UserError(f"{sentence}; leave out {', '.join(others)}")
     return Path(options.get("output_dir") or RunConfig().output_dir)

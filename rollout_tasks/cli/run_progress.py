@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmark.report import dollars
 from benchmark.stored_report import scan_report
 from rollout_tasks.cli.program import INTERRUPTED, print_json
 from rollout_tasks.cli.result_tables import show_run
@@ -87,11 +88,11 @@ def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
             f"{sum(lost.values())} of {progress.total} rollouts were lost to the infrastructure ({what});"
             f" try them again with: {again}"
         )
-    most = folder.config().max_cost if cancelled and folder.path.is_dir() else None
+    most = folder.config().max_cost if cancelled and (folder.path / "run.json").is_file() else None
     if most is not None and progress.cost is not None and progress.cost >= most:
         sentences.append(
-            f"the run has cost ${progress.cost:.4g} of ${most:g}, so {cancelled} of {progress.total} rollouts were"
-            f" cancelled; roll them out with: {again} --max-cost MORE"
+            f"the run has cost {dollars(progress.cost)}, and may cost {dollars(most)}, so {cancelled} of {progress.total}"
+            f" rollouts were cancelled; roll them out with: {again} --max-cost MORE"
         )
     elif cancelled:
         sentences.append(f"{cancelled} of {progress.total} rollouts were cancelled; roll them out with: {again}")

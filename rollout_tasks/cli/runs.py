@@ -134,7 +134,9 @@ def resume(
     completion_price: Annotated[
         float | None, typer.Option("--completion-price", help="Dollars per million completion tokens there.")
     ] = None,
-    max_cost: Annotated[float | None, typer.Option("--max-cost", help="Dollars that the run may cost in all.")] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", help="Dollars that all its rollouts may cost.")
+    ] = None,
     embedded: Embedded = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show progress until the run is over.")] = False,
     dry_run: DryRun = False,

@@ -91,7 +91,7 @@ def submit(
         return run_actions.cancel(cancel, options, as_json=as_json)
     if resume is not None:
         if config is not None:
-            raise UserError("--resume: the run's own configuration holds; leave --config away")
+            raise UserError("--resume: the run's own configuration holds; leave out --config")
         return run_actions.resume(resume, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
     if system_prompt_file is not None:
         options["system_prompt"] = read_system_prompt(system_prompt_file)

@@ -1,8 +1,8 @@
 """Cleans up after a killed process: `python -m rollout_tasks.embedded.cleanup`, started by that process.
 
-Standard input names what to clean up, one JSON list per line: ``["process", PID]``, the leader of a session, or ``["folder",
-PATH]``. It ends when the other process ends, however that happens; then the sessions' processes are stopped and the folders
-removed.
+Standard input names what to clean up, one JSON list per line: ``["process", PID, BEGAN]``, the leader of a session, or
+``["folder", PATH]``. It ends when the other process ends, however that happens; then the sessions' processes are stopped
+and the folders removed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ POLITE_SECONDS = 5.0
 """How long services may take to end by themselves."""
 _LOOKS = 3
 _LOOK_SECONDS = 0.1
+"""A process that was being started when the other one was killed shows its environment only after a moment."""
 
 
 class CleanupProcess:
@@ -43,7 +44,8 @@ class CleanupProcess:
 
     def stop_afterwards(self, pid: int) -> None:
         """Names the leader of a session that must not outlive this process."""
-        self._say("process", pid)
+        with contextlib.suppress(psutil.Error):  # it has ended already
+            self._say("process", pid, psutil.Process(pid).create_time())
 
     def remove_afterwards(self, path: Path) -> None:
         """Names a folder that must not outlive this process."""
@@ -57,21 +59,19 @@ class CleanupProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
-    def _say(self, kind: str, value: str | int) -> None:
-        """Sends it a line; starts another cleanup process if it has been killed."""
-        line = json.dumps([kind, value])  # in ASCII, on one line, whatever a path is made of
-        self._told.append(line)
-        if self._process.poll() is not None:
+    def _say(self, *words: str | float) -> None:
+        """Sends it a line; tells another cleanup process everything if this one has been killed."""
+        self._told.append(json.dumps(words))  # in ASCII, on one line, whatever a path is made of
+        try:
+            self._write(self._told[-1:])
+        except BrokenPipeError:
             self._process = self._begin()
             self._write(self._told)
-        else:
-            self._write([line])
 
     def _write(self, lines: list[str]) -> None:
         if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # the next line starts another one
-                self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
-                self._process.stdin.flush()
+            self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+            self._process.stdin.flush()
 
 
 def members(leader: int) -> list[psutil.Process]:
@@ -82,6 +82,13 @@ def members(leader: int) -> list[psutil.Process]:
             if os.getsid(process.pid) == leader:
                 found.append(process)
     return found
+
+
+def _is_ours(leader: int, began: float) -> bool:
+    """Returns whether a session's processes are still there, and its leader's id is not another process's by now."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(leader).create_time() == began
+    return bool(members(leader))
 
 
 def leaders_working_in(folders: list[Path]) -> list[int]:
@@ -113,15 +120,15 @@ def main() -> None:
     """Waits until the other process ends, then cleans up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    leaders: list[int] = []
+    leaders: dict[int, float] = {}
     folders: list[Path] = []
     for line in sys.stdin:
-        kind, value = json.loads(line)
+        kind, value, *began = json.loads(line)
         if kind == "process":
-            leaders.append(value)
-        elif kind == "folder":
+            leaders[value] = began[0]
+        else:
             folders.append(Path(value))
-    stop_sessions([leader for leader in leaders if members(leader)], POLITE_SECONDS)
+    stop_sessions([leader for leader, began in leaders.items() if _is_ours(leader, began)], POLITE_SECONDS)
     # The other process may have been killed after it started a process and before it named it.
     for _ in range(_LOOKS if any(folder.exists() for folder in folders) else 0):
         time.sleep(_LOOK_SECONDS)

@@ -14,7 +14,6 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded.concurrency import concurrency
 from rollout_tasks.embedded.ctrl_c import CtrlC, StopRequested
 from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
-from rollout_tasks.errors import ServiceEnded
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import checked_client
@@ -34,28 +33,28 @@ class EmbeddedEnd:
     progress: Progress | None
     """The last progress seen; None if the run was stopped at once."""
     interrupted: bool
-    problem: str = ""
-    """Which service ended by itself, if the run needs it; else empty."""
 
 
 def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     """Carries out a whole run on this machine and leaves only its folder behind.
 
     Raises:
-        UserError: Anything is wrong, or a service does not start.
+        ServiceEnded: A service that the run needs ended by itself; the run can be resumed.
+        UserError: Something else is wrong, or a service does not get ready.
     """
     environments = preflight.check_names(work.config, work.items)
     preflight.check_here(work.config, work.items, environments)
     work, scripted = _choose_model(work, environments)
-    model_check.check_cost(work.config, needs_model=preflight.needs_model(work.config, environments))
-    write_down(work)
+    needs_model = preflight.needs_model(work.config, environments)
+    model_check.check_cost(work.config, needs_model=needs_model, spent=work.spent)
     ctrl_c = CtrlC()
     progress: Progress | None = None
     model: ScriptedModelProcess | None = None
     stack: EmbeddedServices | None = None
-    problem = ""
+    failed = True
     with ctrl_c.caught():
         try:
+            write_down(work)
             stack = EmbeddedServices(work.folder.path / "logs")
             if scripted:
                 model = ScriptedModelProcess(work.folder.path / "items.jsonl")
@@ -64,17 +63,16 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
                     stack.stop_afterwards(model.pid)
                 work = replace(work, config=_with_model(work.config, base_url=address))
             progress = _run(work, stack, model, ctrl_c, console)
+            failed = False
         except StopRequested:
-            pass
-        except ServiceEnded as error:
-            problem = str(error)
+            failed = False
         finally:
             ctrl_c.ignore()
             if model is not None:
                 model.stop()
             if stack is not None:
-                stack.stop(at_once=ctrl_c.stop_now or bool(problem))
-    return EmbeddedEnd(progress, ctrl_c.count > 0, problem)
+                stack.stop(at_once=ctrl_c.stop_now or failed)
+    return EmbeddedEnd(progress, ctrl_c.count > 0)
 
 
 def _run(

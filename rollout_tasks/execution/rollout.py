@@ -22,6 +22,7 @@ import redis
 from kombu.exceptions import OperationalError
 
 from benchmark.items import Item
+from benchmark.report import dollars
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
@@ -363,8 +364,8 @@ class Execution:
             return commit.outcome
         self.failure_class = verdict.failure_class
         finalize = commit.finalize
-        if commit.over_budget:
-            why = f"the run has reached its --max-cost of ${self.config.max_cost:g}"
+        if commit.reached_max_cost:
+            why = f"the run has reached its --max-cost of {dollars(self.config.max_cost or 0.0)}"
             logger.warning("run %s: %s; the rest is cancelled", self.run_id, why)
             finalize = self.store.cancel(self.run_id, why=why).left == 0
         if finalize:

@@ -18,7 +18,8 @@ def with_list_prices(model: ModelConfig) -> ModelConfig:
     They are the standard prices: discounts for cached prompts and higher prices for long ones are left out. Another endpoint
     that serves a model of the same name has no known price.
     """
-    if model.prompt_price is not None or model.base_url is None or model.scripted:
+    given = model.prompt_price is not None or model.completion_price is not None
+    if given or model.base_url is None or model.scripted:
         return model
     import genai_prices  # here, because a worker needs no list of prices
 
@@ -32,8 +33,10 @@ def with_list_prices(model: ModelConfig) -> ModelConfig:
 
 
 def cost(model: ModelConfig, usage: Usage) -> float | None:
-    """Returns the dollars that some calls cost; None when the prices are not known."""
+    """Returns the dollars that some calls cost; None when prices are not known, or the endpoint counts no tokens."""
     if model.prompt_price is None or model.completion_price is None:
+        return None
+    if usage.requests and not usage.total_tokens:
         return None
     return (usage.prompt_tokens * model.prompt_price + usage.completion_tokens * model.completion_price) / _MILLION
 

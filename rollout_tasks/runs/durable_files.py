@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 _NO_NAMELESS_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
-"""What a file system says that cannot make files without a name."""
+"""The errors of a file system that cannot make files without a name."""
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -27,12 +27,12 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_once(path: Path, text: str) -> bool:
-    """Writes a whole file unless there is one of that name, whoever else tries the same at the same time.
+    """Writes a whole file unless one of that name exists, even if others try the same at the same time.
 
-    Where the system allows, the file has no name until it is whole, so that a process that is killed leaves nothing.
+    If the file system allows it, the file has no name until it is whole, so that a killed process leaves nothing.
 
     Returns:
-        Whether the file is this one.
+        Whether the file of that name is this one.
 
     Raises:
         OSError: It cannot be written.
@@ -67,13 +67,13 @@ def _write_once_by_name(path: Path, text: str) -> bool:
 
 
 def link_once(source: Path, path: Path) -> bool:
-    """Gives a whole file a second name unless there is a file of that name.
+    """Gives a whole file a second name unless a file of that name exists.
 
     Returns:
         Whether the file of that name is this one.
 
     Raises:
-        OSError: It cannot be done.
+        OSError: The link cannot be made.
     """
     try:
         os.link(source, path)

@@ -8,13 +8,13 @@ _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 _RUN_FILES = frozenset(
     {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "judged.jsonl", "logs"}
 )
-"""What stands beside them and is no item's."""
+"""The run's own files beside them."""
 _PART_BYTES = 240
 """Below every common file system's limit of 255 bytes for one name."""
 
 
 def encode_id(item_id: str) -> str:
-    """An item's id as one or more safe path components, reversibly.
+    """Encodes an item's id as one or more safe path components, reversibly.
 
     Bytes other than letters, digits, ``-``, ``_`` and ``.`` become ``=XX``, and so does a ``.`` that would begin a component; a
     result longer than a file name may be is continued in a folder below, marked by a trailing ``=``.
@@ -27,7 +27,7 @@ def encode_id(item_id: str) -> str:
 
 
 def decode_id(path: str) -> str:
-    """Reads `encode_id` back."""
+    """Decodes the result of `encode_id`."""
     encoded = path.replace("=/", "")
     raw = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), encoded.encode())
     return raw.decode()

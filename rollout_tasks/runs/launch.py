@@ -23,7 +23,7 @@ def submit_to_workers(work: Work) -> tuple[Work, RunStore]:
     needs_model = preflight.needs_model(work.config, environments)
     if needs_model:
         work = replace(work, config=model_check.check_model(work.config))
-    model_check.check_cost(work.config, needs_model=needs_model)
+    model_check.check_cost(work.config, needs_model=needs_model, spent=work.spent)
     if preflight.needs_vm(work.config, work.items):
         preflight.check_pool(work.config, client)
         if not work.config.vm.use_pool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
+from benchmark.report import dollars
 from rollout_tasks.config import RunConfig, check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
@@ -82,11 +83,16 @@ def check_model(config: RunConfig) -> RunConfig:
     return config
 
 
-def check_cost(config: RunConfig, *, needs_model: bool) -> None:
+def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
     """Checks a run's prices, and that a limit of its cost can be kept.
 
+    Args:
+        config: The run's configuration.
+        needs_model: Whether it asks a model.
+        spent: Dollars for the rollouts that a resumed run keeps.
+
     Raises:
-        UserError: Only one of two prices is given, or there is a limit and no model or no known price.
+        UserError: Only one of two prices is given, or there is a limit and no model, no known price, or nothing left of it.
     """
     if (config.model.prompt_price is None) != (config.model.completion_price is None):
         raise UserError("--prompt-price, --completion-price: only one of them is given")
@@ -97,6 +103,11 @@ def check_cost(config: RunConfig, *, needs_model: bool) -> None:
     if config.model.prompt_price is None:
         raise UserError(
             f"--max-cost: what {config.model.answerer!r} costs is not known: give --prompt-price and --completion-price"
+        )
+    if spent >= config.max_cost:
+        raise UserError(
+            f"--max-cost: the rollouts that the run has cost {dollars(spent)} already, of {dollars(config.max_cost)}:"
+            " give a higher one"
         )
 
 

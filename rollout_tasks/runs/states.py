@@ -47,7 +47,7 @@ class Commit:
     left: int
     finalize: bool
     """Whether the caller must ask for the run to be finalised, because nothing else will."""
-    over_budget: bool = False
+    reached_max_cost: bool = False
     """Whether the run has cost as much as it may, so that the caller must cancel the rest."""
 
 

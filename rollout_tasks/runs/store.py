@@ -264,8 +264,8 @@ class RunStore:
         score = "" if verdict.score is None else repr(verdict.score)
         stored = _stored(verdict, token=token)
         arguments = [verdict.rollout_id, token, stored, verdict.status, failure, score, _cost(verdict)]
-        outcome, left, finalize, over_budget = self._scripts.run(self.client, "commit", [_key(run_id)], arguments)
-        return Commit(outcome, left, bool(finalize), bool(over_budget))
+        outcome, left, finalize, reached_max_cost = self._scripts.run(self.client, "commit", [_key(run_id)], arguments)
+        return Commit(outcome, left, bool(finalize), bool(reached_max_cost))
 
     # -- ending -----------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,11 @@ class Work:
         """Rollouts of the run, including those that already have a verdict."""
         return len(self.kept) + len(self.todo)
 
+    @property
+    def spent(self) -> float:
+        """Dollars for the rollouts that a resumed run keeps, as far as they are known."""
+        return sum(verdict.cost or 0.0 for verdict in self.kept)
+
     def count_committed(self) -> int:
         """Returns how many of them have a verdict now; reads the folder."""
         return len(self.kept) + sum(1 for _ in self.folder.verdicts(self.todo))

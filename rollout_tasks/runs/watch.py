@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from benchmark.report import dollars
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.client import endpoint_of
 from rollout_tasks.models.outage import outage_of
@@ -213,7 +214,7 @@ def line(progress: Progress, rate: Rate, vms: dict[str, int], idle: str = "") ->
     if rate.per_second:
         parts.append(f"{rate.per_second:.1f}/s, about {_duration(progress.pending / rate.per_second)} left")
     if progress.cost is not None:
-        parts.append(f"${progress.cost:.2f}")
+        parts.append(dollars(progress.cost))
     parts += [f"{name}: {count}" for name, count in progress.failures.items()]
     if vms:
         parts.append("VMs " + ", ".join(f"{count} {state}" for state, count in vms.items() if count))
@@ -230,7 +231,7 @@ def _picture(progress: Progress, rate: Rate, vms: dict[str, int], idle: str) -> 
     left = _duration(progress.pending / rate.per_second) if rate.per_second else "-"
     table.add_row("now", f"{progress.running} running", f"{speed}, {left} left")
     if progress.cost is not None:
-        table.add_row("cost", f"${progress.cost:.2f}", "")
+        table.add_row("cost", dollars(progress.cost), "")
     if progress.failures:
         table.add_row("failed", ", ".join(f"{name} {count}" for name, count in progress.failures.items()), "")
     if vms:

@@ -228,7 +228,7 @@ OPTION_CASES = [
     option_case("--seed soon", "--seed: must be a whole number, got 'soon'"),
     option_case("--resume x --status y", "--resume, --status and --cancel exclude each other"),
     option_case("--status x", "--status takes no options of a run", "--data-path", "--env-mode"),
-    option_case("--resume x --config run.yaml", "--resume: the run's own configuration holds; leave --config away"),
+    option_case("--resume x --config run.yaml", "--resume: the run's own configuration holds; leave out --config"),
 ]
 
 CONFIG_CASES = [
@@ -325,7 +325,7 @@ OUTPUT_CASES = [
 
 RESUME_CASES = [
     resume_case("under way", run_under_way, f"--resume: run {RUN_ID} is still running", f"rollouts watch {RUN_ID}"),
-    resume_case("with options", finished_run, "--resume: the run's own configuration holds; leave away --max-turns",
+    resume_case("with options", finished_run, "--resume: the run's own configuration holds; leave out --max-turns",
                 options="--max-turns 3"),
     resume_case("an endpoint that is none", finished_run, "--base-url: must look like http://host:port/v1",
                 options="--base-url nowhere"),

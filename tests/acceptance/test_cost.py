@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmark.report import read_report
 from tests.acceptance.commands import MATH, rollouts
 
@@ -21,17 +23,27 @@ def test_a_run_ends_when_it_has_cost_as_much_as_it_may_and_goes_on_with_more(tmp
     cancelled = report["summary"]["standings"]["cancelled"]
     assert 0 < cancelled < 25
     assert 2.0 <= report["summary"]["cost"] < 10.0
-    assert f"of $2, so {cancelled} of 25 rollouts were cancelled; roll them out with: rollouts resume" in ran.stderr
+    assert (
+        f"and may cost $2.00, so {cancelled} of 25 rollouts were cancelled; roll them out with: rollouts resume"
+        in ran.stderr
+    )
     assert "| Cost of the tokens | $" in (tmp_path / "results" / "dear" / "report.md").read_text()
     of_one = json.loads(next((tmp_path / "results" / "dear").glob("*/0/result.json")).read_text())
     usage = of_one["usage"]
     assert of_one["cost"] == (usage["prompt_tokens"] * 1000 + usage["completion_tokens"] * 2000) / 1e6
 
+    again = rollouts(tmp_path, "resume", "dear", "--embedded")
+    assert (again.returncode, again.stderr.startswith("error: --max-cost: the rollouts that the run has cost $2.")) == (
+        2,
+        True,
+    )
+
     resumed = rollouts(tmp_path, "resume", "dear", "--embedded", *CHEAPER, "--max-cost", "1000", "--json")
     assert resumed.returncode == 0, resumed.stderr
     end = json.loads(resumed.stdout)
     assert end["summary"]["standings"] == {"scored": 25}
-    assert end["cost"] == end["summary"]["cost"] > report["summary"]["cost"]
+    assert end["cost"] == pytest.approx(end["summary"]["cost"])
+    assert end["cost"] > report["summary"]["cost"]
     config = json.loads((tmp_path / "results" / "dear" / "run.json").read_text())["config"]
     assert (config["model"]["prompt_price"], config["model"]["completion_price"], config["max_cost"]) == (1, 2, 1000)
 

@@ -26,10 +26,10 @@ else
   if ARGV[7] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', ARGV[7]) end
   left = left - 1
 end
-local over_budget = 0
+local reached_max_cost = 0
 local most = tonumber(described[3] or '')
 if most and left > 0 and described[4] ~= 'cancelling' then
-  if tonumber(redis.call('HGET', run .. ':counts', 'cost') or '0') >= most then over_budget = 1 end
+  if tonumber(redis.call('HGET', run .. ':counts', 'cost') or '0') >= most then reached_max_cost = 1 end
 end
 if left == 0 and described[2] == '1' then finalise = 1 end
-return {'ok', left, finalise, over_budget}
+return {'ok', left, finalise, reached_max_cost}

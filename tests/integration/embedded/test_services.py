@@ -63,11 +63,15 @@ def open_redis(tmp_path: Path) -> Iterator[int]:
     port = free_port()
     command = [embedded.valkey_binary(), "--port", str(port), "--dir", str(tmp_path), "--save", ""]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server, redis.Redis(port=port) as client:
-        deadline = time.monotonic() + 30
-        while not client.config_get("dir"):
-            assert time.monotonic() < deadline
-        yield port
-        server.terminate()
+        try:
+            deadline = time.monotonic() + 30
+            while not embedded._listens(server.pid, port):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            client.config_get("dir")
+            yield port
+        finally:
+            server.kill()
 
 
 @pytest.mark.parametrize("other", ["taken", "open_redis"])

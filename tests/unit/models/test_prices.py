@@ -32,6 +32,17 @@ def test_nothing_else_has(model: ModelConfig) -> None:
     assert cost(model, Usage(10, 10)) is None
 
 
+def test_half_of_a_price_is_not_completed() -> None:
+    half = ModelConfig(name="gpt-4.1-2025-04-14", base_url=OPENAI, completion_price=0.5)
+    assert with_list_prices(half) == half
+
+
+def test_what_is_not_counted_has_no_cost() -> None:
+    own = ModelConfig(prompt_price=1.0, completion_price=1.0)
+    assert cost(own, Usage(requests=3)) is None
+    assert cost(own, Usage()) == 0.0
+
+
 def test_the_prices_of_a_run_are_kept() -> None:
     own = ModelConfig(name="gpt-4.1-2025-04-14", base_url=OPENAI, prompt_price=0.0, completion_price=0.5)
     assert with_list_prices(own) == own

@@ -328,10 +328,10 @@ def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
     [
         (
             run_actions.resume,
-            r"^--resume: the run's own configuration holds; leave away --evaluation-metric, --num-rollouts$",
+            r"^--resume: the run's own configuration holds; leave out --evaluation-metric, --num-rollouts$",
         ),
-        (run_actions.status, r"^--status takes no options of a run; leave away --evaluation-metric, --num-rollouts$"),
-        (run_actions.cancel, r"^--cancel takes no options of a run; leave away --evaluation-metric, --num-rollouts$"),
+        (run_actions.status, r"^--status takes no options of a run; leave out --evaluation-metric, --num-rollouts$"),
+        (run_actions.cancel, r"^--cancel takes no options of a run; leave out --evaluation-metric, --num-rollouts$"),
     ],
 )
 def test_options_of_a_run_belong_to_a_new_run(shell: Shell, command: Callable[..., int], says: str) -> None:

@@ -270,7 +270,7 @@ def test_results_put_back_count_like_committed_ones(store: RunStore) -> None:
     assert sorted(store.verdicts(RUN), key=lambda verdict: verdict.rollout_id) == kept
 
 
-def test_a_run_that_has_cost_what_it_may_says_so_until_it_is_cancelled(store: RunStore) -> None:
+def test_costs_are_summed_and_a_run_that_is_complete_has_nothing_to_cancel(store: RunStore) -> None:
     token = store.create(RUN, RunConfig(max_cost=1.0), "/results/r", len(ROLLOUTS))
     store.add_results(RUN, token, [Verdict("a#0", 1, "completed", cost=0.25)])
     store.add_items(RUN, token, ITEMS, ROLLOUTS)
@@ -280,8 +280,8 @@ def test_a_run_that_has_cost_what_it_may_says_so_until_it_is_cancelled(store: Ru
         store.start(RUN, rollout_id, {"token": rollout_id})
 
     free = store.commit(RUN, Verdict("a#1", 1, "completed"), "a#1")
-    assert (free.over_budget, store.progress(RUN).cost) == (False, 0.25)  # type: ignore[union-attr]
-    assert not store.commit(RUN, Verdict("b#0", 1, "completed", cost=0.75), "b#0").over_budget, (
+    assert (free.reached_max_cost, store.progress(RUN).cost) == (False, 0.25)  # type: ignore[union-attr]
+    assert not store.commit(RUN, Verdict("b#0", 1, "completed", cost=0.75), "b#0").reached_max_cost, (
         "nothing is left to cancel"
     )
     assert store.progress(RUN).cost == 1.0  # type: ignore[union-attr]
@@ -295,10 +295,10 @@ def test_what_is_left_of_a_run_that_has_cost_what_it_may_is_cancelled_once(store
         store.start(RUN, rollout_id, {"token": rollout_id})
 
     dear = Verdict("a#0", 1, "completed", cost=1.5)
-    assert store.commit(RUN, dear, "a#0").over_budget
-    assert store.commit(RUN, dear, "a#0").over_budget, "a lost reply would be the end of the limit"
+    assert store.commit(RUN, dear, "a#0").reached_max_cost
+    assert store.commit(RUN, dear, "a#0").reached_max_cost, "a lost reply would be the end of the limit"
     assert store.cancel(RUN, why="dear").left == 1
-    assert not store.commit(RUN, replace(dear, rollout_id="b#0"), "b#0").over_budget
+    assert not store.commit(RUN, replace(dear, rollout_id="b#0"), "b#0").reached_max_cost
     assert [verdict.error for verdict in store.verdicts(RUN) if verdict.status == "cancelled"] == ["dear"]
 
 
