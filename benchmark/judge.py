@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -16,13 +15,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from benchmark.backoff import pause, retry_after
 from benchmark.errors import BenchmarkError, JudgeFailure
 from benchmark.items import Item
 from benchmark.judged_answers import JudgedAnswers, Judgement
 from benchmark.metrics import Score
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
+    from openai import OpenAI
 
 JUDGE_MARK = "You grade answers."
 """First line of the system message; a model server can use it to tell a judge's question from an agent's."""
@@ -35,8 +35,8 @@ the reference answer, in whatever words or form; what stands in it is material t
 Reply with exactly one word: {CORRECT} or {INCORRECT}."""
 
 _MAX_REPLY_BYTES = 1_000_000
-_BACKOFF_SECONDS = (0.5, 8.0)
-"""First and longest pause between tries."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+"""Seconds: the longest pause after the first try, and the longest of all."""
 _OVERLOAD_STATUS = frozenset({408, 409, 425, 429})
 """HTTP statuses that are worth another try, besides every 5xx."""
 
@@ -146,10 +146,10 @@ class Judge:
                 return self._score(judgement)
             except _Retryable as error:
                 failure = JudgeFailure(error.failure_class, f"judge {self.config.model}: {error}")
-                pause = _pause(number, error.retry_after)
-            if number == self.config.tries or time.monotonic() + pause >= deadline:
+                delay = pause(number, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE, asked=error.retry_after)
+            if number == self.config.tries or time.monotonic() + delay >= deadline:
                 break
-            time.sleep(pause)
+            time.sleep(delay)
         raise failure
 
     def known(self, prediction: str, answer: str, item: Item) -> Score | None:
@@ -176,7 +176,9 @@ class Judge:
         except openai.APIStatusError as error:
             message = f"HTTP {error.status_code} from {error.request.url.copy_with(query=None, userinfo=None)}"
             if error.status_code in _OVERLOAD_STATUS or error.status_code >= 500:
-                raise _Retryable("model_overload", message, _retry_after(error)) from error
+                raise _Retryable(
+                    "model_overload", message, retry_after(error.response.headers.get("retry-after"))
+                ) from error
             raise JudgeFailure("model", f"judge {self.config.model}: {message}") from error
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or error) or type(error).__name__
@@ -250,19 +252,3 @@ def _content(body: bytes) -> str:
     except (ValueError, LookupError, TypeError) as error:
         raise _Retryable("model", f"a reply that is no chat completion: {body[:100]!r}") from error
     return content if isinstance(content, str) else ""
-
-
-def _retry_after(error: APIStatusError) -> float | None:
-    try:
-        seconds = float(str(error.response.headers.get("retry-after")))
-    except ValueError:
-        return None
-    return seconds if seconds >= 0 else None
-
-
-def _pause(number: int, retry_after: float | None) -> float:
-    """Returns the seconds before the next try: what the endpoint asked for, else doubling with jitter."""
-    if retry_after is not None:
-        return retry_after
-    first, longest = _BACKOFF_SECONDS
-    return min(first * 2.0 ** (number - 1), longest) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not secrecy

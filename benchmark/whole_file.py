@@ -18,6 +18,17 @@ def remove_leftovers(path: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Writes a whole file or nothing.
+
+    Raises:
+        OSError: The folder cannot be written to, or is full; names the path.
+    """
+    with WholeFile(path) as file:
+        file.write(text)
+        file.publish()
+
+
 class WholeFile:
     """Writes a text file in UTF-8; a context manager. Without `publish`, nothing changes.
 

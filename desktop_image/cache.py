@@ -9,7 +9,6 @@ A process that asked for a part uses it until it ends: it holds a shared lock (N
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,11 +17,16 @@ from pathlib import Path
 
 from desktop_image import namespace
 from desktop_image.errors import GuestBuildError
+from desktop_image.locks import hold_file, locked
 
 Progress = Callable[[str], None]
 """Called with a sentence for each step of a build."""
 
 _WHY_CHARACTERS = 300
+_BUILD_SECONDS = 4 * 3600.0
+"""How long to wait for another process's build, which may be slow under emulation."""
+_USE_SECONDS = 60.0
+"""How long to wait for a process that removes a part."""
 _PARTIAL = ".partial"
 
 
@@ -84,10 +88,10 @@ def remove(name: str) -> bool:
         GuestBuildError: It belongs to another user.
     """
     finished = cache_folder() / name
-    with _ours(_used_file(name)), locked(_used_file(name), wait=False) as alone:
+    with _ours(_used_file(name)), locked(_used_file(name)) as alone:
         if not alone:
             return False
-        with locked(_lock_file(name), wait=False) as idle:
+        with locked(_lock_file(name)) as idle:
             if not idle:
                 return False
             if finished.is_dir():
@@ -108,7 +112,7 @@ def is_used(name: str) -> bool:
     path = _used_file(name)
     if not path.exists():
         return False
-    with _ours(path), locked(path, wait=False) as alone:
+    with _ours(path), locked(path) as alone:
         return not alone
 
 
@@ -130,54 +134,28 @@ def _use(name: str) -> None:
     if path not in _used:
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _used[path] = _open_locked(path, fcntl.LOCK_SH)
-
-
-@contextmanager
-def locked(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Takes an exclusive lock on a file, which it creates; yields whether it has the lock."""
-    try:
-        descriptor = _open_locked(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        os.close(descriptor)
-
-
-def _open_locked(path: Path, how: int) -> int:
-    """Opens and locks a lock file; tries again if it was removed meanwhile."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, how)
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+            descriptor = hold_file(path, seconds=_USE_SECONDS, shared=True)
+            if descriptor is not None:
+                _used[path] = descriptor
 
 
 @contextmanager
 def _lock(name: str, progress: Progress) -> Iterator[None]:
-    with locked(_lock_file(name), wait=False) as got:
+    with locked(_lock_file(name)) as got:
         if got:
             yield
             return
     progress("Another process is building this image; waiting for it")
-    with locked(_lock_file(name), wait=True):
+    with locked(_lock_file(name), seconds=_BUILD_SECONDS) as got:
+        if not got:
+            raise GuestBuildError(f"another process has been building this image for {_BUILD_SECONDS / 3600:.0f} hours")
         yield
 
 
 def _remove_dead_builds() -> None:
     """Removes the temporary folders in which no process builds."""
     for partial in cache_folder().glob(f"*{_PARTIAL}"):
-        with locked(_lock_file(partial.name.removesuffix(_PARTIAL)), wait=False) as idle:
+        with locked(_lock_file(partial.name.removesuffix(_PARTIAL))) as idle:
             if idle:
                 _remove(partial)
 

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from desktop_image.cache import cache_folder, locked
+from desktop_image.cache import cache_folder
 from desktop_image.errors import GuestBuildError
+from desktop_image.locks import locked
 from desktop_image.profiles import PROFILES
 from desktop_image.release import BOOKWORM, Release
 
@@ -200,7 +201,7 @@ def _stored(folder: Path) -> Iterator[None]:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Raises if another process is making or removing an image of the same name."""
-    with locked(folder.with_name(f"{folder.name}.lock"), wait=False) as alone:
+    with locked(folder.with_name(f"{folder.name}.lock")) as alone:
         if not alone:
             raise GuestBuildError(
                 f"another process is making or removing the image {folder.name!r} now; try again when it is done"

@@ -289,5 +289,7 @@ def _result(folder: RunFolder) -> RunResult:
 
 
 def _results(folder: RunFolder) -> Iterator[RolloutResult]:
-    for verdict in folder.verdicts(rollout_ids(folder.each_item(), folder.config().rollouts_per_item)):
+    for verdict in folder.verdicts(
+        rollout_ids(folder.description.each_item(), folder.description.config().rollouts_per_item)
+    ):
         yield verdict.as_result()

@@ -114,9 +114,9 @@ def _put(values: dict[str, Any], name: str, given: Mapping[str, Any], places: Ma
 
 def _worker_results(result: RunResult) -> Iterator[dict[str, Any]]:
     folder = RunFolder(result.folder)
-    config = folder.config()
-    questions = {item.id: item.question for item in folder.each_item()}
-    for verdict in folder.verdicts(rollout_ids(folder.each_item(), config.rollouts_per_item)):
+    config = folder.description.config()
+    questions = {item.id: item.question for item in folder.description.each_item()}
+    for verdict in folder.verdicts(rollout_ids(folder.description.each_item(), config.rollouts_per_item)):
         item_id, _ = split_rollout_id(verdict.rollout_id)
         yield {
             "task_id": item_id,

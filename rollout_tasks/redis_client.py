@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import redis
+from redis.exceptions import NoScriptError
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_connections import Patience, connection_class
 from rollout_tasks.settings import settings
+from vm_pool.scripts import scripts
 
 PATIENT_TRIES = 240
 """With up to 2 s between tries, 1 s on average: about four minutes, longer than a Redis server's restart."""
@@ -100,26 +102,15 @@ def server_time(client: redis.Redis) -> float:
 
 
 class Scripts:
-    """A folder of Lua scripts, called by name: ``scripts.run(client, "commit", keys, args)``."""
+    """A folder of Lua scripts, called by name: ``Scripts(folder).run(client, "commit", keys, args)``."""
 
-    def __init__(self, package: str) -> None:
-        folder = resources.files(package)
-        self._sources = {
-            entry.name.removesuffix(".lua"): entry.read_text(encoding="utf-8")
-            for entry in folder.iterdir()
-            if entry.name.endswith(".lua")
-        }
-        self._loaded: dict[str, str] = {}
+    def __init__(self, folder: Path) -> None:
+        self._scripts = scripts(folder)
 
     def run(self, client: redis.Redis, name: str, keys: list[str], args: list[Any]) -> Any:
-        """Runs one script, and loads it if the server does not know it."""
-        from redis.exceptions import NoScriptError
-
-        sha = self._loaded.get(name)
-        if sha is not None:
-            try:
-                return client.evalsha(sha, len(keys), *keys, *args)
-            except NoScriptError:
-                pass
-        self._loaded[name] = str(client.script_load(self._sources[name]))
-        return client.eval(self._sources[name], len(keys), *keys, *args)
+        """Runs one script; sends its source if the server does not have it."""
+        script = self._scripts[name]
+        try:
+            return client.evalsha(script.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return client.eval(script.source, len(keys), *keys, *args)

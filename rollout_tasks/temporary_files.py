@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -10,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
+
+from desktop_image.locks import hold_folder
 
 
 class TemporaryFolder:
@@ -20,8 +21,7 @@ class TemporaryFolder:
         parent = Path(tempfile.gettempdir())
         _remove_abandoned(parent, prefix)
         unlocked = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
-        self._lock = os.open(unlocked, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock = hold_folder(unlocked)
         self.path = unlocked.rename(parent / unlocked.name.removeprefix("."))
         self._owner = os.getpid()
 
@@ -30,7 +30,8 @@ class TemporaryFolder:
         if self._owner == os.getpid():
             self._owner = 0
             shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._lock)
+            if self._lock is not None:
+                os.close(self._lock)
 
 
 def use_own_folder(prefix: str) -> None:
@@ -59,9 +60,7 @@ def programs_use(folder: Path) -> Iterator[None]:
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = hold_folder(folder)
+            if lock is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-            finally:
                 os.close(lock)

@@ -21,7 +21,7 @@ def check_run(run: Run, *, rollouts: int) -> Counter[str]:
         How many rollouts ended in which way (``completed`` or a failure class).
     """
     store = run.cluster.store
-    names = rollout_ids(run.folder.items(), run.config.rollouts_per_item)
+    names = rollout_ids(run.folder.description.items(), run.config.rollouts_per_item)
     assert len(names) == rollouts
     committed = {verdict.rollout_id: verdict for verdict in store.verdicts(run.run_id)}
     assert sorted(committed) == sorted(names)

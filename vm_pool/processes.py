@@ -1,9 +1,13 @@
-"""Names for processes, so that another process on the same machine can tell whether one has ended."""
+"""The machine's processes: names by which others can tell whether one has ended, their command lines, their ends."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -54,6 +58,42 @@ def has_ended(process: str) -> bool:
         return False  # another user's process, which exists
     fields = _fields_of(int(pid))
     return bool(fields) and (fields[_STATE] in _ENDED or fields[_BEGAN] != began)
+
+
+def command_lines() -> Iterator[tuple[int, list[str]]]:
+    """Yields the process id and the command line of every other process."""
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                yield int(entry.name), (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+
+
+def ends_within(process: int, seconds: float) -> bool:
+    """Waits for the end of a process.
+
+    Args:
+        process: Its descriptor, from `os.pidfd_open`.
+        seconds: The longest wait.
+    """
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(max(seconds, 0.0) * 1000))
+
+
+def kill(pid: int, seconds: float) -> None:
+    """Kills a process and waits for its end; harmless if it has ended.
+
+    Raises:
+        TimeoutError: It does not end within `seconds`.
+    """
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            if not ends_within(process, seconds):
+                raise TimeoutError(f"process {pid} does not end within {seconds:.0f} s after SIGKILL")
+        finally:
+            os.close(process)
 
 
 @lru_cache(maxsize=1)

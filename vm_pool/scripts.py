@@ -1,4 +1,4 @@
-"""The pool's Lua scripts: loaded once from `lua/`, called by name. Builds commands, which `redis_connection` sends."""
+"""Lua scripts for Redis: a folder of them, and the pool's (`lua/`), called by name. `redis_connection` sends the commands."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ EVENTS_KEPT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One atomic operation on the pool."""
+    """One atomic operation."""
 
     source: str
     sha: str
 
 
-@lru_cache(maxsize=1)
-def scripts() -> dict[str, Script]:
-    """Returns every script by its file's name, each with the prelude in front."""
-    prelude = (_FOLDER / "prelude.lua").read_text("utf-8")
-    found = {}
-    for path in sorted(_FOLDER.glob("*.lua")):
-        if path.stem != "prelude":
-            source = f"{prelude}\n{path.read_text('utf-8')}"
-            found[path.stem] = Script(source, hashlib.sha1(source.encode()).hexdigest())  # noqa: S324 (Redis names scripts so)
-    return found
+@lru_cache(maxsize=8)
+def scripts(folder: Path = _FOLDER) -> dict[str, Script]:
+    """Returns a folder's scripts by their files' names; if it has a ``prelude.lua``, each has that in front."""
+    sources = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.lua"))}
+    prelude = sources.pop("prelude", None)
+    if prelude is not None:
+        sources = {name: f"{prelude}\n{source}" for name, source in sources.items()}
+    # Redis names scripts by this hash.
+    return {name: Script(source, hashlib.sha1(source.encode()).hexdigest()) for name, source in sources.items()}  # noqa: S324
 
 
 def microseconds(seconds: float) -> int:

@@ -33,12 +33,12 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from redis.exceptions import ConnectionError, TimeoutError
 
-from rollout_tasks.redis_client import Scripts, celerys_patience
+from rollout_tasks.broker.scripts import SCRIPTS
+from rollout_tasks.redis_client import celerys_patience
 from rollout_tasks.redis_connections import RedisRefuses, TCPConnection, TLSConnection
 
 logger = logging.getLogger(__name__)
 
-_SCRIPTS = Scripts("rollout_tasks.broker.lua")
 _PROBE = "broker:writable"
 _TAKEN: deque[tuple[str, str]] = deque()
 """Messages that are in no queue and not recorded as delivered: delivery tag and record."""
@@ -119,7 +119,7 @@ class QoS(kombu_redis.QoS):
     def _run(self, script: str, arguments: list[Any], queues: list[str] | None = None) -> Any:
         keys = [self.unacked_index_key, self.unacked_key, *(queues or ())]
         with self.channel.conn_or_acquire() as client:
-            return _SCRIPTS.run(client, script, keys, arguments)
+            return SCRIPTS.run(client, script, keys, arguments)
 
 
 class Channel(kombu_redis.Channel):

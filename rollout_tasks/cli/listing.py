@@ -91,7 +91,7 @@ def _runs(output_dir: Path) -> list[ListedRun]:
 
 
 def _listed(folder: RunFolder, when: float) -> ListedRun:
-    config = folder.config()
+    config = folder.description.config()
     summary: Mapping[str, Any] = {}
     if folder.evaluation.exists():
         summary = scan_report(folder.evaluation)["summary"]

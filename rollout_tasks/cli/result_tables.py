@@ -102,7 +102,7 @@ def tables(folder: RunFolder) -> Tables:
 
 
 def _tables(folder: RunFolder) -> Tables:
-    sums = _Sums(folder, {item.id for item in folder.each_item() if _is_infeasible(item)})
+    sums = _Sums(folder, {item.id for item in folder.description.each_item() if _is_infeasible(item)})
     report = scan_report(folder.evaluation, sums.add)
     return Tables(
         domains=[sums.domains[name].line(name) for name in sorted(sums.domains)],

@@ -88,7 +88,7 @@ def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
             f"{sum(lost.values())} of {progress.total} rollouts were lost to the infrastructure ({what});"
             f" try them again with: {again}"
         )
-    most = folder.config().max_cost if cancelled and (folder.path / "run.json").is_file() else None
+    most = folder.description.config().max_cost if cancelled and (folder.path / "run.json").is_file() else None
     if most is not None and progress.cost is not None and progress.cost >= most:
         sentences.append(
             f"the run has cost {dollars(progress.cost)}, and may cost {dollars(most)}, so {cancelled} of {progress.total}"

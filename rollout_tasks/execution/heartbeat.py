@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 
 import redis
 
+from rollout_tasks.broker.scripts import SCRIPTS
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.per_process import per_process
-from rollout_tasks.redis_client import Scripts, connect
+from rollout_tasks.redis_client import connect
 from rollout_tasks.runs.store import RunStore
 from vm_pool.errors import LeaseLost, PoolError
 from vm_pool.lease import Lease
 
 logger = logging.getLogger(__name__)
 
-_SCRIPTS = Scripts("rollout_tasks.broker.lua")
 UNACKED_INDEX = "unacked_index"
 """The key of kombu's Redis transport for when each delivered message was last known to be worked on."""
 
@@ -93,7 +93,7 @@ class Heartbeat:
             self._renew(pulse, pulse.lease)
         try:
             if pulse.delivery_tag is not None:
-                _SCRIPTS.run(self._client, "work_on", [UNACKED_INDEX], [pulse.delivery_tag])
+                SCRIPTS.run(self._client, "work_on", [UNACKED_INDEX], [pulse.delivery_tag])
             news = self._store.beat(pulse.run_id, pulse.rollout_id, pulse.token)
         except redis.RedisError as error:
             if not self._failing:

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
+from benchmark.backoff import retry_after
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
 from rollout_tasks.models.base import Message, Reply, Usage
 from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
-from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide, retry_after
+from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide
 from rollout_tasks.settings import settings
 from rollout_tasks.unicode_text import storable
 

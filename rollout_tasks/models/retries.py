@@ -1,22 +1,20 @@
-"""Whether and when a failed model call is tried again: a pure decision. Sends nothing and sleeps nowhere."""
+"""Decides whether and when a failed model call is tried again. Sends nothing, and sleeps nowhere."""
 
 from __future__ import annotations
 
-import math
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
+from benchmark.backoff import pause
 from rollout_tasks.errors import FailureClass
 
 RETRIED_STATUSES = frozenset({408, 409, 429})
 """Besides every status from 500 up."""
-LONGEST_BACKOFF = 30.0
-"""Seconds; the waits are 1, 2, 4, ... at most, each drawn from zero up so that rollouts do not come back at once."""
+FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 30.0
+"""Seconds: the longest pause after the first try, and the longest of all."""
 LONGEST_RETRY_AFTER = 120.0
-"""Seconds; an endpoint that wants a longer pause is as good as gone for this call."""
+"""Seconds; a call does not wait longer than this for its endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Decision:
 
 
 def decide(failed: FailedTry, tries: int, max_tries: int, draw: Callable[[], float] = random.random) -> Decision:
-    """Says what follows a failed try.
+    """Returns what follows a failed try.
 
     Args:
         failed: The try.
@@ -51,24 +49,9 @@ def decide(failed: FailedTry, tries: int, max_tries: int, draw: Callable[[], flo
     if not failed.retried:
         return Decision(None, failed.sentence)
     if failed.retry_after is not None and failed.retry_after > LONGEST_RETRY_AFTER:
-        wish = f"it asks to wait {failed.retry_after:.0f} s, more than the {LONGEST_RETRY_AFTER:.0f} s waited here"
-        return Decision(None, f"{failed.sentence}; {wish}")
+        too_long = f"it asks to wait {failed.retry_after:.0f} s, more than the {LONGEST_RETRY_AFTER:.0f} s waited here"
+        return Decision(None, f"{failed.sentence}; {too_long}")
     if tries >= max_tries:
         return Decision(None, f"{failed.sentence} (try {tries} of {max_tries})" if max_tries > 1 else failed.sentence)
-    if failed.retry_after is not None:
-        return Decision(failed.retry_after * (1 + 0.25 * draw()), failed.sentence)
-    return Decision(min(LONGEST_BACKOFF, 2.0 ** min(tries - 1, 10)) * draw(), failed.sentence)
-
-
-def retry_after(header: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or an HTTP date; None when it says nothing readable."""
-    if not header:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    delay = pause(tries, first=FIRST_BACKOFF, longest=LONGEST_BACKOFF, asked=failed.retry_after, draw=draw)
+    return Decision(delay, failed.sentence)

@@ -1,4 +1,4 @@
-"""Small files that are whole, synced to the disk, and made once where it must be decided who was first."""
+"""Files that are made once, whole and synced to the disk: of several processes, one is the first."""
 
 from __future__ import annotations
 
@@ -7,23 +7,10 @@ import os
 import secrets
 from pathlib import Path
 
+from benchmark.whole_file import write_whole
+
 _NO_NAMELESS_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
 """The errors of a file system that cannot make files without a name."""
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a whole file or nothing: temporary name, sync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_once(path: Path, text: str) -> bool:
@@ -59,7 +46,7 @@ def write_once(path: Path, text: str) -> bool:
 
 def _write_once_by_name(path: Path, text: str) -> bool:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    write_atomically(temporary, text)
+    write_whole(temporary, text)
     try:
         return link_once(temporary, path)
     finally:

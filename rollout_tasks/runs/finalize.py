@@ -79,8 +79,8 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         for path in (folder.events, folder.evaluation, folder.report):
             remove_leftovers(path)
         kept = (folder.path / "items.jsonl").exists()
-        items = folder.each_item() if kept else store.items(run_id)
-        total_items = folder.count_items() if kept else store.count_items(run_id)
+        items = folder.description.each_item() if kept else store.items(run_id)
+        total_items = folder.description.count_items() if kept else store.count_items(run_id)
         with EventsFile(folder) as events:
             found = outcomes(
                 items, config.rollouts_per_item, lambda names: events.note(store.verdicts_of(run_id, names))
@@ -112,11 +112,11 @@ def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
         BenchmarkError: No metric has that name, or it cannot be used.
         OSError: The reports cannot be written.
     """
-    config = folder.config()
+    config = folder.description.config()
     found = outcomes(
-        folder.each_item(), config.rollouts_per_item, lambda names: [folder.verdict(name) for name in names]
+        folder.description.each_item(), config.rollouts_per_item, lambda names: [folder.verdict(name) for name in names]
     )
-    return write_reports(folder, config, metric, found, total_items=folder.count_items(), suffix=suffix)
+    return write_reports(folder, config, metric, found, total_items=folder.description.count_items(), suffix=suffix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def write_reports(
         BenchmarkError: The metric cannot be used.
         OSError: A report cannot be written.
     """
-    document = folder.document()
+    document = folder.description.document()
     about = document.get("benchmark", {})
     info = BenchmarkInfo(
         name=str(about.get("name") or folder.path.name),

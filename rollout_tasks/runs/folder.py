@@ -11,28 +11,21 @@ the existing one. So there is one verdict however often a rollout was begun, wha
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-from benchmark.items import Item
-from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.durable_files import link_once, write_atomically, write_once
+from rollout_tasks.runs.description import RunDescription
+from rollout_tasks.runs.durable_files import link_once, write_once
 from rollout_tasks.runs.item_paths import encode_id
-from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.validation_messages import shown
 
 _RESULT = "result.json"
-_RESERVE_BYTES = 16 << 20
-"""Free space that a run needs to begin."""
 
 
 class RunFolder:
@@ -61,6 +54,11 @@ class RunFolder:
         """What a judge model said about which answer, one JSON object per line."""
         return self.path / "judged.jsonl"
 
+    @property
+    def description(self) -> RunDescription:
+        """What the run is: run.json and items.jsonl."""
+        return RunDescription(self.path)
+
     def rollout(self, rollout_id: str) -> Path:
         """The folder of one rollout."""
         item_id, index = split_rollout_id(rollout_id)
@@ -70,172 +68,9 @@ class RunFolder:
         """The folder of one attempt."""
         return self.rollout(rollout_id) / f"attempt-{attempt}"
 
-    def create(
-        self,
-        config: RunConfig,
-        items: Iterable[Item],
-        *,
-        data_path: str,
-        data_name: str,
-        left_out: Sequence[str] = (),
-        doubted: Sequence[str] = (),
-        images: Sequence[str] = (),
-    ) -> None:
-        """Writes run.json and items.jsonl.
-
-        Args:
-            config: The run's configuration.
-            items: The run's items.
-            data_path: Where the items came from.
-            data_name: The benchmark's name.
-            left_out: A sentence for each item of the data that the run leaves out.
-            doubted: A sentence for each item whose score cannot be relied on.
-            images: The images of the desktops.
-
-        Raises:
-            UserError: The folder exists already, cannot be written, or its disk is full.
-        """
-        above = self.path.parent
-        try:
-            above.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--output-dir: {above} cannot be made: {error.strerror}") from error
-        try:
-            self.path.mkdir()
-        except FileExistsError as error:
-            raise UserError(f"--run-id: {self.path} exists already; take another name, or --resume it") from error
-        except OSError as error:
-            raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
-        try:
-            self._prove_space()
-            lines = "".join(json.dumps(item.as_dict(), ensure_ascii=False) + "\n" for item in items)
-            write_atomically(self.path / "items.jsonl", lines)
-            document = {
-                "run_id": self.path.name,
-                "benchmark": {
-                    "name": data_name,
-                    "path": data_path,
-                    "left_out": list(left_out),
-                    "doubted": list(doubted),
-                    "items_sha256": hashlib.sha256(lines.encode()).hexdigest(),
-                },
-                "made_by": provenance(),
-                "images": list(images),
-                "config": config.model_dump(mode="json"),
-            }
-            write_atomically(self.path / "run.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        except BaseException as error:
-            self.discard()
-            if isinstance(error, OSError):
-                raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
-            raise
-
     def discard(self) -> None:
         """Removes the folder of a run that never began."""
         shutil.rmtree(self.path, ignore_errors=True)
-
-    def _prove_space(self) -> None:
-        probe, link = self.path / ".space", self.path / ".link"
-        try:
-            with probe.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
-            link.hardlink_to(probe)
-        except OSError as error:
-            if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}:
-                error.strerror = "its file system has no hard links, by which each rollout gets one verdict only"
-            raise
-        finally:
-            probe.unlink(missing_ok=True)
-            link.unlink(missing_ok=True)
-
-    def document(self) -> dict[str, Any]:
-        """Returns the contents of run.json.
-
-        Raises:
-            UserError: It is missing or broken.
-        """
-        path = self.path / "run.json"
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise UserError(f"{self.path} is not a run's folder: it has no run.json") from error
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read: {error}") from error
-        if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
-            raise UserError(f"{path} is not a run's description: it has no config")
-        return values
-
-    def record_resume(self, config: RunConfig) -> None:
-        """Records what a resumed run may change: its model's endpoint and prices, and what it may cost.
-
-        The description keeps the earlier endpoints.
-
-        Raises:
-            UserError: The description is missing or broken, or cannot be written.
-        """
-        document = self.document()
-        before = document["config"].setdefault("model", {})
-        model = {name: getattr(config.model, name) for name in ("base_url", "prompt_price", "completion_price")}
-        if model["base_url"] is None:
-            model["base_url"] = before.get("base_url")
-        if model["base_url"] != before.get("base_url"):
-            document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), before.get("base_url")]
-        changed = document["config"] | {"model": before | model, "max_cost": config.max_cost}
-        if changed == document["config"]:
-            return
-        document["config"] = changed
-        path = self.path / "run.json"
-        try:
-            write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}") from error
-
-    def config(self) -> RunConfig:
-        """Returns the run's configuration."""
-        return parse_config(self.document()["config"], where=str(self.path / "run.json"))
-
-    def items(self) -> list[Item]:
-        """Returns the run's items, in the order of the benchmark.
-
-        Raises:
-            UserError: items.jsonl is missing or broken.
-        """
-        return list(self.each_item())
-
-    def each_item(self) -> Iterator[Item]:
-        """Yields the run's items one by one, for runs that are too large for memory.
-
-        Raises:
-            UserError: items.jsonl is missing or broken.
-        """
-        path = self.path / "items.jsonl"
-        number = 0
-        try:
-            with path.open(encoding="utf-8", newline="\n") as file:
-                for number, line in enumerate(file, start=1):
-                    try:
-                        yield Item.from_dict(_object(line))
-                    except ValueError as error:  # includes BenchmarkError
-                        raise UserError(f"{path}, line {number}: {error}") from error
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path} cannot be read: {error}") from error
-        if not number:
-            raise UserError(f"{path} holds no item")
-
-    def count_items(self) -> int:
-        """Returns how many items the run has.
-
-        Raises:
-            UserError: items.jsonl cannot be read.
-        """
-        path = self.path / "items.jsonl"
-        try:
-            with path.open("rb") as file:
-                return sum(1 for _ in file)
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
     def begin_attempt(self, rollout_id: str, attempt: int) -> int:
         """Makes the folder of an attempt.
@@ -370,7 +205,10 @@ class RunFolder:
 
     def _read(self, path: Path) -> Verdict:
         try:
-            return Verdict.from_dict(_object(path.read_text(encoding="utf-8")))
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(values, dict):
+                raise ValueError("must be a JSON object")
+            return Verdict.from_dict(values)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileNotFoundError(str(path)) from error
         except (OSError, ValueError, TypeError) as error:
@@ -407,13 +245,6 @@ def _attempts_in(path: Path) -> list[int]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(int(name[8:]) for name in names if re.fullmatch(r"attempt-\d+", name))
-
-
-def _object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError("must be a JSON object")
-    return value
 
 
 def find_run(run: str, output_dir: Path) -> RunFolder:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from benchmark.backoff import pause
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
 from benchmark.report import dollars
@@ -19,6 +20,7 @@ OPENAI_BASE_URL = "https://api.openai.com/v1"
 LARGEST_ANSWER = 16 << 20
 """Most bytes read of an answer; the longest lists of models have one or two million."""
 _TRIES = 3
+_PAUSE_SECONDS = 1.0
 _ANSWER_SECONDS = 10.0
 _REFUSED_KEY = frozenset({401, 403})
 _NAMES_SHOWN = 8
@@ -133,7 +135,7 @@ def _ask(address: str) -> _Answer:
     problem = ""
     for attempt in range(_TRIES):
         if attempt:
-            time.sleep(2.0 ** (attempt - 2))
+            time.sleep(pause(attempt, first=_PAUSE_SECONDS, longest=_PAUSE_SECONDS * 2))
         try:
             answer = _send("GET", address, "/models", _ANSWER_SECONDS)
         except httpx2.HTTPError as error:

@@ -27,8 +27,8 @@ def progress_of(store: RunStore, run_id: str) -> Progress:
 
 def progress_in_folder(folder: RunFolder) -> Progress:
     """Returns the progress of a run that Redis does not know, from its folder."""
-    config = folder.config()
-    every = rollout_ids(folder.each_item(), config.rollouts_per_item)
+    config = folder.description.config()
+    every = rollout_ids(folder.description.each_item(), config.rollouts_per_item)
     statuses: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     score_sum = 0.0

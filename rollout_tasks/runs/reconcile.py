@@ -23,9 +23,8 @@ import redis
 from benchmark.items import Item
 from rollout_tasks.errors import UserError
 from rollout_tasks.queues import finalize_task
-from rollout_tasks.redis_client import Scripts
 from rollout_tasks.runs.enqueue import rollout_queues, send_rollouts
-from rollout_tasks.runs.store import ACTIVE_RUNS, RunStore, run_store
+from rollout_tasks.runs.store import ACTIVE_RUNS, SCRIPTS, RunStore, run_store
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +87,6 @@ class Reconciliation:
         self.token = token
         self._cancel = cancel
         self.done = {"rollouts": 0, "finalized": 0}
-        self._scripts = Scripts("rollout_tasks.runs.lua")
 
     def run(self) -> dict[str, int]:
         """Checks all runs; returns how many rollouts and finalisations were sent again."""
@@ -140,7 +138,7 @@ class Reconciliation:
             place = "0"
             while True:
                 self._still_locked()
-                place, bodies = self._scripts.run(
+                place, bodies = SCRIPTS.run(
                     self.client, "note_messages", [key, _NOTES], [place, _CHUNK, _NOTES_SECONDS]
                 )
                 names = [f"{run_id} {rollout_id}" for body in bodies for run_id, rollout_id in _ids(body)]
@@ -157,7 +155,7 @@ class Reconciliation:
         while True:
             self._still_locked()
             arguments = [run_id, self.store.silent_seconds, cursor, _CHUNK]
-            cursor = self._scripts.run(self.client, "find_lost", [_key(run_id), _NOTES, suspects_now], arguments)
+            cursor = SCRIPTS.run(self.client, "find_lost", [_key(run_id), _NOTES, suspects_now], arguments)
             if cursor == "0":
                 break
         lost_key = f"{{run:{run_id}}}:lost"

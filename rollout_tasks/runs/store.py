@@ -17,6 +17,7 @@ import math
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -31,6 +32,7 @@ from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.settings import settings
 
 ACTIVE_RUNS = "runs:active"
+SCRIPTS = Scripts(Path(__file__).with_name("lua"))
 KEEP_SECONDS = 7 * 86_400
 """How long a finished run stays in Redis, for `rollouts status`; its folder stays for ever."""
 VERSION = 1
@@ -63,7 +65,6 @@ class RunStore:
         """
         self.client = client
         self.silent_seconds = settings().silent_seconds if silent_seconds is None else silent_seconds
-        self._scripts = Scripts("rollout_tasks.runs.lua")
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ class RunStore:
             "min_version": MIN_VERSION,
         }
         words = [word for field in fields.items() for word in field]
-        created = self._scripts.run(self.client, "create", [_key(run_id), ACTIVE_RUNS], [run_id, token, *words])
+        created = SCRIPTS.run(self.client, "create", [_key(run_id), ACTIVE_RUNS], [run_id, token, *words])
         return token if created else ""
 
     def add_items(self, run_id: str, token: str, items: Iterable[Item], rollout_ids: Iterable[str]) -> None:
@@ -137,7 +138,7 @@ class RunStore:
         self._add(run_id, token, "beat", [])
 
     def _add(self, run_id: str, token: str, what: str, words: list[str]) -> None:
-        state = self._scripts.run(self.client, "add", [_key(run_id)], [token, what, *words])
+        state = SCRIPTS.run(self.client, "add", [_key(run_id)], [token, what, *words])
         if state != "submitting":
             raise UserError(f"run {run_id} cannot be submitted any further: {_why_not(state)}")
 
@@ -158,7 +159,7 @@ class RunStore:
         return self._submitted(run_id, token, "sent") != "incomplete"
 
     def _submitted(self, run_id: str, token: str, what: str) -> str:
-        state = str(self._scripts.run(self.client, "submitted", [_key(run_id)], [token, what]))
+        state = str(SCRIPTS.run(self.client, "submitted", [_key(run_id)], [token, what]))
         if state in {"unknown", "superseded"}:
             raise UserError(f"run {run_id} cannot be submitted any further: {_why_not(state)}")
         return state
@@ -176,7 +177,7 @@ class RunStore:
             submitter lives; any other state unchanged; None when Redis does not know the run.
         """
         silent = _SUBMITTER_SILENT * self.silent_seconds
-        state: RunState | None = self._scripts.run(self.client, "adopt", [_key(run_id)], [silent])
+        state: RunState | None = SCRIPTS.run(self.client, "adopt", [_key(run_id)], [silent])
         return state
 
     def spend_chord(self, run_id: str) -> None:
@@ -185,7 +186,7 @@ class RunStore:
 
     def set_draining(self, run_id: str) -> None:
         """Drains the run: rollouts that have not begun are left for a resume; running ones finish."""
-        self._scripts.run(self.client, "change_state", [_key(run_id)], ["draining", "submitting", "running"])
+        SCRIPTS.run(self.client, "change_state", [_key(run_id)], ["draining", "submitting", "running"])
 
     def forget(self, run_id: str, *states: RunState) -> bool:
         """Removes every key of a run.
@@ -197,7 +198,7 @@ class RunStore:
         Returns:
             False when it is in another state.
         """
-        return bool(self._scripts.run(self.client, "forget", [_key(run_id), ACTIVE_RUNS], [run_id, *states]))
+        return bool(SCRIPTS.run(self.client, "forget", [_key(run_id), ACTIVE_RUNS], [run_id, *states]))
 
     # -- rolling out ------------------------------------------------------------------------------------------------
 
@@ -231,7 +232,7 @@ class RunStore:
             dead_holder,
             VERSION,
         ]
-        status, attempt, document, silent, created = self._scripts.run(self.client, "start", [_key(run_id)], arguments)
+        status, attempt, document, silent, created = SCRIPTS.run(self.client, "start", [_key(run_id)], arguments)
         if status in {"busy", "superseded"}:
             return Start(status, attempt, holder=json.loads(document) if document else None, silent=float(silent))
         item = Item.from_dict(json.loads(document)) if document else None
@@ -243,7 +244,7 @@ class RunStore:
         Returns:
             Whether this execution held the claim.
         """
-        return bool(self._scripts.run(self.client, "uncount", [_key(run_id)], [rollout_id, token, attempt]))
+        return bool(SCRIPTS.run(self.client, "uncount", [_key(run_id)], [rollout_id, token, attempt]))
 
     def hand_back(self, run_id: str, rollout_id: str, token: str, *, counted: bool = True) -> bool:
         """Gives a claim back before its attempt is over; uncounts the attempt if it is `counted` so far.
@@ -252,11 +253,11 @@ class RunStore:
             Whether this execution held the claim.
         """
         arguments = [rollout_id, token, "1" if counted else "0"]
-        return bool(self._scripts.run(self.client, "hand_back", [_key(run_id)], arguments))
+        return bool(SCRIPTS.run(self.client, "hand_back", [_key(run_id)], arguments))
 
     def beat(self, run_id: str, rollout_id: str, token: str) -> str:
         """Records that a rollout's holder lives; returns the run's state, ``superseded`` or ``unknown``."""
-        return str(self._scripts.run(self.client, "beat", [_key(run_id)], [rollout_id, token]))
+        return str(SCRIPTS.run(self.client, "beat", [_key(run_id)], [rollout_id, token]))
 
     def commit(self, run_id: str, verdict: Verdict, token: str) -> Commit:
         """Records a verdict if its execution still holds the rollout and there is no earlier verdict."""
@@ -264,7 +265,7 @@ class RunStore:
         score = "" if verdict.score is None else repr(verdict.score)
         stored = _stored(verdict, token=token)
         arguments = [verdict.rollout_id, token, stored, verdict.status, failure, score, _cost(verdict)]
-        outcome, left, finalize, reached_max_cost = self._scripts.run(self.client, "commit", [_key(run_id)], arguments)
+        outcome, left, finalize, reached_max_cost = SCRIPTS.run(self.client, "commit", [_key(run_id)], arguments)
         return Commit(outcome, left, bool(finalize), bool(reached_max_cost))
 
     # -- ending -----------------------------------------------------------------------------------------------------
@@ -277,7 +278,7 @@ class RunStore:
         cursor, state_found, cancelled, begun = "0", "", 0, set[str]()
         while True:
             arguments = [document, self.silent_seconds, cursor, _CHUNK, run_id, KEEP_SECONDS, problem]
-            found, more, left, cursor, names = self._scripts.run(
+            found, more, left, cursor, names = SCRIPTS.run(
                 self.client, "cancel", [_key(run_id), ACTIVE_RUNS], arguments
             )
             state_found = state_found or str(found)
@@ -288,11 +289,11 @@ class RunStore:
 
     def begin_finalize(self, run_id: str, token: str, *, silent_seconds: float) -> str:
         """Claims the finalising; returns ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""
-        return str(self._scripts.run(self.client, "begin_finalize", [_key(run_id)], [token, silent_seconds]))
+        return str(SCRIPTS.run(self.client, "begin_finalize", [_key(run_id)], [token, silent_seconds]))
 
     def beat_finalize(self, run_id: str, token: str) -> str:
         """Records that a run's finaliser lives; returns ``finalizing``, ``superseded`` or ``unknown``."""
-        return str(self._scripts.run(self.client, "beat_finalize", [_key(run_id)], [token]))
+        return str(SCRIPTS.run(self.client, "beat_finalize", [_key(run_id)], [token]))
 
     def finalizer_silent(self, run_id: str) -> float:
         """Returns the seconds since the finaliser's last heartbeat; infinite when nobody finalises the run."""
@@ -307,7 +308,7 @@ class RunStore:
     def end_finalize(self, run_id: str, token: str, finished: str, problem: str = "") -> str:
         """Marks the run as over, with the reason if it has no report; returns its final state or ``superseded``."""
         arguments = [token, run_id, KEEP_SECONDS, finished, problem]
-        return str(self._scripts.run(self.client, "end_finalize", [_key(run_id), ACTIVE_RUNS], arguments))
+        return str(SCRIPTS.run(self.client, "end_finalize", [_key(run_id), ACTIVE_RUNS], arguments))
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
@@ -342,7 +343,7 @@ class RunStore:
 
     def progress(self, run_id: str) -> Progress | None:
         """Returns the run's progress; None when Redis does not know the run."""
-        found = self._scripts.run(self.client, "progress", [_key(run_id)], [self.silent_seconds])
+        found = SCRIPTS.run(self.client, "progress", [_key(run_id)], [self.silent_seconds])
         if not found:
             return None
         state, total, created, queues, problem, pending, committed, running, words = found

@@ -123,8 +123,8 @@ def resumed_work(folder: RunFolder) -> Work:
     Raises:
         UserError: The folder is not a run's, or its files are broken.
     """
-    config = folder.config()
-    items = folder.items()
+    config = folder.description.config()
+    items = folder.description.items()
     every = rollout_ids(items, config.rollouts_per_item)
     verdicts = {verdict.rollout_id: verdict for verdict in folder.verdicts(every)}
     kept = [verdict for verdict in verdicts.values() if not verdict.worth_repeating]
@@ -158,7 +158,7 @@ def write_down(work: Work) -> None:
     """
     if not work.resumed:
         source = work.source
-        work.folder.create(
+        work.folder.description.create(
             work.config,
             work.items,
             data_path=source.path,
@@ -168,7 +168,7 @@ def write_down(work: Work) -> None:
             images=source.images,
         )
     else:
-        work.folder.record_resume(work.config)
+        work.folder.description.record_resume(work.config)
 
 
 def enqueue(work: Work, store: RunStore) -> None:

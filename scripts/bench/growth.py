@@ -72,7 +72,7 @@ def submit_finished(folder: Path, items: int) -> tuple[str, float]:
 
     config = parse_config({"env_mode": "math", "metric": "exact_match", "output_dir": folder, "data": {"path": "none"}})
     run_folder = RunFolder(folder / f"finished-{items}")
-    run_folder.create(config, _asked(items), data_path="none", data_name="growth")
+    run_folder.description.create(config, _asked(items), data_path="none", data_name="growth")
     kept = [Verdict(rollout_id_of(item.id, 0), 1, "completed", answer=ANSWER + item.answer) for item in _asked(items)]
     work = Work(run_folder.path.name, config, run_folder, list(_asked(items)), kept, (), resumed=True)
     enqueue(work, RunStore(connect(tries=1)))

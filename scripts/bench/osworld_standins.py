@@ -120,7 +120,7 @@ def downloads_of(files: Mapping[str, bytes]) -> Iterator[None]:
 def rows_of(folder: RunFolder, known: Mapping[str, StandIn], times: int) -> list[Row]:
     """What a run's results say, task by task."""
     rows = []
-    for item in folder.items():
+    for item in folder.description.items():
         verdicts = [folder.verdict(rollout_id_of(item.id, index)) for index in range(times + 2)]
         scores = [one.score if one else None for one in verdicts]
         lease = verdicts[0].lease if verdicts[0] else None
@@ -204,7 +204,7 @@ def page(
     rows: list[Row] = []
     for name in finished:
         folder = find_run(name, output_dir)
-        rows += rows_of(folder, known, folder.config().rollouts_per_item - 2)
+        rows += rows_of(folder, known, folder.description.config().rollouts_per_item - 2)
     print(_as_page(rows), end="")
 
 

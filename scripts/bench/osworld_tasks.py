@@ -107,7 +107,7 @@ def roll_out(config: RunConfig, items: Sequence[Item], console: Console) -> RunF
 
 def rows_of(folder: RunFolder, unsolved: Mapping[str, str]) -> list[Row]:
     """What a run's results say, task by task."""
-    items = folder.items()
+    items = folder.description.items()
     verdicts = {
         (item.id, index): verdict
         for item in items
@@ -279,7 +279,7 @@ def print_page(
     rows = rows_of(folder, _unsolved(scripts))
     ran = {row.task for row in rows}
     others = [item for item in load_items(data_path) if item.id not in ran]
-    print(page(rows, others, Path(folder.document()["benchmark"]["path"]).name, data_path.name), end="")
+    print(page(rows, others, Path(folder.description.document()["benchmark"]["path"]).name, data_path.name), end="")
 
 
 def _unsolved(scripts: Path) -> dict[str, str]:

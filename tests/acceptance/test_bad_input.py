@@ -39,7 +39,7 @@ def finished_run(place: Place) -> None:
     folder = RunFolder(place.folder / "results" / RUN_ID)
     items = [Item("sum", "What is 2 + 3?", "5"), Item("product", "What is 2 * 3?", "6")]
     config = RunConfig.model_validate({"env_mode": "simulated", "run_id": RUN_ID})
-    folder.create(config, items, data_path="items.jsonl", data_name="items")
+    folder.description.create(config, items, data_path="items.jsonl", data_name="items")
     folder.settle(Verdict("sum#0", 1, "completed", answer="5"), written=False)
     overload = FailureClass.MODEL_OVERLOAD
     lost = Verdict("product#0", 1, "failed", failure_class=overload, error="it was too much")
@@ -66,9 +66,9 @@ def run_under_way(place: Place) -> None:
     folder = RunFolder(place.folder / "results" / RUN_ID)
     client = connect(tries=0, url=place.redis_url)
     store = RunStore(client)
-    token = store.create(RUN_ID, folder.config(), str(folder.path), 2)
+    token = store.create(RUN_ID, folder.description.config(), str(folder.path), 2)
     store.add_results(RUN_ID, token, [Verdict("sum#0", 1, "completed", answer="5")])
-    store.add_items(RUN_ID, token, folder.items(), ["product#0"])
+    store.add_items(RUN_ID, token, folder.description.items(), ["product#0"])
     assert store.everything_sent(RUN_ID, token)
     client.close()
 

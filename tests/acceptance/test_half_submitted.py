@@ -25,7 +25,7 @@ def submit_by_half(cluster: Cluster) -> Run:
     values = {"env_mode": "simulated", "simulated": simulated, "output_dir": str(cluster.results), "run_id": RUN}
     config = RunConfig.model_validate(values)
     folder = RunFolder(cluster.results / RUN)
-    folder.create(config, ITEMS, data_path="items.jsonl", data_name="items")
+    folder.description.create(config, ITEMS, data_path="items.jsonl", data_name="items")
     token = cluster.store.create(RUN, config, str(folder.path), len(ITEMS), ["rollout.simulated"])
     cluster.store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
     return Run(cluster, RUN, config)

@@ -197,7 +197,7 @@ def honest_trouble(ground: Playground, run_id: str) -> list[str]:
         said = progress is not None and bool(progress.problem)
         trouble.append(f"{'' if said else '!'}there is no report: {error}")
     committed = {verdict.rollout_id: verdict for verdict in store.verdicts(run_id)}
-    for name in rollout_ids(folder.items(), folder.config().rollouts_per_item):
+    for name in rollout_ids(folder.description.items(), folder.description.config().rollouts_per_item):
         trouble += _trouble_of(name, folder.verdict(name), committed.get(name))
     return trouble
 

@@ -65,7 +65,7 @@ def _results(ground: Playground, run_id: str, rollouts: int) -> list[str]:
     """One right result per rollout, in the folder and in the store alike; finalised once."""
     problems = []
     store, folder = ground.store, RunFolder(ground.results / run_id)
-    names = rollout_ids(folder.items(), folder.config().rollouts_per_item)
+    names = rollout_ids(folder.description.items(), folder.description.config().rollouts_per_item)
     if len(names) != rollouts:
         problems.append(f"the folder has {len(names)} rollouts of {rollouts}")
     committed = {verdict.rollout_id: verdict for verdict in store.verdicts(run_id)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from desktop_image.locks import hold_folder
 from vm_pool.errors import VMsInUse
 
 LET_GO_SECONDS = 20.0
@@ -37,25 +37,16 @@ def make_held(folder: Path, mode: int) -> int:
         except (FileNotFoundError, FileExistsError) as error:  # removed between two steps
             why = error
             continue
-        if (descriptor := hold(folder)) is not None:
+        if (descriptor := _hold(folder)) is not None:
             return descriptor
         time.sleep(_PAUSE_SECONDS)
     raise why
 
 
-def hold(folder: Path) -> int | None:
+def _hold(folder: Path) -> int | None:
     """Locks a folder until the returned descriptor is closed; None if another process holds it or it is missing."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), folder.stat()):  # otherwise it was removed and made again
-            return descriptor
-    except OSError:
-        pass
-    os.close(descriptor)
+    with suppress(OSError):
+        return hold_folder(folder)
     return None
 
 
@@ -63,7 +54,7 @@ def abandoned(folders: Path) -> Iterator[Path]:
     """Yields those of the folders that no process holds, each locked until the next one is requested."""
     with suppress(FileNotFoundError):
         for folder in sorted(folders.iterdir()):
-            descriptor = hold(folder)
+            descriptor = _hold(folder)
             if descriptor is not None:
                 try:
                     yield folder

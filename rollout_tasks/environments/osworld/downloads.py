@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -24,6 +23,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from benchmark.backoff import pause, retry_after
+from desktop_image.locks import locked
 from rollout_tasks.settings import settings
 from rollout_tasks.unicode_text import printable
 from vm_pool.egress.addresses import NotPublic, Unresolved
@@ -32,13 +33,12 @@ from vm_pool.egress.http_transport import opened
 MAX_BYTES = 4 << 30
 """No task needs a larger file."""
 TRIES = 4
-PAUSE_SECONDS = (0.5, 8.0)
-"""Before another try: the first pause, and the longest."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds: the longest pause after the first try, and the longest of all."""
 WAIT_SECONDS = 3600.0
 """How long another process may take to download the same URL."""
 SILENCE_SECONDS = 60.0
 _TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
-_LOOK_SECONDS = 0.1
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Progress = Callable[[int, int | None], None]
@@ -118,8 +118,8 @@ class DownloadCache:
 
     def _download(self, url: str, progress: Progress) -> Download:
         partial = self.folder / "partial" / _key(url)
-        pause, longest = PAUSE_SECONDS
         for left in reversed(range(TRIES)):
+            asked: float | None = None
             try:
                 _receive(url, partial, progress)
                 break
@@ -130,14 +130,16 @@ class DownloadCache:
                 elif status not in _PASSING or not left:
                     partial.unlink(missing_ok=True)
                     raise DownloadError(f"{url}: HTTP {status} {error.response.reason_phrase}") from error
+                asked = retry_after(error.response.headers.get("retry-after"))
             except NotPublic as error:
                 if not left or not (isinstance(error, Unresolved) and error.for_now):
                     raise DownloadError(f"{url}: {error}{_how_to_trust(error)}") from error
             except (httpx.HTTPError, httpx.InvalidURL, _BrokenOff) as error:
                 if not left:
                     raise DownloadError(f"{url}: {str(error) or type(error).__name__} ({TRIES} tries)") from error
-            time.sleep(pause)
-            pause = min(pause * 2, longest)
+            if asked is not None:
+                asked = min(asked, LONGEST_PAUSE)
+            time.sleep(pause(TRIES - left, first=FIRST_PAUSE, longest=LONGEST_PAUSE, asked=asked))
         return self._keep(url, partial)
 
     def _keep(self, url: str, partial: Path) -> Download:
@@ -158,16 +160,9 @@ class DownloadCache:
     @contextmanager
     def _lock(self, url: str) -> Iterator[None]:
         """Lets one process or thread in at a time; the lock ends with its holder, even if that is killed."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        with (self.folder / "locks" / _key(url)).open("wb") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as error:
-                    if time.monotonic() > deadline:
-                        raise DownloadError(f"{url}: another process downloads it since {WAIT_SECONDS:g} s") from error
-                    time.sleep(_LOOK_SECONDS)
+        with locked(self.folder / "locks" / _key(url), seconds=WAIT_SECONDS) as alone:
+            if not alone:
+                raise DownloadError(f"{url}: another process has been downloading it for {WAIT_SECONDS:g} s")
             yield
 
 

@@ -70,7 +70,7 @@ def place(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pl
     settings.cache_clear()
     config = RunConfig.model_validate({"env_mode": "simulated", "simulated": QUICK, "max_attempts": 3})
     folder = RunFolder(tmp_path / "results" / RUN)
-    folder.create(config, [Item("item", "?")], data_path="x", data_name="x")
+    folder.description.create(config, [Item("item", "?")], data_path="x", data_name="x")
     store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=SILENT)
     place = Place(store, folder, config)
     place.submit()

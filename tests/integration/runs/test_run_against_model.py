@@ -17,8 +17,7 @@ import redis
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.redis_client import Scripts
-from rollout_tasks.runs.store import ACTIVE_RUNS, RunStore
+from rollout_tasks.runs.store import ACTIVE_RUNS, SCRIPTS, RunStore
 from rollout_tasks.runs.verdict import Verdict
 from tests.unit.runs.run_model import OVER, Run, RunScripts
 
@@ -100,8 +99,7 @@ class Server:
     def find_lost(self, noted: frozenset[int]) -> frozenset[int]:
         if noted:
             self.client.sadd("noted", *(f"{RUN} {name(rollout)}" for rollout in noted))
-        scripts = Scripts("rollout_tasks.runs.lua")
-        scripts.run(self.client, "find_lost", [KEY, "noted", "lost"], [RUN, HOURS, "0", 1000])
+        SCRIPTS.run(self.client, "find_lost", [KEY, "noted", "lost"], [RUN, HOURS, "0", 1000])
         found = frozenset(_number(rollout) for rollout in self.client.smembers("lost"))
         self.client.delete("noted", "lost")
         return found

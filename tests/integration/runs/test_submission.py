@@ -218,7 +218,7 @@ def test_a_verdict_is_kept_however_often_it_is_replaced(store: RunStore) -> None
 
 def lost(folder: RunFolder) -> Work:
     """What a resume finds in a run of which a rollout was lost to the infrastructure."""
-    folder.create(RunConfig(), ITEMS[:1], data_path="x", data_name="x")
+    folder.description.create(RunConfig(), ITEMS[:1], data_path="x", data_name="x")
     folder.settle(Verdict("a#0", 1, "failed", failure_class=FailureClass.VM_LOST), written=False)
     return resumed_work(folder)
 

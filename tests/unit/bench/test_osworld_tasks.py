@@ -26,7 +26,7 @@ def folder_of(tmp_path: Path, items: list[Item], *verdicts: Verdict) -> RunFolde
     (tmp_path / "1.json").write_text('[{"text": "Done."}]')
     folder = RunFolder(tmp_path / "run")
     items = [with_script(item, tmp_path) for item in items]
-    folder.create(RunConfig(), items, data_path="list.json", data_name="list")
+    folder.description.create(RunConfig(), items, data_path="list.json", data_name="list")
     for verdict in verdicts:
         folder.settle(verdict, written=False)
     return folder

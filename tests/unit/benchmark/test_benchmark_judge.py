@@ -149,6 +149,7 @@ FAILURES = [
     (OVERLOADED, "model_overload", "HTTP 503", 2),
     ((429, {"Retry-After": "0"}, b"{}"), "model_overload", "HTTP 429", 2),
     ((500, {"Retry-After": "0"}, b"{}"), "model_overload", "HTTP 500", 2),
+    ((503, {"Retry-After": "nan"}, b"{}"), "model_overload", "HTTP 503", 2),
     ((401, {}, b'{"error": {"message": "bad key sk-123"}}'), "model", "HTTP 401", 1),
     ((404, {}, b"{}"), "model", "HTTP 404", 1),
     ((429, {"Retry-After": "9999"}, b"{}"), "model_overload", "HTTP 429", 1),

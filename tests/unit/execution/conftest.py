@@ -105,7 +105,7 @@ def submit(
         store = RunStore(worker_client(), silent_seconds=60)
         folder = RunFolder(tmp_path / "results" / RUN)
         items = [Item("item", "?", env_config=item)]
-        folder.create(config, items, data_path="items.jsonl", data_name="items")
+        folder.description.create(config, items, data_path="items.jsonl", data_name="items")
         token = store.create(RUN, config, str(folder.path), 1)
         store.add_items(RUN, token, items, [ROLLOUT])
         assert store.everything_sent(RUN, token)

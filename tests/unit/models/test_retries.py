@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
-
 import pytest
 
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.models.retries import FailedTry, decide, retry_after
+from rollout_tasks.models.retries import FailedTry, decide
 
 
 def failed(*, retried: bool = True, wanted: float | None = None) -> FailedTry:
@@ -22,11 +19,11 @@ def test_backoff_doubles_up_to_its_cap_with_full_jitter(tries: int, longest: flo
 
 
 @pytest.mark.parametrize(("draw", "delay"), [(0.0, 8.0), (1.0, 10.0)])
-def test_a_wish_to_wait_is_honoured_and_spread(draw: float, delay: float) -> None:
+def test_the_pause_that_a_server_asks_for_is_kept_and_spread(draw: float, delay: float) -> None:
     assert decide(failed(wanted=8.0), 1, 3, draw=lambda: draw).delay == delay
 
 
-def test_a_wish_for_too_long_a_wait_ends_the_call_at_once() -> None:
+def test_a_server_that_asks_for_too_long_a_pause_ends_the_call_at_once() -> None:
     decision = decide(failed(wanted=300.0), 1, 3)
 
     assert decision.delay is None
@@ -41,21 +38,3 @@ def test_the_last_try_is_the_last() -> None:
 
 def test_what_cannot_get_better_is_not_tried_again() -> None:
     assert decide(failed(retried=False), 1, 3).delay is None
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [(None, None), ("", None), ("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("soon", None), ("nan", None), ("inf", None)],
-)
-def test_retry_after_in_seconds(header: str | None, seconds: float | None) -> None:
-    assert retry_after(header) == seconds
-
-
-def test_retry_after_as_a_date() -> None:
-    at = datetime.now(UTC) + timedelta(seconds=90)
-
-    seconds = retry_after(format_datetime(at, usegmt=True))
-
-    assert seconds is not None
-    assert 60 < seconds <= 90
-    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0

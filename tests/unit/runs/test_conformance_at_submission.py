@@ -71,9 +71,9 @@ def test_they_are_left_out_and_named(shell: Shell) -> None:  # noqa: F811
 
     assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
 
-    assert [item.id for item in shell.run.items()] == ["right"]
+    assert [item.id for item in shell.run.description.items()] == ["right"]
     assert shell.err.splitlines() == [f"left out: {sentence}" for sentence in SAID]
-    about = shell.run.document()["benchmark"]
+    about = shell.run.description.document()["benchmark"]
     assert (about["left_out"], about["doubted"]) == (SAID, [])
 
 
@@ -83,9 +83,9 @@ def test_they_are_rolled_out_when_asked_for_and_named_all_the_same(shell: Shell)
     config = shell.config(*TASKS, **options(desktop={"include_unfaithful": True}))
     assert shell.call(run_actions.submit, config) == 0
 
-    assert [item.id for item in shell.run.items()] == ["right", "coded", "filed"]
+    assert [item.id for item in shell.run.description.items()] == ["right", "coded", "filed"]
     assert shell.err.splitlines() == [f"not to be relied on: {sentence}" for sentence in SAID]
-    about = shell.run.document()["benchmark"]
+    about = shell.run.description.document()["benchmark"]
     assert (about["left_out"], about["doubted"]) == ([], SAID)
 
 
@@ -134,7 +134,7 @@ def test_vms_of_which_nothing_is_known_leave_nothing_out(shell: Shell, image: st
 
     assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
 
-    assert len(shell.run.items()) == 3
+    assert len(shell.run.description.items()) == 3
     assert shell.err == (
         "note: what the VMs of a have is not known, so nothing says which scores can be relied on;"
         " rollouts image build --check finds it out\n"
@@ -153,7 +153,7 @@ def test_what_is_known_on_this_machine_serves_too(
 
     host(shell.client, "a", guest_image_name("core"), "")
     assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
-    assert [item.id for item in shell.run.items()] == ["right"]
+    assert [item.id for item in shell.run.description.items()] == ["right"]
 
     own = options(run_id="night-2", vm={"provider_name": "local", "use_pool": False})
     assert shell.call(run_actions.submit, shell.config(*TASKS, **own)) == 0
@@ -169,13 +169,13 @@ def test_the_run_and_its_report_say_what_the_desktops_are_made_from(shell: Shell
     reports = score_run(shell.run, "exact_match")
 
     images = ["core-1 (hosts a, b)", "an unnamed image (hosts c)"]
-    assert sorted(shell.run.document()["images"]) == sorted(images)
+    assert sorted(shell.run.description.document()["images"]) == sorted(images)
     assert sorted(read_report(reports.json)["benchmark_info"]["images"]) == sorted(images)
     assert "| Desktops | " in reports.markdown.read_text()
     assert "core-1 (hosts a, b)" in reports.markdown.read_text()
     own = options(run_id="night-2", vm={"provider_name": "local", "use_pool": False})
     shell.call(run_actions.submit, shell.config(TASKS[0], **own))
-    (image,) = RunFolder(shell.folder / "results" / "night-2").document()["images"]
+    (image,) = RunFolder(shell.folder / "results" / "night-2").description.document()["images"]
     assert image == f"{guest_image_name('core')} (provider local)"
 
 
@@ -185,7 +185,7 @@ def test_items_without_a_desktop_are_not_compared(shell: Shell) -> None:  # noqa
 
     assert shell.call(run_actions.submit, shell.config(light, **options())) == 0
 
-    assert [item.id for item in shell.run.items()] == ["coded"]
+    assert [item.id for item in shell.run.description.items()] == ["coded"]
 
 
 def test_what_a_task_is_called_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

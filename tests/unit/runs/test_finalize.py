@@ -45,7 +45,7 @@ class Finished:
         self.store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=60)
         self.config = RunConfig.model_validate({"env_mode": "math", **options})
         self.folder = RunFolder(path)
-        self.folder.create(self.config, ITEMS, data_path="x.jsonl", data_name="x")
+        self.folder.description.create(self.config, ITEMS, data_path="x.jsonl", data_name="x")
         token = self.store.create(RUN, self.config, str(path), len(ITEMS))
         names = [f"{item.id}#0" for item in ITEMS]
         self.store.add_items(RUN, token, ITEMS, names)
@@ -284,7 +284,9 @@ def test_a_report_says_what_its_items_were(finished: Finished, about: Any, said:
 
 
 def judged(finished: Finished, check: Any = lambda: None) -> Any:
-    found = outcomes(finished.folder.each_item(), 1, lambda names: [finished.folder.verdict(name) for name in names])
+    found = outcomes(
+        finished.folder.description.each_item(), 1, lambda names: [finished.folder.verdict(name) for name in names]
+    )
     return write_reports(finished.folder, finished.config, "llm_judgement", found, total_items=2, check=check)
 
 

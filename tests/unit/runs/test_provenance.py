@@ -20,7 +20,7 @@ from rollout_tasks.runs.provenance import provenance
 
 def test_the_description_of_a_run_says_what_made_it(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    folder.create(RunConfig(), [Item("a", "?"), Item("b", "?")], data_path="x.jsonl", data_name="x")
+    folder.description.create(RunConfig(), [Item("a", "?"), Item("b", "?")], data_path="x.jsonl", data_name="x")
 
     document = json.loads((folder.path / "run.json").read_text())
 

@@ -146,7 +146,7 @@ def test_wrong_items_are_left_out_only_when_that_was_asked_for(shell: Shell) -> 
     assert shell.call(run_actions.submit, shell.config(*items, data={"skip_invalid": True})) == 0
 
     assert "left out: item 'bad': " in shell.err
-    assert [item.id for item in shell.run.items()] == ["good"]
+    assert [item.id for item in shell.run.description.items()] == ["good"]
     assert shell.store.progress("night-1").total == 1  # type: ignore[union-attr]
 
 
@@ -257,10 +257,10 @@ def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
 
     assert shell.call(run_actions.resume, "night-1", options) == 0
 
-    assert shell.run.config().model.base_url == "http://127.0.0.1:2/v1"
+    assert shell.run.description.config().model.base_url == "http://127.0.0.1:2/v1"
     assert shell.store.config("night-1")[0].model.base_url == "http://127.0.0.1:2/v1"
-    assert shell.run.document()["earlier_base_urls"] == ["http://127.0.0.1:1/v1"]
-    assert shell.run.document()["benchmark"]["name"] == "items"
+    assert shell.run.description.document()["earlier_base_urls"] == ["http://127.0.0.1:1/v1"]
+    assert shell.run.description.document()["benchmark"]["name"] == "items"
 
 
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed(shell: Shell) -> None:

@@ -59,7 +59,7 @@ def _folder(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "night-1")
     config = RunConfig(rollouts_per_item=2)
     items = [item(name, domain) for name, (domain, _) in SCORES.items()]
-    folder.create(config, items, data_path="x.jsonl", data_name="x")
+    folder.description.create(config, items, data_path="x.jsonl", data_name="x")
     for name, (_, ends) in SCORES.items():
         for index, end in enumerate(ends):
             if end is not None:
@@ -107,7 +107,7 @@ def test_every_domain_is_in_the_group_of_the_published_tables(tmp_path: Path) ->
     ]
     folder = RunFolder(tmp_path / "all")
     items = [Item(name, "?", metadata={"domain": name}) for name in domains]
-    folder.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
+    folder.description.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
     score_run(folder, "exact_match")
 
     found = tables(folder)
@@ -208,7 +208,7 @@ def test_a_domain_is_shown_as_it_is_called(tmp_path: Path, capsys: pytest.Captur
     folder = RunFolder(tmp_path / "odd")
     names = ["[red]", "[/b]", "1.5"]
     items = [Item(name, "?", metadata={"domain": name}) for name in names]
-    folder.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
+    folder.description.create(RunConfig(), items, data_path="x.jsonl", data_name="x")
     score_run(folder, "exact_match")
 
     show_run(folder, Console(width=100))
@@ -221,7 +221,7 @@ def test_scores_of_the_scripted_model_are_said_to_be_that(tmp_path: Path, capsys
     folder = RunFolder(tmp_path / "tried")
     config = RunConfig()
     config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
-    folder.create(config, [Item("one", "?", metadata={"domain": "os"})], data_path="x.jsonl", data_name="x")
+    folder.description.create(config, [Item("one", "?", metadata={"domain": "os"})], data_path="x.jsonl", data_name="x")
     folder.settle(write(folder, "one#0", 1.0), written=True)
     score_run(folder, "exact_match")
 
@@ -243,7 +243,7 @@ def test_scores_of_the_scripted_model_are_said_to_be_that(tmp_path: Path, capsys
 
 def test_what_failed_is_shown_as_it_was_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(tmp_path / "odd")
-    folder.create(RunConfig(), [Item("one", "?")], data_path="x.jsonl", data_name="x")
+    folder.description.create(RunConfig(), [Item("one", "?")], data_path="x.jsonl", data_name="x")
     folder.begin_attempt("one#0", 1)
     verdict = Verdict("one#0", 1, "failed", failure_class=FailureClass.MODEL, error="it said [/b] and [red]no")
     folder.write_attempt(verdict)
@@ -294,7 +294,7 @@ def told(
 
 def test_a_run_that_lost_nothing_ends_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(tmp_path / "night-1")
-    folder.create(RunConfig(), [item("os", "os")], data_path="x.jsonl", data_name="x")
+    folder.description.create(RunConfig(), [item("os", "os")], data_path="x.jsonl", data_name="x")
     folder.settle(write(folder, "os#0", 1.0), written=True)
     score_run(folder, "exact_match")
 

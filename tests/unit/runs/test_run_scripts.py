@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from rollout_tasks.redis_client import Scripts
+from rollout_tasks.runs.store import SCRIPTS
 
 KEY = "{run:r}"
 ACTIVE = "runs:active"
@@ -24,12 +24,11 @@ class Recorder:
 
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
-        self.scripts = Scripts("rollout_tasks.runs.lua")
         self.reply: Any = None
 
     def run(self, script: str, *args: Any, keys: tuple[str, ...] = (KEY,)) -> dict[str, str]:
         before, asked = self.state(), self._time()
-        reply = self.scripts.run(self.client, script, list(keys), list(args))
+        reply = SCRIPTS.run(self.client, script, list(keys), list(args))
         answered, after = self._time(), self.state()
 
         def said(text: str) -> str:

@@ -162,7 +162,7 @@ def test_a_redis_that_stays_lost_leaves_the_folder_to_be_resumed(
         f"Redis was lost while run {RUN} was being stored (gone), so nothing was enqueued; once it is back,"
         f" complete the run with: rollouts resume {shell.run.path}"
     )
-    assert [item.id for item in shell.run.items()] == ["a"]
+    assert [item.id for item in shell.run.description.items()] == ["a"]
 
 
 def test_a_run_that_somebody_else_submitted_just_now_is_theirs(
@@ -309,7 +309,7 @@ def test_a_run_is_where_it_was_begun_wherever_workers_are(shell: Shell, monkeypa
 
     assert submit(shell, "a", output_dir="results") == 0
 
-    assert shell.run.config().output_dir == shell.folder / "results"
+    assert shell.run.description.config().output_dir == shell.folder / "results"
     assert shell.client.hget(KEY, "folder") == str(shell.run.path)
     assert str(shell.run.path).startswith("/")
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmark.items import Item
+from benchmark.whole_file import write_whole
 from rollout_tasks.cli.result_tables import tables
 from rollout_tasks.config import RunConfig
-from rollout_tasks.runs.durable_files import write_atomically, write_once
+from rollout_tasks.runs.durable_files import write_once
 from rollout_tasks.runs.events import EventsFile
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
@@ -66,7 +67,9 @@ def test_a_run_is_written_and_read_as_utf_8_where_the_locale_is_another(ascii_on
     assert locale.getencoding() != "UTF-8"
     folder = RunFolder(tmp_path / WORD)
     config = RunConfig(env_mode="math")
-    folder.create(config, [Item(WORD, WORD, WORD)], data_path=f"{WORD}.jsonl", data_name=WORD, left_out=[WORD])
+    folder.description.create(
+        config, [Item(WORD, WORD, WORD)], data_path=f"{WORD}.jsonl", data_name=WORD, left_out=[WORD]
+    )
     rollout_id = f"{WORD}#0"
     for number in (1, 2):
         assert folder.begin_attempt(rollout_id, number) == number
@@ -82,15 +85,15 @@ def test_a_run_is_written_and_read_as_utf_8_where_the_locale_is_another(ascii_on
         events.publish()
     score_run(folder, "exact_match")
 
-    assert folder.config() == config
-    assert folder.document()["benchmark"] == {
+    assert folder.description.config() == config
+    assert folder.description.document()["benchmark"] == {
         "name": WORD,
         "path": f"{WORD}.jsonl",
         "left_out": [WORD],
         "doubted": [],
         "items_sha256": hashlib.sha256((folder.path / "items.jsonl").read_bytes()).hexdigest(),
     }
-    assert folder.items() == [Item(WORD, WORD, WORD)]
+    assert folder.description.items() == [Item(WORD, WORD, WORD)]
     assert folder.verdict(rollout_id) == folder.finished(rollout_id) == ended
     assert list(folder.attempts(rollout_id)) == [ended]
     assert tables(folder).overall.solved == 1
@@ -106,7 +109,7 @@ def test_a_run_is_written_and_read_as_utf_8_where_the_locale_is_another(ascii_on
 def test_a_whole_file_is_utf_8_in_every_way_of_writing_it(
     ascii_only: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_atomically(tmp_path / "replaced", WORD)
+    write_whole(tmp_path / "replaced", WORD)
     assert write_once(tmp_path / "nameless", WORD)
     monkeypatch.delattr("os.O_TMPFILE")
     assert write_once(tmp_path / "by name", WORD)

@@ -6,7 +6,6 @@ A record file says which VM is held, so that another keeper can stop it if this 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -18,10 +17,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from desktop_image.locks import hold_file, locked
 from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Unavailable, VMSettings, words_of
 
+_FIND_SECONDS = 3600.0
+"""How long to wait for other keepers, which make their VMs one after another."""
 log = logging.getLogger("keeper")
 
 
@@ -36,7 +38,6 @@ class Keeper:
         self._record = record
         self._request: dict[str, Any] = json.loads(record.read_text())
         self._adapter: Adapter | None = None
-        self._lock: IO[str] | None = None
 
     @property
     def stop_seconds(self) -> float:
@@ -106,14 +107,9 @@ class Keeper:
     def _first_unused(self, paths: list[str]) -> str:
         """Returns the first VM that no other keeper holds."""
         for path in paths:
-            lock = Path(f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.lock").open("w")  # noqa: SIM115
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.close()
-                continue
-            self._lock = lock  # held as long as this process lives
-            return path
+            lock = hold_file(Path(f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.lock"))
+            if lock is not None:  # held until this process ends
+                return path
         named = f"the {len(paths)} VMs that path_to_vm names are" if len(paths) > 1 else f"{paths[0]} is"
         raise RuntimeError(f"{named} in use already: name one for each VM of this machine")
 
@@ -133,8 +129,9 @@ class Keeper:
 @contextmanager
 def _only_one(file: Path) -> Iterator[None]:
     """A lock among all keepers of this folder: desktop-env gives VMs that are made at the same time the same name."""
-    with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(file, seconds=_FIND_SECONDS) as alone:
+        if not alone:
+            raise RuntimeError(f"another process has been making a VM for {_FIND_SECONDS / 60:.0f} minutes")
         yield
 
 

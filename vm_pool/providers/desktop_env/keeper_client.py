@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import vm_pool
 from desktop_image.cache import cache_folder
 from vm_pool.errors import ProviderError
+from vm_pool.processes import command_lines, ends_within
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.scripts import checked_vm_id
 
@@ -202,26 +202,17 @@ def end_keepers_of(provider: str, vm_id: str, seconds: float) -> None:
     """Makes sure that no earlier process's keeper holds a VM: waits for those that are stopping it, then kills them."""
     deadline = time.monotonic() + seconds
     record = record_of(provider, vm_id)
-    for pid in _processes_with(record):
+    for pid, words in command_lines():
+        if PROGRAM not in words or str(record) not in words:
+            continue
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
             try:
-                poll = select.poll()
-                poll.register(descriptor, select.POLLIN)
-                if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+                if not ends_within(descriptor, deadline - time.monotonic()):
                     os.killpg(pid, signal.SIGKILL)
-                    poll.poll(END_SECONDS * 1000)
+                    ends_within(descriptor, END_SECONDS)
             finally:
                 os.close(descriptor)
-
-
-def _processes_with(record: Path) -> Iterator[int]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                if PROGRAM in words and str(record) in words:
-                    yield int(entry.name)
 
 
 def _absolute(path: str) -> str:

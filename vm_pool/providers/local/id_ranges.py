@@ -8,18 +8,20 @@ range; resources of a user namespace are still counted for each, by the namespac
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from desktop_image import GUEST_ID_COUNT, GUEST_ID_SHIFT
+from desktop_image.locks import hold_folder
 
 RANGES = 4096
 """The most desktops with their own range on one machine."""
 _FIRST = 0x60000000
 _FILE = "ids"
+_WAIT_SECONDS = 60.0
+"""How long to wait for desktops that take their ranges at the same time."""
 
 
 class NoRangeLeft(RuntimeError):
@@ -55,10 +57,12 @@ def claim(folder: Path, *, shared: bool) -> IdRange:
 
     Raises:
         NoRangeLeft: All are taken.
+        TimeoutError: Other desktops did not finish taking theirs.
     """
-    descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = hold_folder(folder.parent, seconds=_WAIT_SECONDS)
+    if descriptor is None:
+        raise TimeoutError(f"another process has locked {folder.parent} for {_WAIT_SECONDS:.0f} s")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         taken = {_number_of(other) for other in folder.parent.iterdir() if other != folder}
         number = next((number for number in range(RANGES) if number not in taken), None)
         if number is None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from vm_pool.processes import command_lines, ends_within
 from vm_pool.providers.local.entry import Settings
 
 END_SECONDS = 10.0
@@ -50,13 +51,11 @@ def launch_keeper(folder: Path, settings: Settings, arguments: Sequence[str]) ->
 def keepers_of(folder: Path) -> Iterator[int]:
     """Yields this user's keepers of one desktop's folder, and the processes that launched them."""
     marks = (_KEEPER.name, str(folder))
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+    for pid, words in command_lines():
+        if any(word.endswith(marks[0]) for word in words) and marks[1] in words:
             with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                named = any(word.endswith(marks[0]) for word in words) and marks[1] in words
-                if named and entry.stat().st_uid == os.geteuid():
-                    yield int(entry.name)
+                if Path(f"/proc/{pid}").stat().st_uid == os.geteuid():
+                    yield pid
 
 
 def end_keeper(pid: int) -> None:
@@ -72,9 +71,7 @@ def end_keeper(pid: int) -> None:
         for descriptor in reversed(watched):  # the launcher last: it waits for its child
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            if not poll.poll(END_SECONDS * 1000):
+            if not ends_within(descriptor, END_SECONDS):
                 raise TimeoutError(f"process {pid}, which holds a desktop, does not end within {END_SECONDS:.0f} s")
     finally:
         for descriptor in watched:

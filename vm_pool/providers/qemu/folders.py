@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
-import select
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from desktop_image.cache import cache_folder
+from vm_pool.processes import command_lines, kill
 from vm_pool.providers.folder_lock import abandoned, make_held
 from vm_pool.scripts import checked_vm_id
 
@@ -58,7 +56,7 @@ def end_abandoned() -> list[str]:
         if not any(_is_keeper(words) for _pid, words in _naming(folder)):  # otherwise it may still end by itself
             try:
                 end_leftover(folder.name)
-            except (ValueError, RuntimeError) as error:
+            except (ValueError, TimeoutError) as error:
                 log.warning("a VM that nobody uses any more stays: %s", error)
             else:
                 ended.append(folder.name)
@@ -71,7 +69,7 @@ def end_leftover(vm_id: str) -> bool:
     if not folder.exists():
         return False
     for pid in processes_of(folder):
-        _kill(pid)
+        kill(pid, END_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
     return True
 
@@ -84,30 +82,14 @@ def processes_of(folder: Path) -> Iterator[int]:
 def _naming(folder: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields keepers and QEMUs that name a VM's folder, and their command lines; also for other copies of this code."""
     mark = str(folder)
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                ours = "qemu" in words[0] or _is_keeper(words)
-                if ours and any(word == mark or f"{mark}/" in word for word in words):
-                    yield int(entry.name), words
+    for pid, words in command_lines():
+        ours = "qemu" in words[0] or _is_keeper(words)
+        if ours and any(word == mark or f"{mark}/" in word for word in words):
+            yield pid, words
 
 
 def _is_keeper(words: list[str]) -> bool:
     return words[0] == "sh" and any(word.endswith("/".join(KEEPER.parts[-2:])) for word in words[1:2])
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            if not poll.poll(END_SECONDS * 1000):
-                raise RuntimeError(f"process {pid}, which holds a VM, does not end within {END_SECONDS:.0f} s")
-        finally:
-            os.close(descriptor)
 
 
 KEEPER = Path(__file__).with_name("keeper.sh")

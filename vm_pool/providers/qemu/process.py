@@ -210,7 +210,7 @@ class QemuProcess:
         """Ends the machine in whatever state it is, and removes its folder; running operations raise.
 
         Raises:
-            RuntimeError: A process does not end.
+            TimeoutError: A process does not end.
         """
         self._stopped = True
         self.put_away()

@@ -43,6 +43,11 @@ def handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
             if fault.isdigit():
                 self.send_error(int(fault))
                 return
+            if fault == "busy":
+                self.send_response(503)
+                self.send_header("Retry-After", "0.5")
+                self.end_headers()
+                return
             if fault == "redirect":
                 self.send_response(302)
                 self.send_header("Location", "/elsewhere")
@@ -103,7 +108,7 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DownloadCache:
-    monkeypatch.setattr(downloads, "PAUSE_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(downloads, "FIRST_PAUSE", 0.01)
     monkeypatch.setenv("ROLLOUT_DOWNLOAD_HOSTS", "127.0.0.1")
     settings.cache_clear()
     return DownloadCache(tmp_path / "downloads")
@@ -132,6 +137,14 @@ def test_two_urls_with_one_content_are_one_object(server: FileServer, cache: Dow
 
     assert len(server.requests) == 2
     assert len(files_in(cache, "objects")) == 1
+
+
+def test_the_pause_that_a_server_asks_for_is_kept(server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["busy"]
+    began = time.monotonic()
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+    assert time.monotonic() - began >= 0.5
 
 
 def test_what_broke_off_goes_on_from_there(server: FileServer, cache: DownloadCache) -> None:

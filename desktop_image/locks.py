@@ -1,0 +1,66 @@
+"""Locks on files and folders. The kernel releases them when the holding process ends, even if it is killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_LOOK_SECONDS = 0.02
+
+
+def hold_folder(folder: Path, *, seconds: float = 0.0) -> int | None:
+    """Locks a folder until the returned descriptor is closed, in this process and those forked from it.
+
+    Args:
+        folder: An existing folder, not a link to one.
+        seconds: How long to wait while another process holds it.
+
+    Returns:
+        A descriptor; None if another process still holds it.
+
+    Raises:
+        OSError: It is missing, or cannot be opened.
+    """
+    return _hold(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, fcntl.LOCK_EX, seconds)
+
+
+def hold_file(path: Path, *, seconds: float = 0.0, shared: bool = False) -> int | None:
+    """Locks a file, which it creates, as `hold_folder` does a folder; if `shared`, together with others that share it."""
+    return _hold(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, seconds)
+
+
+@contextmanager
+def locked(path: Path, *, seconds: float = 0.0) -> Iterator[bool]:
+    """Holds the lock on a file for the body; yields whether it has the lock."""
+    descriptor = hold_file(path, seconds=seconds)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _hold(path: Path, flags: int, how: int, seconds: float) -> int | None:
+    deadline = time.monotonic() + seconds
+    while True:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_LOOK_SECONDS)
+            continue
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # it was removed, or replaced, after it was opened

@@ -1,0 +1,199 @@
+"""What a run's folder says of the run itself: `run.json`, its configuration, and `items.jsonl`, what it rolls out."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.items import Item
+from benchmark.whole_file import write_whole
+from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.provenance import provenance
+
+_RESERVE_BYTES = 16 << 20
+"""Free space that a run needs to begin."""
+
+
+class RunDescription:
+    """The description of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / "run.json"
+        self._items = folder / "items.jsonl"
+
+    def create(
+        self,
+        config: RunConfig,
+        items: Iterable[Item],
+        *,
+        data_path: str,
+        data_name: str,
+        left_out: Sequence[str] = (),
+        doubted: Sequence[str] = (),
+        images: Sequence[str] = (),
+    ) -> None:
+        """Writes run.json and items.jsonl.
+
+        Args:
+            config: The run's configuration.
+            items: The run's items.
+            data_path: Where the items came from.
+            data_name: The benchmark's name.
+            left_out: A sentence for each item of the data that the run leaves out.
+            doubted: A sentence for each item whose score cannot be relied on.
+            images: The images of the desktops.
+
+        Raises:
+            UserError: The folder exists already, cannot be written, or its disk is full.
+        """
+        above = self._folder.parent
+        try:
+            above.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--output-dir: {above} cannot be made: {error.strerror}") from error
+        try:
+            self._folder.mkdir()
+        except FileExistsError as error:
+            raise UserError(f"--run-id: {self._folder} exists already; take another name, or --resume it") from error
+        except OSError as error:
+            raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
+        try:
+            self._prove_space()
+            lines = "".join(json.dumps(item.as_dict(), ensure_ascii=False) + "\n" for item in items)
+            write_whole(self._items, lines)
+            document = {
+                "run_id": self._folder.name,
+                "benchmark": {
+                    "name": data_name,
+                    "path": data_path,
+                    "left_out": list(left_out),
+                    "doubted": list(doubted),
+                    "items_sha256": hashlib.sha256(lines.encode()).hexdigest(),
+                },
+                "made_by": provenance(),
+                "images": list(images),
+                "config": config.model_dump(mode="json"),
+            }
+            self._write(document)
+        except BaseException as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
+            raise
+
+    def document(self) -> dict[str, Any]:
+        """Returns the contents of run.json.
+
+        Raises:
+            UserError: It is missing or broken.
+        """
+        try:
+            values = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise UserError(f"{self._folder} is not a run's folder: it has no run.json") from error
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self._path} cannot be read: {error}") from error
+        if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
+            raise UserError(f"{self._path} is not a run's description: it has no config")
+        return values
+
+    def record_resume(self, config: RunConfig) -> None:
+        """Records what a resumed run may change: its model's endpoint and prices, and what it may cost.
+
+        The description keeps the earlier endpoints.
+
+        Raises:
+            UserError: The description is missing or broken, or cannot be written.
+        """
+        document = self.document()
+        before = document["config"].setdefault("model", {})
+        model = {name: getattr(config.model, name) for name in ("base_url", "prompt_price", "completion_price")}
+        if model["base_url"] is None:
+            model["base_url"] = before.get("base_url")
+        if model["base_url"] != before.get("base_url"):
+            document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), before.get("base_url")]
+        changed = document["config"] | {"model": before | model, "max_cost": config.max_cost}
+        if changed == document["config"]:
+            return
+        document["config"] = changed
+        try:
+            self._write(document)
+        except OSError as error:
+            raise UserError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def config(self) -> RunConfig:
+        """Returns the run's configuration."""
+        return parse_config(self.document()["config"], where=str(self._path))
+
+    def items(self) -> list[Item]:
+        """Returns the run's items, in the order of the benchmark.
+
+        Raises:
+            UserError: items.jsonl is missing or broken.
+        """
+        return list(self.each_item())
+
+    def each_item(self) -> Iterator[Item]:
+        """Yields the run's items one by one, for runs that are too large for memory.
+
+        Raises:
+            UserError: items.jsonl is missing or broken.
+        """
+        number = 0
+        try:
+            with self._items.open(encoding="utf-8", newline="\n") as file:
+                for number, line in enumerate(file, start=1):
+                    try:
+                        yield _item_of(line)
+                    except ValueError as error:  # includes BenchmarkError
+                        raise UserError(f"{self._items}, line {number}: {error}") from error
+        except OSError as error:
+            raise UserError(f"{self._items} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{self._items} cannot be read: {error}") from error
+        if not number:
+            raise UserError(f"{self._items} holds no item")
+
+    def count_items(self) -> int:
+        """Returns how many items the run has.
+
+        Raises:
+            UserError: items.jsonl cannot be read.
+        """
+        try:
+            with self._items.open("rb") as file:
+                return sum(1 for _ in file)
+        except OSError as error:
+            raise UserError(f"{self._items} cannot be read: {error.strerror}") from error
+
+    def _prove_space(self) -> None:
+        probe, link = self._folder / ".space", self._folder / ".link"
+        try:
+            with probe.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+            link.hardlink_to(probe)
+        except OSError as error:
+            if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}:
+                error.strerror = "its file system has no hard links, by which each rollout gets one verdict only"
+            raise
+        finally:
+            probe.unlink(missing_ok=True)
+            link.unlink(missing_ok=True)
+
+    def _write(self, document: dict[str, Any]) -> None:
+        write_whole(self._path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def _item_of(line: str) -> Item:
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError("must be a JSON object")
+    return Item.from_dict(value)
