@@ -101,8 +101,8 @@ def server_time(client: redis.Redis) -> float:
     return float(answer[0]) + float(answer[1]) / 1e6
 
 
-class Scripts:
-    """A folder of Lua scripts, called by name: ``Scripts(folder).run(client, "commit", keys, args)``."""
+class LuaScripts:
+    """A folder of Lua scripts, called by name: ``LuaScripts(folder).run(client, "commit", keys, args)``."""
 
     def __init__(self, folder: Path) -> None:
         self._scripts = scripts(folder)

@@ -42,7 +42,7 @@ _SHELL_SETTINGS = "org.gnome.shell"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConformanceVerdict:
     """How reliable a task's score is in a guest."""
 
     name: Name
@@ -53,19 +53,19 @@ class Verdict:
         return self.name if not self.reasons else f"{self.name}: {'; '.join(self.reasons)}"
 
 
-def verdict_of(touches: Sequence[Touch], facts: Facts) -> Verdict:
+def verdict_of(touches: Sequence[Touch], facts: Facts) -> ConformanceVerdict:
     """Compares a task with a guest. Differences are reported only if nothing that the task needs is missing."""
     missing = [touch for touch in touches if not _is_there(touch, facts)]
     needs = [_said(_NEEDS, touch) for touch in missing if touch.kind in _NEEDS]
     if needs:
-        return Verdict("needs", tuple(needs))
+        return ConformanceVerdict("needs", tuple(needs))
     differs = [_said(_LACKS, touch) for touch in missing]
     differs += [
         f"its dock is not GNOME Shell's and does not follow {touch.name} ({touch.place})"
         for touch in touches
         if touch.kind == "setting" and touch.name.startswith(_SHELL_SETTINGS) and not _has_shell(facts)
     ]
-    return Verdict("unfaithful", tuple(differs)) if differs else Verdict("faithful")
+    return ConformanceVerdict("unfaithful", tuple(differs)) if differs else ConformanceVerdict("faithful")
 
 
 def counts(verdicts: Iterable[str]) -> dict[str, int]:

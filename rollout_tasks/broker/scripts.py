@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from rollout_tasks.redis_client import Scripts
+from rollout_tasks.redis_client import LuaScripts
 
-SCRIPTS = Scripts(Path(__file__).with_name("lua"))
+SCRIPTS = LuaScripts(Path(__file__).with_name("lua"))

@@ -28,7 +28,7 @@ class RequestFailed(Exception):
     """The worker could not do what it was asked for; the message says why."""
 
 
-class Service:
+class CellService:
     """Serves one channel."""
 
     def __init__(self, channel: Channel, methods: Mapping[str, Callable[..., Answer]]) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from benchmark.items import Item
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
-from rollout_tasks.environments.sandbox.interpreter import Interpreter, InterpreterStopped, RequestRefused
+from rollout_tasks.environments.sandbox.interpreter import CodeRefused, Interpreter, InterpreterStopped
 
 PYTHON = Tool(
     name="python_interpreter",
@@ -77,7 +77,7 @@ class PyEnvironment(Environment):
             self._interpreter = Interpreter()
         try:
             output = self._interpreter.run(list(call.arguments["expressions"]))
-        except RequestRefused as refusal:
+        except CodeRefused as refusal:
             return ToolResult("failed", str(refusal))
         except InterpreterStopped as stopped:
             self._interpreter = None

@@ -26,13 +26,13 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.per_process import per_process
-from rollout_tasks.redis_client import Scripts, worker_client
+from rollout_tasks.redis_client import LuaScripts, worker_client
 from rollout_tasks.runs.states import Cancellation, Commit, Progress, RunState, Start
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
 from rollout_tasks.settings import settings
 
 ACTIVE_RUNS = "runs:active"
-SCRIPTS = Scripts(Path(__file__).with_name("lua"))
+SCRIPTS = LuaScripts(Path(__file__).with_name("lua"))
 KEEP_SECONDS = 7 * 86_400
 """How long a finished run stays in Redis, for `rollouts status`; its folder stays for ever."""
 VERSION = 1

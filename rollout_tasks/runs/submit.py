@@ -151,24 +151,23 @@ def check_free(work: Work, store: RunStore) -> None:
 
 
 def write_down(work: Work) -> None:
-    """Makes a new run's folder; for a resumed run, which has one, records what it may change.
+    """Makes a new run's folder; a resumed run has one.
 
     Raises:
         UserError: The folder exists already or cannot be written.
     """
-    if not work.resumed:
-        source = work.source
-        work.folder.description.create(
-            work.config,
-            work.items,
-            data_path=source.path,
-            data_name=source.name,
-            left_out=source.left_out,
-            doubted=source.doubted,
-            images=source.images,
-        )
-    else:
-        work.folder.description.record_resume(work.config)
+    if work.resumed:
+        return
+    source = work.source
+    work.folder.description.create(
+        work.config,
+        work.items,
+        data_path=source.path,
+        data_name=source.name,
+        left_out=source.left_out,
+        doubted=source.doubted,
+        images=source.images,
+    )
 
 
 def enqueue(work: Work, store: RunStore) -> None:
@@ -208,9 +207,13 @@ def enqueue(work: Work, store: RunStore) -> None:
 
 
 def _clear_the_way(work: Work, store: RunStore, token: str) -> Work:
-    """Sets aside what a resumed run tries again, once the run is reserved; keeps what was finished meanwhile."""
+    """Prepares the folder of a resumed run, once the run is reserved.
+
+    Records what the resume changes, and sets aside what is tried again; keeps what was finished meanwhile.
+    """
     try:
         with submitter_beats(work.run_id, token):
+            work.folder.description.record_resume(work.config)
             finished = [verdict for verdict in work.folder.verdicts(work.todo) if not verdict.worth_repeating]
             names = {verdict.rollout_id for verdict in finished}
             todo = [name for name in work.todo if name not in names]

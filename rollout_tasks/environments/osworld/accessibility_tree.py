@@ -17,7 +17,7 @@ from typing import Any
 from lxml import etree
 
 from rollout_tasks.environments.osworld import spreadsheet_text
-from rollout_tasks.environments.osworld.visibility import Box, Window, centre_of, on_screen, visible_part
+from rollout_tasks.environments.osworld.visibility import ActiveWindow, Box, centre_of, on_screen, visible_part
 
 MAX_CHARACTERS = 40_000
 """A longer text is cut, whatever it contains."""
@@ -183,7 +183,7 @@ class _Words:
     attributes: str
 
 
-def _active_window(root: Any, words: _Words) -> Window | None:
+def _active_window(root: Any, words: _Words) -> ActiveWindow | None:
     """Returns the window above the others; None if the desktop itself is active, or nothing."""
     for node in root.iter():
         if isinstance(node.tag, str) and etree.QName(node).localname in _WINDOWS:
@@ -191,12 +191,12 @@ def _active_window(root: Any, words: _Words) -> Window | None:
             if box and node.get(f"{words.states}active") == "true" and node.get(words.shown) == "true":
                 if node.get(f"{words.attributes}window-type") == "desktop":
                     continue
-                return Window(node, box)
+                return ActiveWindow(node, box)
     return None
 
 
 def _walk(
-    node: Any, depth: int, words: _Words, inside: Any, active: Window | None, levels: int, in_sheet: bool = False
+    node: Any, depth: int, words: _Words, inside: Any, active: ActiveWindow | None, levels: int, in_sheet: bool = False
 ) -> Iterator[Element]:
     """Yields a node and what is below it, but nothing below a node that is neither shown nor visible.
 

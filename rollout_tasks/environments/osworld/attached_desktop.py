@@ -26,7 +26,7 @@ from rollout_tasks.environments.osworld.guest_python import Action, command_for
 from rollout_tasks.environments.osworld.http_guard import REQUESTS, GuardedVM, Refusal, install
 from rollout_tasks.environments.osworld.pending_saves import awaiting_saves
 from rollout_tasks.environments.osworld.screenshot import as_png
-from rollout_tasks.environments.osworld.session_results import Outcome
+from rollout_tasks.environments.osworld.session_results import CommandOutcome
 
 _library = desktop_env_import.desktop_env()
 _construction = threading.Lock()
@@ -45,7 +45,7 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
         super().__init__(vm_ip=address, server_port=port)
         self.retry_times = 2
         self.retry_interval = 1
-        self.outcome = Outcome(ok=True)
+        self.outcome = CommandOutcome(ok=True)
 
     def execute_action(self, action: Action) -> None:
         """Carries out an action of computer_13; WAIT, DONE and FAIL have nothing to carry out."""
@@ -66,7 +66,7 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
             answer = {"status": "error", "message": f"no answer: {error}"}
         failed = answer.get("status") != "success" or answer.get("returncode", 0) != 0
         output, problem = str(answer.get("output") or ""), str(answer.get("error") or answer.get("message") or "")
-        self.outcome = Outcome(not failed, output, problem)
+        self.outcome = CommandOutcome(not failed, output, problem)
         return {"returncode": -1 if failed else 0, **answer, "output": output, "error": problem}
 
     def get_file(self, file_path: str) -> bytes | None:
@@ -159,13 +159,13 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
             self._check_setup()
         return self._seen(observation)
 
-    def act(self, action: Action, pause: float) -> tuple[Mapping[str, Any], Outcome]:
+    def act(self, action: Action, pause: float) -> tuple[Mapping[str, Any], CommandOutcome]:
         """Carries out one action and observes the result after `pause` seconds.
 
         Raises:
             VMUnreachable: The VM is gone.
         """
-        self.controller.outcome = Outcome(ok=True)
+        self.controller.outcome = CommandOutcome(ok=True)
         if action == "WAIT":
             pause /= 2  # desktop-env sleeps for the action, and again before it looks
         elif action not in ("DONE", "FAIL") and self.action_space != "computer_13":

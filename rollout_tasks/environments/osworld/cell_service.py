@@ -16,14 +16,14 @@ from typing import Any
 import requests
 
 from rollout_tasks.cells.channel import Channel
-from rollout_tasks.cells.service import Answer, RequestFailed, Service
+from rollout_tasks.cells.service import Answer, CellService, RequestFailed
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import public_http
 from rollout_tasks.environments.osworld.accounts import PROXY_SETTINGS
 from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.cell_session import PORTS
-from rollout_tasks.environments.osworld.session import Session
-from rollout_tasks.environments.osworld.session_results import DesktopView, Outcome
+from rollout_tasks.environments.osworld.session import AttachedSession
+from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
 from vm_pool.states import Endpoint
 
 stay_with_the_guest()  # imports playwright, once for all cells
@@ -32,7 +32,7 @@ stay_with_the_guest()  # imports playwright, once for all cells
 class CellFiles:
     """An attempt's files, which the cell gets from the worker."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: CellService) -> None:
         self._service = service
 
     def place(self, url: str, target: Path) -> None:
@@ -51,9 +51,9 @@ class _SessionService:
 
     def __init__(self, channel: Channel) -> None:
         methods = {name: getattr(self, name) for name in ("begin", "act", "take_recording", "score", "close")}
-        self.service = Service(channel, methods)
+        self.service = CellService(channel, methods)
         self._files = CellFiles(self.service)
-        self._session: Session | None = None
+        self._session: AttachedSession | None = None
 
     def begin(
         self,
@@ -70,10 +70,10 @@ class _SessionService:
         if proxy:
             importlib.import_module("desktop_env.providers.aws.proxy_pool").init_proxy_pool(PROXY_SETTINGS)
         desktop = DesktopConfig.model_validate(config)
-        self._session = Session(
+        self._session = AttachedSession(
             desktop, Endpoint("127.0.0.1", PORTS), task, self._files, proxy=proxy, keep_log=keep_log
         )
-        return _seen(Outcome(ok=True), self._session.begin())
+        return _seen(CommandOutcome(ok=True), self._session.begin())
 
     def act(self, action: Any, pause: float) -> Answer:
         return _seen(*self._open.act(action, pause))
@@ -91,7 +91,7 @@ class _SessionService:
         return None, None
 
     @property
-    def _open(self) -> Session:
+    def _open(self) -> AttachedSession:
         if self._session is None:
             raise RuntimeError("begin comes first")
         return self._session
@@ -117,7 +117,7 @@ def serve(connection: socket.socket) -> None:
     session.service.run()
 
 
-def _seen(outcome: Outcome, desktop_view: DesktopView) -> Answer:
+def _seen(outcome: CommandOutcome, desktop_view: DesktopView) -> Answer:
     marks = desktop_view.marks
     value = {
         "ok": outcome.ok,

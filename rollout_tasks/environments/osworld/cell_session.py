@@ -24,7 +24,7 @@ from rollout_tasks.environments.osworld.guest_python import Action
 from rollout_tasks.environments.osworld.http_guard import ELSEWHERE_SECONDS, VMUnreachable
 from rollout_tasks.environments.osworld.named_hosts import named_hosts
 from rollout_tasks.environments.osworld.screenshot import size_of
-from rollout_tasks.environments.osworld.session_results import DesktopView, Outcome
+from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
 from rollout_tasks.environments.osworld.task_files import files_of
 from vm_pool.egress.addresses import public_addresses
 from vm_pool.gate_client import Dialled, dial
@@ -99,7 +99,7 @@ class CellSession:
             settings=accounts_of_task.files,
         )[1]
 
-    def act(self, action: Action | None, pause: float) -> tuple[Outcome, DesktopView]:
+    def act(self, action: Action | None, pause: float) -> tuple[CommandOutcome, DesktopView]:
         """See `DesktopSession`."""
         return self._looked("act", action=action, pause=pause)
 
@@ -127,7 +127,7 @@ class CellSession:
         finally:
             cell.close()
 
-    def _looked(self, method: str, **arguments: Any) -> tuple[Outcome, DesktopView]:
+    def _looked(self, method: str, **arguments: Any) -> tuple[CommandOutcome, DesktopView]:
         """Calls a method that ends with a look at the desktop."""
         picture = bytearray()
 
@@ -178,7 +178,7 @@ class CellSession:
         return described, [response.content]
 
 
-def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Outcome, DesktopView]:
+def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[CommandOutcome, DesktopView]:
     """Returns an answer's outcome and view.
 
     Raises:
@@ -198,7 +198,7 @@ def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Outc
                 if (width, height) != screen or (pictured and size_of(picture) != screen):
                     raise ValueError("the screen has another size than it had")
                 observation = Observation(text, (picture,) if pictured else ())
-                return Outcome(ok, output, error), DesktopView(observation, (width, height), _marks(marks))
+                return CommandOutcome(ok, output, error), DesktopView(observation, (width, height), _marks(marks))
     except (TypeError, ValueError) as error:
         raise ValueError(f"the cell's answer cannot be used: {error}") from error
     raise ValueError("the cell's answer cannot be used")

@@ -20,7 +20,7 @@ from rollout_tasks.environments.osworld.guest_python import Action
 from rollout_tasks.environments.osworld.observation import desktop_view
 from rollout_tasks.environments.osworld.scoring import score
 from rollout_tasks.environments.osworld.screenshot import size_of
-from rollout_tasks.environments.osworld.session_results import AttemptFiles, DesktopView, Outcome
+from rollout_tasks.environments.osworld.session_results import AttemptFiles, CommandOutcome, DesktopView
 from rollout_tasks.environments.osworld.stable_screen import shows_something, wait_until_stable
 from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
@@ -31,7 +31,7 @@ from vm_pool.states import Endpoint
 logger = logging.getLogger(__name__)
 
 
-class Session:
+class AttachedSession:
     """A session, from the attempt's reset to its close."""
 
     def __init__(
@@ -89,14 +89,14 @@ class Session:
                 logger.warning("starting the recording failed: %s", error)
         return desktop_view(seen, self._config)
 
-    def act(self, action: Action | None, pause: float) -> tuple[Outcome, DesktopView]:
+    def act(self, action: Action | None, pause: float) -> tuple[CommandOutcome, DesktopView]:
         """Carries out an action, or only waits, and looks.
 
         Raises:
             VMUnreachable: The VM is gone.
         """
         if action is None:
-            outcome, seen = Outcome(ok=True), self._desktop.look(pause)
+            outcome, seen = CommandOutcome(ok=True), self._desktop.look(pause)
         else:
             seen, outcome = self._desktop.act(action, pause)
         return outcome, desktop_view(seen, self._config)

@@ -61,9 +61,9 @@ def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files
         raise RuntimeError(f"{vm.vm_id} is no desktop: VMs of its provider have nothing to connect to")
     proxy = wants_proxy(task)
     if settings().trust_tasks:
-        from rollout_tasks.environments.osworld.session import Session
+        from rollout_tasks.environments.osworld.session import AttachedSession
 
-        return Session(config.desktop, vm.endpoint, task, files, proxy=proxy, keep_log=config.save_results)
+        return AttachedSession(config.desktop, vm.endpoint, task, files, proxy=proxy, keep_log=config.save_results)
     return CellSession(
         shared_template(CELL_MODULE), config.desktop, vm, task, files, proxy=proxy, keep_log=config.save_results
     )

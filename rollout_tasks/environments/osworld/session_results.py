@@ -12,7 +12,7 @@ from rollout_tasks.environments.osworld.guest_python import Action
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandOutcome:
     """How the last command in the guest ended."""
 
     ok: bool
@@ -37,7 +37,7 @@ class DesktopSession(Protocol):
     def begin(self) -> DesktopView:
         """Sets the task up, starts the recording, and looks."""
 
-    def act(self, action: Action | None, pause: float) -> tuple[Outcome, DesktopView]:
+    def act(self, action: Action | None, pause: float) -> tuple[CommandOutcome, DesktopView]:
         """Carries out an action, or only waits for `pause` seconds, and looks."""
 
     def take_recording(self, take: Callable[[bytes], object]) -> None:

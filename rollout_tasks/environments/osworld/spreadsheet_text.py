@@ -21,7 +21,7 @@ LEAST_CONTENTS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SheetCell:
     """A cell on the screen."""
 
     name: str
@@ -54,7 +54,7 @@ def is_cell_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def lines(cells: Sequence[Cell], room: int, indent: int, *, with_places: bool) -> list[str]:
+def lines(cells: Sequence[SheetCell], room: int, indent: int, *, with_places: bool) -> list[str]:
     """Returns the lines of the cells on the screen.
 
     Args:
@@ -65,7 +65,7 @@ def lines(cells: Sequence[Cell], room: int, indent: int, *, with_places: bool) -
         with_places: Says where columns and rows are.
     """
     columns = {cell.column: cell.centre[0] for cell in cells}
-    rows: dict[int, list[Cell]] = {}
+    rows: dict[int, list[SheetCell]] = {}
     for cell in cells:
         rows.setdefault(cell.row, []).append(cell)
     first: list[str] = []
@@ -92,5 +92,5 @@ def lines(cells: Sequence[Cell], room: int, indent: int, *, with_places: bool) -
     return written
 
 
-def _placed(row: int, rows: dict[int, list[Cell]], with_places: bool) -> str:
+def _placed(row: int, rows: dict[int, list[SheetCell]], with_places: bool) -> str:
     return f"{row} @ {rows[row][0].centre[1]}" if with_places else str(row)

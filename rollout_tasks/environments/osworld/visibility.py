@@ -13,7 +13,7 @@ Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ActiveWindow:
     """The active window."""
 
     node: Any
@@ -35,7 +35,7 @@ def on_screen(box: Box) -> Box | None:
     return (left, top, right - left, bottom - top) if right > left and bottom > top else None
 
 
-def visible_part(box: Box, active: Window) -> Box | None:
+def visible_part(box: Box, active: ActiveWindow) -> Box | None:
     """Returns the largest part of another window's element that the active one does not cover, or None."""
     left, top, width, height = box
     right, bottom = left + width, top + height

@@ -65,7 +65,7 @@ class InterpreterStopped(Exception):
     """The interpreter is gone, with its variables; the message says why."""
 
 
-class RequestRefused(ValueError):
+class CodeRefused(ValueError):
     """The code was not sent; the interpreter still runs."""
 
 
@@ -96,12 +96,12 @@ class Interpreter:
         """Runs code in the episode's namespace, in order, up to the first that raises.
 
         Raises:
-            RequestRefused: The code is too long.
+            CodeRefused: The code is too long.
             InterpreterStopped: It took too long, died, or sent an invalid answer.
         """
         request = json.dumps(expressions).encode() + b"\n"
         if len(request) > _MAX_REQUEST:
-            raise RequestRefused(f"{len(request)} bytes of code are more than the {_MAX_REQUEST} allowed")
+            raise CodeRefused(f"{len(request)} bytes of code are more than the {_MAX_REQUEST} allowed")
         try:
             self._signal(signal.SIGCONT)
             self._send(request)

@@ -47,7 +47,7 @@ class Captured(io.TextIOBase):
         return "".join(self._pieces) + cut
 
 
-class Session:
+class CodeSession:
     """Runs an episode's code in one namespace."""
 
     def __init__(self, max_output: int) -> None:
@@ -140,7 +140,7 @@ def main() -> None:
     _greet()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(0), "wb")
     _disconnect_standard_streams()
-    session = Session(max_output)
+    session = CodeSession(max_output)
     for request in requests:
         answers.write(json.dumps(session.run(json.loads(request))).encode() + b"\n")
         answers.flush()

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from rollout_tasks.models.scripted.reading import read_json, validate
-from rollout_tasks.models.scripted.sessions import Session
+from rollout_tasks.models.scripted.sessions import SessionId
 
 
 class FaultKind(StrEnum):
@@ -89,7 +89,7 @@ class FaultRule(BaseModel):
         """What Retry-After says; None for no such header."""
         return self.retry_after if self.retry_after is not None else _RETRY_LATER.get(self.kind)
 
-    def matches(self, session: Session, turn: int) -> bool:
+    def matches(self, session: SessionId, turn: int) -> bool:
         """Whether the conditions hold, rate and times aside."""
         return (
             self.role in (None, session.role)
@@ -110,9 +110,9 @@ class Faults:
         self._rules = rules
         self._seed = seed
         self._fired: Counter[tuple[int, str | None]] = Counter()
-        self._tries: Counter[tuple[Session, int]] = Counter()
+        self._tries: Counter[tuple[SessionId, int]] = Counter()
 
-    def draw(self, session: Session, turn: int) -> FaultRule | None:
+    def draw(self, session: SessionId, turn: int) -> FaultRule | None:
         """Decides one request's fate; depends on seed, session, turn and its number of tries, not on other requests."""
         if not self._rules:
             return None
@@ -123,12 +123,12 @@ class Faults:
                 return rule
         return None
 
-    def _fires(self, number: int, rule: FaultRule, session: Session, turn: int) -> bool:
+    def _fires(self, number: int, rule: FaultRule, session: SessionId, turn: int) -> bool:
         if rule.times is not None and self._fired[number, session.item_id] >= rule.times:
             return False
         return rule.rate == 1.0 or self._chance(number, session, turn) < rule.rate
 
-    def _chance(self, number: int, session: Session, turn: int) -> float:
+    def _chance(self, number: int, session: SessionId, turn: int) -> float:
         """A number in [0, 1) that only depends on the seed and these."""
         what = repr((self._seed, number, session, turn, self._tries[session, turn]))
         return int.from_bytes(hashlib.blake2b(what.encode(), digest_size=8).digest(), "big") / 2**64

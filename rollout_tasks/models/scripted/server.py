@@ -25,7 +25,7 @@ from rollout_tasks.models.scripted.pointing import unseen, with_places
 from rollout_tasks.models.scripted.policies import verdict
 from rollout_tasks.models.scripted.replies import MODEL_NAME, as_response, assistant_message, completion
 from rollout_tasks.models.scripted.scripts import Scripts
-from rollout_tasks.models.scripted.sessions import Session, Sessions, turn_of
+from rollout_tasks.models.scripted.sessions import SessionId, Sessions, turn_of
 from rollout_tasks.models.scripted.wait_turns import is_seen, waiting_message
 
 MARK = ("X-Scripted-Model", "1")
@@ -109,7 +109,7 @@ class ScriptedModel:
             await asyncio.sleep(self._latency)
         return as_response(body, request)
 
-    def _next_turn(self, session: Session, request: dict[str, Any]) -> dict[str, Any] | str:
+    def _next_turn(self, session: SessionId, request: dict[str, Any]) -> dict[str, Any] | str:
         """The assistant message, or a sentence why there is none."""
         if session.item_id is None:
             return f"The scripted model cannot tell the item: no {SESSION_HEADER} header, and no known question."

@@ -19,7 +19,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionId:
     """Who is asking."""
 
     role: Literal["rollout", "judge"]
@@ -39,12 +39,12 @@ class Sessions:
         self._by_question = {item.question.strip(): item.id for item in items}
         self._longest_first = sorted(self._by_question, key=len, reverse=True)
 
-    def identify(self, header: str | None, messages: Sequence[Mapping[str, Any]]) -> Session:
+    def identify(self, header: str | None, messages: Sequence[Mapping[str, Any]]) -> SessionId:
         """Names the session; its item is None when neither header nor question tells."""
         named = _from_header(header) if header else None
         if is_judge_request(messages):
-            return Session("judge", named.item_id if named else None)
-        return named or Session("rollout", self._asked(messages))
+            return SessionId("judge", named.item_id if named else None)
+        return named or SessionId("rollout", self._asked(messages))
 
     def _asked(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
         text = next((text_of(message) for message in messages if message.get("role") == "user"), "")
@@ -65,10 +65,10 @@ def made_up(message: Mapping[str, Any], *prefixes: str) -> bool:
     return any(str(call.get("id")).startswith(prefixes or _MADE_UP) for call in calls)
 
 
-def _from_header(header: str) -> Session | None:
+def _from_header(header: str) -> SessionId | None:
     parts = [unquote(part) for part in header.split("/")]
     if len(parts) == 2 and parts[0] == "judge":
-        return Session("judge", parts[1])
+        return SessionId("judge", parts[1])
     if len(parts) == 4 and all(_COUNT.fullmatch(part) for part in parts[2:]):
-        return Session("rollout", parts[1], int(parts[2]), int(parts[3]))
+        return SessionId("rollout", parts[1], int(parts[2]), int(parts[3]))
     return None

@@ -6,14 +6,14 @@ import socket
 from typing import Any
 
 from rollout_tasks.cells.channel import Channel
-from rollout_tasks.cells.service import Answer, Service
+from rollout_tasks.cells.service import Answer, CellService
 
 
 def serve(connection: socket.socket) -> None:
     """Serves a worker."""
     channel = Channel(connection)
     forged: dict[str, str] = {}
-    service: Service
+    service: CellService
 
     def answer(method: str) -> Answer:
         names: dict[str, Any] = {"channel": channel, "service": service, "value": None, "content": None}
@@ -25,5 +25,5 @@ def serve(connection: socket.socket) -> None:
         return answer("begin")
 
     methods = {name: lambda name=name, **_: answer(name) for name in ("act", "take_recording", "score", "close")}
-    service = Service(channel, {"begin": begin, **methods})
+    service = CellService(channel, {"begin": begin, **methods})
     service.run()

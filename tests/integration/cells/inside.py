@@ -7,18 +7,18 @@ import socket
 from typing import Any
 
 from rollout_tasks.cells.channel import Channel
-from rollout_tasks.cells.service import Answer, Service
+from rollout_tasks.cells.service import Answer, CellService
 
 
 def serve(connection: socket.socket) -> None:
     """Serves a test."""
     channel = Channel(connection)
-    service: Service
+    service: CellService
 
     def run(code: str) -> Answer:
         names: dict[str, Any] = {"channel": channel, "service": service, "result": None, "content": None, "os": os}
         exec(code, names)  # noqa: S102
         return names["result"], names["content"]
 
-    service = Service(channel, {"run": run})
+    service = CellService(channel, {"run": run})
     service.run()

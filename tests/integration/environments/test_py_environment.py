@@ -23,9 +23,9 @@ from rollout_tasks.environments.py import PyEnvironment
 from rollout_tasks.environments.sandbox import bubblewrap
 from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
 from rollout_tasks.environments.sandbox.interpreter import (
+    CodeRefused,
     Interpreter,
     InterpreterStopped,
-    RequestRefused,
     SandboxLimits,
 )
 
@@ -424,7 +424,7 @@ def test_an_old_bubblewrap_is_named() -> None:
 
 
 def test_request_refused_is_no_stop(interpreter: Interpreter) -> None:
-    with pytest.raises(RequestRefused):
+    with pytest.raises(CodeRefused):
         interpreter.run(["#" * 70_000])
 
     assert interpreter.run(["1"]).ok

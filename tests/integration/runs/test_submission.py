@@ -239,7 +239,7 @@ def resumed_by_another(folder: RunFolder, store: RunStore) -> Verdict:
 
 def test_who_resumes_what_somebody_else_has_just_resumed_changes_nothing(store: RunStore, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / RUN)
-    late = lost(folder)
+    late = replace(lost(folder), config=RunConfig(max_cost=9.0))
     verdict = resumed_by_another(folder, store)
 
     with pytest.raises(UserError, match="somebody else"):
@@ -247,6 +247,7 @@ def test_who_resumes_what_somebody_else_has_just_resumed_changes_nothing(store: 
         enqueue(late, store)
 
     assert folder.verdict("a#0") == verdict
+    assert folder.description.config() == RunConfig()
 
 
 def test_who_resumes_what_somebody_else_has_just_finished_rolls_nothing_out_again(

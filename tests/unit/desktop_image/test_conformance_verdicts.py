@@ -10,7 +10,7 @@ import pytest
 from benchmark.items import load_items
 from desktop_image.conformance.facts import Facts
 from desktop_image.conformance.touches import Touch, touches_of
-from desktop_image.conformance.verdicts import Verdict, counts, verdict_of
+from desktop_image.conformance.verdicts import ConformanceVerdict, counts, verdict_of
 from tests.conftest import REPOSITORY
 
 TASK: dict[str, Any] = {
@@ -63,7 +63,7 @@ def test_each_thing_is_named_once_with_its_first_place() -> None:
 
 
 def test_a_guest_that_has_it_all_is_faithful() -> None:
-    assert verdict_of(touches_of(TASK), FACTS) == Verdict("faithful")
+    assert verdict_of(touches_of(TASK), FACTS) == ConformanceVerdict("faithful")
 
 
 @pytest.mark.parametrize(

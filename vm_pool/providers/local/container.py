@@ -26,7 +26,7 @@ from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.attestation import Attestor, Server
 from vm_pool.providers.local.bundle import runtime_config
-from vm_pool.providers.local.entry import Settings
+from vm_pool.providers.local.entry import EntrySettings
 from vm_pool.providers.local.folders import end_leftover, folder_of, remove_traces
 from vm_pool.providers.local.handles import DesktopHandles
 from vm_pool.providers.local.id_ranges import IdRange, claim
@@ -262,7 +262,7 @@ class Container:
         return ids
 
     def _launch(self, root: GuestRoot, ids: IdRange) -> subprocess.Popen[bytes]:
-        settings: Settings = {
+        settings: EntrySettings = {
             "owner": ids.owner,
             "first": ids.first,
             "count": GUEST_ID_COUNT,

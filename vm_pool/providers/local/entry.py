@@ -1,7 +1,7 @@
 """Makes a desktop's user namespace and image mounts, then becomes its keeper (`keeper.sh`).
 
 This is a separate program that imports nothing from this project: ``python -I -S entry.py MOUNT_POINT SETTINGS
-COMMAND...`` as the first process of a PID namespace, in its own mount namespace. SETTINGS is JSON, see `Settings`. When
+COMMAND...`` as the first process of a PID namespace, in its own mount namespace. SETTINGS is JSON, see `EntrySettings`. When
 the command starts, the mount point has:
 
 - ``users``: the user namespace. Its owner is an id that owns no other one, so that what the kernel counts by owner, it
@@ -31,7 +31,7 @@ _SET_SECURE_BITS, _KEEP_RIGHTS = 28, 1 << 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Settings(TypedDict):
+class EntrySettings(TypedDict):
     """What to make."""
 
     owner: int
@@ -68,7 +68,7 @@ def main() -> None:
     os.execvp(sys.argv[3], sys.argv[3:])  # noqa: S606
 
 
-def prepare(place: str, settings: Settings) -> None:
+def prepare(place: str, settings: EntrySettings) -> None:
     """Makes the namespace and the mounts in a folder.
 
     Raises:
@@ -99,14 +99,14 @@ def _lower(one: int, other: int) -> int:
     return one if other == resource.RLIM_INFINITY else min(one, other)
 
 
-def _keep_namespace(settings: Settings, place: str) -> None:
+def _keep_namespace(settings: EntrySettings, place: str) -> None:
     """Makes the desktop's user namespace, and mounts it to keep it."""
     with _Namespace(settings["owner"], 0, settings["first"], settings["count"]) as namespace:
         _write(place, "")
         _mount(f"/proc/{namespace.pid}/ns/user".encode(), place, None, _BIND, None)
 
 
-def _shifting_namespace(settings: Settings) -> int:
+def _shifting_namespace(settings: EntrySettings) -> int:
     """Returns a descriptor of a user namespace that maps the ids on disk to the desktop's."""
     with _Namespace(settings["owner"], settings["stored"], settings["first"], settings["count"]) as namespace:
         return os.open(f"/proc/{namespace.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)

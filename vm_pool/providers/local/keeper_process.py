@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vm_pool.processes import command_lines, ends_within
-from vm_pool.providers.local.entry import Settings
+from vm_pool.providers.local.entry import EntrySettings
 
 END_SECONDS = 10.0
 """From SIGKILL to the end of the last process."""
@@ -26,7 +26,7 @@ _KEEPER = Path(__file__).with_name("keeper.sh")
 _ENTRY = _KEEPER.with_name("entry.py")
 
 
-def launch_keeper(folder: Path, settings: Settings, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def launch_keeper(folder: Path, settings: EntrySettings, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """Starts the keeper of a desktop's folder in its own namespaces.
 
     Args:

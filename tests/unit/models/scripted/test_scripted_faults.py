@@ -6,9 +6,9 @@ import pytest
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.scripted.faults import FaultKind, Faults, parse_faults, read_faults
-from rollout_tasks.models.scripted.sessions import Session
+from rollout_tasks.models.scripted.sessions import SessionId
 
-FIRST = Session("rollout", "a", 0, 1)
+FIRST = SessionId("rollout", "a", 0, 1)
 
 
 def faults(*rules, seed=0):
@@ -37,7 +37,7 @@ def test_a_rule_is_used_up_by_each_item_on_its_own():
     drawn = faults({"kind": "server_error", "times": 2})
 
     assert [drawn.draw(FIRST, 0) is not None for _ in range(3)] == [True, True, False]
-    assert drawn.draw(Session("rollout", "b"), 0) is not None
+    assert drawn.draw(SessionId("rollout", "b"), 0) is not None
 
 
 def test_the_first_rule_that_fires_decides_and_a_used_up_one_makes_way():
@@ -49,7 +49,7 @@ def test_the_first_rule_that_fires_decides_and_a_used_up_one_makes_way():
 
 
 def test_a_rate_is_kept_and_repeats_with_the_seed_whatever_the_order_of_requests():
-    sessions = [Session("rollout", f"item_{number}") for number in range(2000)]
+    sessions = [SessionId("rollout", f"item_{number}") for number in range(2000)]
     rule = {"kind": "rate_limit", "rate": 0.1}
 
     def hit(order, seed):

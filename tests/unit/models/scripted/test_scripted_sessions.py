@@ -4,7 +4,7 @@ import pytest
 
 from benchmark.items import Item
 from benchmark.judge import judge_messages
-from rollout_tasks.models.scripted.sessions import Session, Sessions, turn_of
+from rollout_tasks.models.scripted.sessions import SessionId, Sessions, turn_of
 
 SESSIONS = Sessions(
     [Item("short", "How many?"), Item("long", "Of ten, how many? How many? Say!"), Item("ü/1#2", "Why?")]
@@ -15,9 +15,9 @@ ASKED = [{"role": "user", "content": "Why?"}]
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        ("run-1/short/0/1", Session("rollout", "short", 0, 1)),
-        ("run/%C3%BC%2F1%232/12/3", Session("rollout", "ü/1#2", 12, 3)),
-        ("judge/%C3%BC%2F1%232", Session("judge", "ü/1#2")),
+        ("run-1/short/0/1", SessionId("rollout", "short", 0, 1)),
+        ("run/%C3%BC%2F1%232/12/3", SessionId("rollout", "ü/1#2", 12, 3)),
+        ("judge/%C3%BC%2F1%232", SessionId("judge", "ü/1#2")),
     ],
 )
 def test_the_header_names_the_rollout(header, expected):
@@ -28,7 +28,7 @@ def test_the_header_names_the_rollout(header, expected):
     "header", [None, "", "something-else", "a/b/c", "run/short/x/1", f"run/short/{'9' * 5000}/1", "run/short/0"]
 )
 def test_without_a_telling_header_the_question_does(header):
-    assert SESSIONS.identify(header, ASKED) == Session("rollout", "ü/1#2")
+    assert SESSIONS.identify(header, ASKED) == SessionId("rollout", "ü/1#2")
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_the_question_is_found_within_the_first_user_message(content, item_id):
 def test_a_judges_question_is_a_judges_whatever_its_header():
     messages = judge_messages("Why?", "so", "so")
 
-    assert SESSIONS.identify("judge/short", messages) == Session("judge", "short")
-    assert SESSIONS.identify(None, messages) == Session("judge", None)
+    assert SESSIONS.identify("judge/short", messages) == SessionId("judge", "short")
+    assert SESSIONS.identify(None, messages) == SessionId("judge", None)
 
 
 def test_turns_are_the_assistants_messages_without_those_that_a_fault_made_up():
