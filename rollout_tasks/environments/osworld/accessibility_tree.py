@@ -158,9 +158,9 @@ def _line(element: Element, with_places: bool) -> str:
     return "  " * element.depth + element.label + place
 
 
-def _cell(element: Element) -> spreadsheet_text.Cell:
+def _cell(element: Element) -> spreadsheet_text.SheetCell:
     assert element.centre is not None  # `is_sheet_cell` requires a box  # noqa: S101
-    return spreadsheet_text.Cell(element.name, element.description, element.centre, "focused" in element.states)
+    return spreadsheet_text.SheetCell(element.name, element.description, element.centre, "focused" in element.states)
 
 
 def _cut(text: Sequence[str]) -> list[str]:

@@ -127,7 +127,7 @@ def _shifts_owners() -> bool:
     """Tests whether owners can be shifted on the images' file system, with an overlay on top."""
     stored = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.is_dir())
     one = IdRange(0, shared=False)
-    settings: entry.Settings = {
+    settings: entry.EntrySettings = {
         "owner": one.owner,
         "first": one.first,
         "count": GUEST_ID_COUNT,
