@@ -246,7 +246,7 @@ def open_connections(wanted: int) -> str:
 def download(urls: list[str], how: str) -> dict[str, Any]:
     """What comes of each URL when it is a task's file, or what desktop-env asks for."""
     came: dict[str, Any] = {}
-    downloads.PAUSE_SECONDS = (0.01, 0.02)
+    downloads.FIRST_PAUSE = 0.01
     with internet(), tempfile.TemporaryDirectory() as folder:
         certificate = Path(folder, "certificate.pem")
         write_certificate(certificate)

@@ -20,7 +20,7 @@ def tree(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Three tasks that need two files, one of them the second twice."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("ROLLOUT_DOWNLOAD_HOSTS", "127.0.0.1")
-    monkeypatch.setattr(downloads, "PAUSE_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(downloads, "FIRST_PAUSE", 0.01)
     settings.cache_clear()
     folder = tmp_path / "tree"
     (folder / "examples" / "os").mkdir(parents=True)

@@ -259,7 +259,8 @@ def test_an_unreachable_server_is_named_after_some_tries(cache: DownloadCache) -
 
 
 def test_a_private_address_is_refused_at_once(cache: DownloadCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "PAUSE_SECONDS", (60.0, 60.0))
+    monkeypatch.setattr(downloads, "FIRST_PAUSE", 10_000.0)
+    monkeypatch.setattr(downloads, "LONGEST_PAUSE", 10_000.0)
     with pytest.raises(DownloadError, match=r"^http://10.1.2.3/x: 10.1.2.3 has no address on the internet; ROLLOUT_"):
         cache.fetch("http://10.1.2.3/x")
 
