@@ -66,11 +66,11 @@ class RunResult:
         return RunFolder(self.folder).report
 
     def results(self) -> Iterator[RolloutResult]:
-        """How each rollout ended, item by item."""
+        """Returns how each rollout ended, item by item."""
         yield from _results(RunFolder(self.folder))
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Each item with its score, as in ``evaluation.json``."""
+        """Returns each item with its score, as in ``evaluation.json``."""
         rows: list[Mapping[str, Any]] = []
         scan_report(RunFolder(self.folder).evaluation, rows.append)
         yield from rows
@@ -116,11 +116,11 @@ class Run:
         return self.result()
 
     def result(self) -> RunResult:
-        """What its folder has now."""
+        """Returns what its folder has now."""
         return _result(RunFolder(self.folder))
 
     def results(self) -> Iterator[RolloutResult]:
-        """How each rollout ended that has a verdict by now."""
+        """Returns how each rollout that has a verdict by now ended."""
         yield from _results(RunFolder(self.folder))
 
     def cancel(self) -> None:
@@ -132,7 +132,7 @@ class Run:
         _call("cancel", self.run_id)
 
     def __aiter__(self) -> AsyncIterator[RolloutResult]:
-        """Each rollout's result once, as soon as it is committed, until the run is over."""
+        """Yields each rollout's result once, as soon as it is committed, until the run is over."""
         return self._as_they_come()
 
     async def _as_they_come(self) -> AsyncIterator[RolloutResult]:
@@ -185,7 +185,7 @@ def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
 
 
 def find(run_id: str, output_dir: Path | str = "results") -> Run:
-    """A run that was submitted before.
+    """Returns a run that was submitted before.
 
     Args:
         run_id: Its id, or the path of its folder.

@@ -7,65 +7,16 @@ addresses are in `rollout_tasks.settings`, which reads the environment.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from rollout_tasks.config_fields import FilePath, check_url, field_spellings, option, safe_name
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.validation_messages import clause, location_of, shown
 
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
-
-
-def _option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:
-    """Returns a field that is also a command-line option; the first spelling is the one that help shows."""
-    return Field(default, description=help_text, json_schema_extra={"spellings": list(spellings)}, **constraints)
-
-
-def _name(longest: int) -> AfterValidator:
-    """Returns a validator for text that is safe as a folder's and as a key's name."""
-
-    def check(name: str | None) -> str | None:
-        if name is not None and not re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{longest - 1}}}", name):
-            raise ValueError(
-                "may have letters, digits, '_', '.' and '-', the first a letter or digit,"
-                f" at most {longest} characters, got {shown(name)}"
-            )
-        return name
-
-    return AfterValidator(check)
-
-
-def _encodable(path: Path | None) -> Path | None:
-    """Rejects a path that run.json could not store, or that no file can have."""
-    name = str(path or "")
-    if "\0" in name or name.encode(errors="ignore").decode() != name:
-        raise ValueError(f"is no file name in UTF-8, got {shown(name)}")
-    return path
-
-
-_FilePath = Annotated[Path, AfterValidator(_encodable)]
-
-
-def check_url(url: str) -> str:
-    """Returns an endpoint's address in its plain form.
-
-    Raises:
-        ValueError: It is not an address, or contains a secret; the message does not repeat it.
-    """
-    try:
-        parts = urlsplit(url.strip())
-        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and url.isprintable()
-    except ValueError:
-        fine = False
-    if not fine:
-        raise ValueError("must look like http://host:port/v1")
-    if parts.username or parts.password or parts.query:
-        raise ValueError("must not carry a user, password or query: secrets come from the environment (OPENAI_API_KEY)")
-    return url.strip().rstrip("/")
 
 
 class _Part(BaseModel):
@@ -75,29 +26,29 @@ class _Part(BaseModel):
 class DataConfig(_Part):
     """The benchmark, and which of its items to roll out."""
 
-    path: _FilePath | None = _option(
+    path: FilePath | None = option(
         None,
         "Benchmark: JSONL, JSON, CSV, Parquet, a dataset's folder, an OSWorld tree; - reads JSONL from standard input.",
         "--data-path",
         "--data",
     )
-    answer_pattern: str | None = _option(
+    answer_pattern: str | None = option(
         None,
         "Regular expression whose first group is the reference answer inside a longer one, as in '#### (.+)'.",
         "--answer-pattern",
     )
-    fields: tuple[str, ...] = _option(
+    fields: tuple[str, ...] = option(
         (), "What a field is called in the data, as in question=prompt or answer=label; repeatable.", "--field"
     )
-    split: str | None = _option(None, "Which split of a dataset that has several.", "--split")
-    skip_invalid: bool = _option(False, "Leave out items that cannot be read instead of stopping.", "--skip-invalid")
-    ids: tuple[str, ...] = _option(
+    split: str | None = option(None, "Which split of a dataset that has several.", "--split")
+    skip_invalid: bool = option(False, "Leave out items that cannot be read instead of stopping.", "--skip-invalid")
+    ids: tuple[str, ...] = option(
         (), "Only this item, or those that fit a pattern as 'chrome-*'; repeatable.", "--item"
     )
-    domains: tuple[str, ...] = _option((), "Only this domain, or those that fit a pattern; repeatable.", "--domain")
-    shuffle: bool = _option(False, "Take the items in an order that --seed decides.", "--shuffle")
-    seed: int = _option(0, "Same seed, same order.", "--seed")
-    limit: int | None = _option(None, "Only the first so many of what is left.", "--limit", ge=1)
+    domains: tuple[str, ...] = option((), "Only this domain, or those that fit a pattern; repeatable.", "--domain")
+    shuffle: bool = option(False, "Take the items in an order that --seed decides.", "--shuffle")
+    seed: int = option(0, "Same seed, same order.", "--seed")
+    limit: int | None = option(None, "Only the first so many of what is left.", "--limit", ge=1)
 
     @field_validator("fields")
     @classmethod
@@ -136,32 +87,30 @@ _OF_THE_REQUEST = frozenset(
 class ModelConfig(_Part):
     """The model, and how it is called."""
 
-    name: str = _option(DEFAULT_MODEL, "Any OpenAI-compatible model.", "--model", min_length=1)
-    base_url: str | None = _option(
+    name: str = option(DEFAULT_MODEL, "Any OpenAI-compatible model.", "--model", min_length=1)
+    base_url: str | None = option(
         None, "The endpoint, as in http://127.0.0.1:8000/v1. Default: OPENAI_BASE_URL, else OpenAI.", "--base-url"
     )
-    temperature: float | None = _option(
+    temperature: float | None = option(
         None, "Sampling temperature; unset leaves it to the endpoint.", "--temperature", ge=0, le=2
     )
-    top_p: float | None = _option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
-    max_completion_tokens: int | None = _option(
-        None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1
-    )
-    seed: int | None = _option(None, "Sampling seed; an endpoint that honours it repeats itself.", "--model-seed")
-    extra_body: dict[str, Any] = _option(
+    top_p: float | None = option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
+    max_completion_tokens: int | None = option(None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1)
+    seed: int | None = option(None, "Sampling seed; an endpoint that honours it repeats itself.", "--model-seed")
+    extra_body: dict[str, Any] = option(
         {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False
     )
-    timeout: float = _option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0)
-    max_retries: int = _option(3, "Tries of one model call before its rollout fails.", "--max-retries", ge=1)
-    images_in: Literal["user", "tool"] = _option(
+    timeout: float = option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0)
+    max_retries: int = option(3, "Tries of one model call before its rollout fails.", "--max-retries", ge=1)
+    images_in: Literal["user", "tool"] = option(
         "user",
         "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",
         "--images-in",
     )
-    prompt_price: float | None = _option(
+    prompt_price: float | None = option(
         None, "Dollars per million prompt tokens. Default: the provider's list price, if known.", "--prompt-price", ge=0
     )
-    completion_price: float | None = _option(
+    completion_price: float | None = option(
         None, "Dollars per million completion tokens; with --prompt-price.", "--completion-price", ge=0
     )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
@@ -198,39 +147,37 @@ class ModelConfig(_Part):
 class Limits(_Part):
     """The limits of one attempt."""
 
-    max_turns: int = _option(50, "Model turns in one attempt.", "--max-turns", ge=1)
-    max_seconds: float = _option(600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0)
-    max_tokens: int | None = _option(
-        None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1
-    )
+    max_turns: int = option(50, "Model turns in one attempt.", "--max-turns", ge=1)
+    max_seconds: float = option(600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0)
+    max_tokens: int | None = option(None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1)
 
 
 class VMConfig(_Part):
     """Which VM a rollout gets, if it needs one."""
 
-    use_pool: bool = _option(
+    use_pool: bool = option(
         True,
         "Share a pool of VMs; --no-pool gives every rollout a VM of its own.",
         "--use-resource-pool/--no-pool",
         "--use-vm-pool",
     )
-    pool: Annotated[str, _name(64)] = _option("default", "The pool's name.", "--pool")
-    num_vms: int = _option(
+    pool: Annotated[str, safe_name(64)] = option("default", "The pool's name.", "--pool")
+    num_vms: int = option(
         3, "M, VMs in the pool of an embedded run; elsewhere each host says its own.", "--num-vms", ge=1
     )
-    provider_name: str = _option("simulated", "Where VMs come from.", "--provider-name", "--provider")
+    provider_name: str = option("simulated", "Where VMs come from.", "--provider-name", "--provider")
     provider_options: dict[str, Any] = Field(default_factory=dict, description="What the provider itself understands.")
-    guest_network: str = _option(
+    guest_network: str = option(
         "none",
         "Where desktops of local and qemu may go: none, internet, or hosts as in a.org,*.b.org; of a pool's, its hosts say.",
         "--guest-network",
     )
-    wait_seconds: float = _option(
+    wait_seconds: float = option(
         1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0
     )
-    path_to_vm: str | None = _option(None, "A VM image, for providers that need one.", "--path-to-vm")
-    region: str | None = _option(None, "Region, for cloud providers.", "--region")
-    snapshot_name: str = _option("init_state", "The snapshot VMs are reset to.", "--snapshot-name")
+    path_to_vm: str | None = option(None, "A VM image, for providers that need one.", "--path-to-vm")
+    region: str | None = option(None, "Region, for cloud providers.", "--region")
+    snapshot_name: str = option("init_state", "The snapshot VMs are reset to.", "--snapshot-name")
 
     @field_validator("guest_network")
     @classmethod
@@ -243,40 +190,40 @@ class VMConfig(_Part):
 class DesktopConfig(_Part):
     """What a desktop environment shows and accepts; other environments ignore it."""
 
-    action_space: Literal["computer_13", "pyautogui", "claude_computer_use"] = _option(
+    action_space: Literal["computer_13", "pyautogui", "claude_computer_use"] = option(
         "computer_13", "Tools on offer.", "--action-space"
     )
-    observation_type: Literal["screenshot", "a11y_tree", "screenshot_a11y_tree", "som"] = _option(
+    observation_type: Literal["screenshot", "a11y_tree", "screenshot_a11y_tree", "som"] = option(
         "screenshot_a11y_tree", "What the agent sees.", "--observation-type"
     )
-    screen_width: int = _option(1920, "Pixels.", "--screen-width", ge=1)
-    screen_height: int = _option(1080, "Pixels.", "--screen-height", ge=1)
-    headless: bool = _option(False, "Without a window on the host.", "--headless")
-    client_password: str = _option(
+    screen_width: int = option(1920, "Pixels.", "--screen-width", ge=1)
+    screen_height: int = option(1080, "Pixels.", "--screen-height", ge=1)
+    headless: bool = option(False, "Without a window on the host.", "--headless")
+    client_password: str = option(
         "password",
         "The guest user's password. Told to the model, so not a secret.",
         "--client-password",
     )
-    os_type: Literal["Ubuntu", "Windows"] = _option("Ubuntu", "The guest's system.", "--os-type")
-    a11y: Literal["outline", "osworld"] = _option(
+    os_type: Literal["Ubuntu", "Windows"] = option("Ubuntu", "The guest's system.", "--os-type")
+    a11y: Literal["outline", "osworld"] = option(
         "outline",
         "How the accessibility tree is written: as an outline of what can be acted on, or as the table of OSWorld's own agents.",
         "--a11y",
     )
-    require_a11y_tree: bool = _option(True, "Ask for the accessibility tree.", "--require-a11y-tree/--no-a11y-tree")
-    require_terminal: bool = _option(False, "Ask for the terminal's text.", "--require-terminal")
-    sleep_after_execution: float = _option(
+    require_a11y_tree: bool = option(True, "Ask for the accessibility tree.", "--require-a11y-tree/--no-a11y-tree")
+    require_terminal: bool = option(False, "Ask for the terminal's text.", "--require-terminal")
+    sleep_after_execution: float = option(
         2.0,
         "Seconds between an action and its observation.",
         "--sleep-after-execution",
         ge=0,
     )
-    include_unfaithful: bool = _option(
+    include_unfaithful: bool = option(
         False,
         "Also roll out tasks that need what the VMs do not have, or that score otherwise there; the report names them.",
         "--include-unfaithful",
     )
-    enable_recording: bool = _option(True, "Keep a video of each episode.", "--enable-recording/--no-recording")
+    enable_recording: bool = option(True, "Keep a video of each episode.", "--enable-recording/--no-recording")
 
 
 class SimulatedConfig(_Part):
@@ -313,10 +260,10 @@ class RunConfig(_Part):
     """The options of one run."""
 
     data: DataConfig = DataConfig()
-    env_mode: str = _option(
+    env_mode: str = option(
         "osworld", "The environment: osworld, math, py, ... (see --help's end).", "--env-mode", "--mode"
     )
-    agent: str | None = _option(None, "The agent; default: the environment's own.", "--agent")
+    agent: str | None = option(None, "The agent; default: the environment's own.", "--agent")
     system_prompt: str | None = Field(
         None,
         description="In place of the agent's own; {instructions} and {tools} stand for the environment's.",
@@ -328,40 +275,40 @@ class RunConfig(_Part):
     vm: VMConfig = VMConfig()
     desktop: DesktopConfig = DesktopConfig()
     simulated: SimulatedConfig = SimulatedConfig()
-    num_rollouts: int = _option(
+    num_rollouts: int = option(
         5,
         "N, rollouts at a time in an embedded run; elsewhere `celery worker --concurrency` says.",
         "--num-rollouts",
         ge=1,
     )
-    rollouts_per_item: int = _option(
+    rollouts_per_item: int = option(
         1, "Rollouts of each item, for pass@k.", "--rollouts-per-item", "-n", ge=1, le=10_000
     )
-    max_attempts: int = _option(3, "Attempts of one rollout when the infrastructure fails it.", "--max-attempts", ge=1)
-    max_cost: float | None = _option(
+    max_attempts: int = option(3, "Attempts of one rollout when the infrastructure fails it.", "--max-attempts", ge=1)
+    max_cost: float | None = option(
         None, "Dollars: when its rollouts have cost so much, the rest of the run is cancelled.", "--max-cost", gt=0
     )
-    priority: int = _option(
+    priority: int = option(
         0, "Who gets a VM first among waiting runs: higher goes first.", "--priority", ge=-100, le=100
     )
-    metric: str = _option(
+    metric: str = option(
         "exact_match",
         "How answers are scored: exact_match, exact_match_normalized, contains_answer, final_number, numeric_match (any"
         " number anywhere), f1_score, similarity, bleu_score, rouge_score or llm_judgement.",
         "--evaluation-metric",
         "--metric",
     )
-    judge_model: str | None = _option(None, "The model behind llm_judgement; default: --model.", "--judge-model")
-    evaluate_results: bool = _option(
+    judge_model: str | None = option(None, "The model behind llm_judgement; default: --model.", "--judge-model")
+    evaluate_results: bool = option(
         True, "Score the results when all are in.", "--evaluate-results/--no-evaluate-results"
     )
-    save_results: bool = _option(
+    save_results: bool = option(
         True,
         "Keep messages and trajectories; the results themselves are always kept.",
         "--save-results/--no-save-results",
     )
-    output_dir: _FilePath = _option(Path("results"), "Where runs' folders go.", "--output-dir")
-    run_id: Annotated[str | None, _name(100)] = _option(
+    output_dir: FilePath = option(Path("results"), "Where runs' folders go.", "--output-dir")
+    run_id: Annotated[str | None, safe_name(100)] = option(
         None, "The run's name; default: made from date, environment and chance.", "--run-id"
     )
 
@@ -395,9 +342,8 @@ def _spelled(location: tuple[int | str, ...]) -> tuple[str, tuple[str, ...]]:
         field = model.model_fields.get(str(part))
         if field is None:
             break
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and isinstance(spellings := extra.get("spellings"), list) and spellings:
-            return str(spellings[0]).split("/")[0], tuple(model.model_fields)
+        if spellings := field_spellings(field):
+            return spellings[0].split("/")[0], tuple(model.model_fields)
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             model = field.annotation
     return "", tuple(model.model_fields)

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rollout_tasks.config import RunConfig
+from rollout_tasks.config_fields import field_spellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,8 @@ class ConfigOption:
 def config_options(model: type[BaseModel] = RunConfig, path: tuple[str, ...] = ()) -> Iterator[ConfigOption]:
     """Yields every field that has a command-line spelling."""
     for name, field in model.model_fields.items():
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and isinstance(spellings := extra.get("spellings"), list):
-            yield ConfigOption((*path, name), tuple(map(str, spellings)), field)
+        if spellings := field_spellings(field):
+            yield ConfigOption((*path, name), tuple(spellings), field)
         elif isinstance(part := field.annotation, type) and issubclass(part, BaseModel):
             yield from config_options(part, (*path, name))
 

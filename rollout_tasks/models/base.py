@@ -9,7 +9,7 @@ from typing import Any, Protocol
 Message = dict[str, Any]
 """A Chat Completions message, exactly as sent."""
 STATE_HEADING = "Current state:"
-"""What stands in a message before an observation that is told in words."""
+"""The text in a message before an observation that is described in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Model(Protocol):
     """A model bound to one rollout's session."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
-        """One turn, retried inside as the run's configuration says.
+        """Asks for one turn; retries as the run's configuration says.
 
         Raises:
-            RolloutFailure: ``model`` when the endpoint refuses or answers nonsense, ``model_overload`` when it stays
-                overloaded, slow or out of reach through all tries.
+            RolloutFailure: ``model`` if the endpoint refuses or its answer is invalid, ``model_overload`` if it stays
+                overloaded, slow or unreachable in all tries.
         """

@@ -1,4 +1,4 @@
-"""Reads the body of a model's response, within limits of size and time: an endpoint may be somebody else's."""
+"""Reads the body of a model's response, within limits of size and time, because endpoints are not trusted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GZIP = zlib.MAX_WBITS | 16
 
 
 class UnreadableBodyError(ValueError):
-    """A body that is too large or packed in a way not asked for; the message completes "the endpoint answered"."""
+    """A body that is too large, or compressed in a way not asked for; the message completes "the endpoint answered"."""
 
 
 class TooSlowError(TimeoutError):
@@ -22,15 +22,15 @@ class TooSlowError(TimeoutError):
 
 
 def read_text(response: httpx2.Response, largest: int, seconds: float) -> str:
-    """The body as text; whatever charset its headers name, JSON is UTF-8.
+    """Returns the body as text; JSON is UTF-8 whatever charset the headers name.
 
     Args:
-        response: Of which nothing but the headers was read.
-        largest: Bytes at most, unpacked.
+        response: A response of which only the headers were read.
+        largest: The most bytes, decompressed.
         seconds: How long it may take.
 
     Raises:
-        UnreadableBodyError: It is larger, or packed in a way not asked for.
+        UnreadableBodyError: It is larger, or compressed in a way not asked for.
         TooSlowError: It takes longer.
         httpx2.HTTPError: The connection fails.
     """
@@ -47,7 +47,7 @@ def read_text(response: httpx2.Response, largest: int, seconds: float) -> str:
 
 
 def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
-    """Unpacks one piece after the other, never to more bytes than asked for."""
+    """Decompresses piece by piece, never to more bytes than asked for."""
     name = encoding.strip().lower()
     if name in {"", "identity"}:
         return lambda piece, _most: piece

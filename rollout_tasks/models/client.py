@@ -1,8 +1,8 @@
 """Asks any OpenAI-compatible endpoint for the next turn; the one place where model calls are retried.
 
-Underneath is the HTTP client of the `openai` package, made on first use, after the fork, and shared by the rollouts of its
-process. The package's own requests are left out: `create` spends milliseconds a call on converting the whole history and
-hides what bad responses hold, and even `post` takes longer to build a request than it takes to send one.
+It uses the HTTP client of the `openai` package, made on first use, after the fork, and shared by the rollouts of a process.
+It does not use that package's own requests: `create` spends milliseconds on converting the whole history for each call and
+hides the contents of bad responses, and even `post` takes longer to build a request than to send one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SESSION_HEADER = "X-Session-Id"
 """Keeps a trajectory on one replica, and tells a scripted model which script to play."""
 OPENAI_URL = "https://api.openai.com/v1"
 LARGEST_RESPONSE = 64 << 20
-"""Bytes, unpacked; token ids and log-probabilities of 100,000 tokens take a quarter of it."""
+"""Bytes, decompressed; token ids and log-probabilities of 100,000 tokens take a quarter of it."""
 _READ_CHARACTERS = 5000
-"""Of an error's message."""
+"""The part of an error's message that is looked at."""
 _NO_KEY = "none"
-"""Sent where no key is configured: local servers ask for none, others answer 401."""
+"""Sent if no key is configured: local servers need none, others answer 401."""
 _OVERFLOW_CODE = "context_length_exceeded"
 _OVERFLOW_PHRASES = (
     "maximum context length",
@@ -50,9 +50,9 @@ _OVERFLOW_PHRASES = (
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    """A process's way to one endpoint: its client, the calls' address, and the headers that all of them have.
+    """A process's client for one endpoint, with the calls' address and common headers.
 
-    Making address and headers anew for each call would take as long as sending it.
+    Making address and headers for each call would take as long as sending it.
     """
 
     client: httpx2.Client
@@ -64,25 +64,25 @@ _endpoints: dict[tuple[int, str, str], _Connected] = {}
 
 
 def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
-    """The session of one attempt: its parts percent-encoded, since ids may hold anything."""
+    """Returns the name of one attempt's session; its parts are percent-encoded, as ids may contain anything."""
     return "/".join(quote(str(part), safe="") for part in (run_id, item_id, index, attempt))
 
 
 def endpoint_of(config: ModelConfig) -> str:
-    """The base URL that a run's model calls go to: the configuration's, else the environment's, else OpenAI's."""
+    """Returns the base URL for a run's model calls: the configuration's, else the environment's, else OpenAI's."""
     return (config.base_url or settings().openai_base_url or OPENAI_URL).rstrip("/")
 
 
 def open_model(
     config: ModelConfig, *, session_id: str, api_key: str | None = None, base_url: str | None = None
 ) -> ModelClient:
-    """A model bound to one session. Connects to nothing yet.
+    """Returns a model bound to one session. Does not connect yet.
 
     Args:
         config: The run's model options.
-        session_id: Sent with every request; printable ASCII, as made by the function of that name.
+        session_id: Sent with every request; printable ASCII, from the function of the same name.
         api_key: The endpoint's key; default: the environment's.
-        base_url: The endpoint; default: as `endpoint_of` says.
+        base_url: The endpoint; default: that of `endpoint_of`.
 
     Raises:
         UserError: The key cannot be sent in a header.
@@ -92,12 +92,12 @@ def open_model(
         api_key = configured.openai_api_key.get_secret_value()
     key = (api_key or "").strip() or _NO_KEY
     if not key.isascii() or not key.isprintable():
-        raise UserError("OPENAI_API_KEY: holds characters that no key has, such as a line break or a curly quote")
+        raise UserError("OPENAI_API_KEY: contains characters that no key has, such as a line break or a curly quote")
     return ModelClient(config, session_id, key, base_url.rstrip("/") if base_url else endpoint_of(config))
 
 
 class ModelClient:
-    """One session's `Model`. Not for several threads at a time."""
+    """One session's `Model`. Not thread-safe."""
 
     def __init__(self, config: ModelConfig, session_id: str, api_key: str, base_url: str) -> None:
         self._config = config
@@ -111,7 +111,7 @@ class ModelClient:
                 self._fixed[name] = value
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
-        """One turn, retried as the configuration says; see `Model`."""
+        """Asks for one turn; see `Model`."""
         request = {**self._fixed, "messages": messages}
         if tools:
             request["tools"] = tools
@@ -182,7 +182,7 @@ class ModelClient:
 
     @property
     def _endpoint(self) -> str:
-        """The endpoint as errors name it, without what a URL may carry of secrets."""
+        """The endpoint's name in errors, without secrets that a URL may contain."""
         return f"model {self._config.name} at {_shown_url(self._base_url)}"
 
     def _without_key(self, sentence: str) -> str:
@@ -190,7 +190,7 @@ class ModelClient:
 
 
 def _connect(api_key: str, base_url: str) -> _Connected:
-    """The `openai` package's HTTP client, with the headers it would send but for those that say what it runs on."""
+    """Makes the `openai` package's HTTP client, with its headers except those that describe this machine."""
     import openai
 
     client = openai.DefaultHttpxClient()
@@ -205,16 +205,16 @@ def _connect(api_key: str, base_url: str) -> _Connected:
 
 
 def _shown_url(url: str, base: str = "") -> str:
-    """An address, which may be relative to another, without what it may carry of secrets."""
+    """Returns an address, which may be relative to another, without secrets that it may contain."""
     try:
         parts = urlsplit(urljoin(base, url))
     except ValueError:
-        return "an address that is none"
+        return "an invalid address"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]
 
 
 def _error_of(text: str) -> Any:
-    """What a response's JSON says of the error; None when it is no JSON."""
+    """Returns what a response's JSON says about the error; None if it is not JSON."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):

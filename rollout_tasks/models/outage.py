@@ -1,10 +1,10 @@
-"""Outages of model endpoints: one process asks whether the endpoint is back, the others wait, and no rollout is lost.
+"""Outages of model endpoints: one process asks whether the endpoint answers again, the others wait, and no rollout is lost.
 
-An outage is noted in Redis, so that all workers know of it. The endpoint is out when nothing answers at its address, or a server
-error (5xx) does; one that refuses a single call is not. The note goes by itself when nobody asks any more.
+An outage is recorded in Redis, so that all workers know of it. An endpoint has an outage if nothing answers at its address,
+or only with server errors (5xx); refusing a single call is no outage. The record expires when nobody asks any more.
 
     model:outage:<endpoint>      {since, problem}, seconds by Redis's clock
-    model:outage:<endpoint>:asked   there while nobody else is to ask
+    model:outage:<endpoint>:asked   exists while nobody else is to ask
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rollout_tasks.settings import settings
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 12 * 3600.0
-"""How long an endpoint is waited for: a night."""
+"""How long to wait for an endpoint: a night."""
 ASK_EVERY_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
@@ -42,7 +42,7 @@ class Outage:
 
     endpoint: str
     seconds: float
-    """Since it was noticed."""
+    """Time since it was noticed."""
     problem: str
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Outage:
 
 
 def outage_of(client: redis.Redis, endpoint: str) -> Outage | None:
-    """What is known of an endpoint's outage; None when it has none."""
+    """Returns what is known of an endpoint's outage; None if it has none."""
     noted: Any = client.get(_key(endpoint))
     if noted is None:
         return None
@@ -67,17 +67,18 @@ def wait_while_out(
     wanted: Callable[[], bool],
     began: Callable[[], object] = bool,
 ) -> bool:
-    """Waits until an endpoint that is out answers again.
+    """Waits until an endpoint answers again.
 
     Args:
-        client: Where outages are noted.
+        client: Where outages are recorded.
         endpoint: Its base URL.
-        suspected: Whether a call to it just failed: then it is asked, though nobody has noted an outage.
+        suspected: Whether a call to it just failed: then it is asked even if no outage is recorded.
         began: Called once, before the first wait of an outage.
-        wanted: Asked about once a second whether anybody still waits; may raise what ends the wait.
+        wanted: Called about once a second: whether to go on waiting; an error that it raises ends the wait.
 
     Returns:
-        Whether it was out, so that the call says nothing of the model. False also when it still is after `PATIENCE_SECONDS`.
+        Whether it had an outage, so that the call says nothing about the model. False also if that still lasts after
+            `PATIENCE_SECONDS`.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     waited = False
@@ -118,7 +119,7 @@ def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | Non
 
 
 def _ask(endpoint: str) -> str:
-    """Why the endpoint is out, to stand after its name; empty when it answers."""
+    """Returns why the endpoint does not work, as the rest of a sentence; empty if it answers."""
     import httpx2  # what the openai package sends with
 
     key = settings().openai_api_key

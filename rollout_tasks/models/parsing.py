@@ -1,4 +1,4 @@
-"""From the bytes of a Chat Completions response to a `Reply`. Everything in them is checked; nothing is sent here."""
+"""Makes a `Reply` from the text of a Chat Completions response, and checks everything in it. Sends nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rollout_tasks.unicode_text import storable
 MOST_TOOL_CALLS = 128
 """In one reply."""
 MOST_TOKENS = 10**9
-"""Of a request or a reply; a count above it is taken for none."""
+"""The most in a request or a reply; a higher count is ignored."""
 _NAME_CHARACTERS = 200
-"""Kept of names that only the endpoint gives: the model's, the reason why it ended."""
+"""The longest name kept of those that only the endpoint gives: the model's, and why a reply ended."""
 
 
 class NotAReplyError(ValueError):
-    """A response that says success and holds no reply; the message completes "the endpoint answered"."""
+    """A successful response without a reply; the message completes "the endpoint answered"."""
 
 
 def parse_reply(body: str, usage_so_far: Usage) -> Reply:
@@ -29,7 +29,7 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
         usage_so_far: Requests and seconds the turn took, to which the endpoint's token counts are added.
 
     Raises:
-        NotAReplyError: It is not JSON, or has no choice, or its choice is not as the protocol says.
+        NotAReplyError: It is not JSON, or has no choice, or its choice does not follow the protocol.
     """
     response = _json_object(body)
     choices = response.get("choices")
@@ -85,7 +85,7 @@ def _name(value: Any) -> str:
 
 
 def _for_history(text: str, calls: tuple[RawToolCall, ...]) -> Message:
-    """The message as every endpoint takes it back: fields that only some endpoints write are left out."""
+    """Returns the message in a form that every endpoint accepts: without fields that only some endpoints write."""
     if not calls:
         return {"role": "assistant", "content": text}
     asked = [
@@ -106,7 +106,7 @@ def _count(value: Any) -> int:
 
 
 def _token_data(response: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Token ids and log-probabilities, under vLLM's names; empty when the endpoint gave none."""
+    """Returns token ids and log-probabilities under vLLM's names; empty if the endpoint gave none."""
     found: dict[str, Any] = {}
     if prompt_ids := _token_ids(response.get("prompt_token_ids") or choice.get("prompt_token_ids")):
         found["prompt_token_ids"] = prompt_ids
@@ -122,7 +122,7 @@ def _token_data(response: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[
 
 
 def _token_ids(value: Any) -> list[int]:
-    """Token ids; none where anything else is among them."""
+    """Returns the token ids; none if anything else is among them."""
     ids = _list(value)
     return ids if all(type(one) is int and 0 <= one <= MOST_TOKENS for one in ids) else []
 

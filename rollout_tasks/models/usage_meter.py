@@ -1,4 +1,4 @@
-"""Counts what an attempt asked of its model, so that a failed attempt's tokens and waiting are known too."""
+"""Counts an attempt's tokens and model time, so that they are known for failed attempts too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rollout_tasks.models.base import Message, Model, Reply, Usage
 
 
 class UsageMeter:
-    """A model that remembers its replies' usage, and how long they took."""
+    """A model that adds up its replies' usage and time."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -60,12 +60,12 @@ class RunFolder:
         return RunDescription(self.path)
 
     def rollout(self, rollout_id: str) -> Path:
-        """The folder of one rollout."""
+        """Returns the folder of one rollout."""
         item_id, index = split_rollout_id(rollout_id)
         return self.path / encode_id(item_id) / str(index)
 
     def attempt(self, rollout_id: str, attempt: int) -> Path:
-        """The folder of one attempt."""
+        """Returns the folder of one attempt."""
         return self.rollout(rollout_id) / f"attempt-{attempt}"
 
     def discard(self) -> None:

@@ -11,7 +11,8 @@ from benchmark.backoff import pause
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
 from benchmark.report import dollars
-from rollout_tasks.config import RunConfig, check_url
+from rollout_tasks.config import RunConfig
+from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.models.prices import with_list_prices

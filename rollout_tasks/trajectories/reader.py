@@ -19,7 +19,7 @@ class TrajectoryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordedObservation:
-    """What could be seen, pictures by path."""
+    """One observation; pictures are paths."""
 
     text: str = ""
     images: tuple[Path, ...] = ()
@@ -45,7 +45,7 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """What is known of one of the model's messages besides its text."""
+    """What is known of one of the model's messages, besides the message."""
 
     turn: int
     message_index: int
@@ -70,7 +70,7 @@ class Trajectory:
     replies: tuple[RecordedReply, ...]
     steps: tuple[RecordedStep, ...]
     torn: str | None
-    """Says so when the last line was cut off and dropped."""
+    """A sentence if the last line was incomplete and dropped."""
 
 
 def read_trajectory(directory: Path, *, images: bool = True) -> Trajectory:
@@ -78,11 +78,11 @@ def read_trajectory(directory: Path, *, images: bool = True) -> Trajectory:
 
     Args:
         directory: The attempt's folder.
-        images: Put pictures back into the messages; False leaves them on disk.
+        images: Whether to put pictures back into the messages, or leave them on disk.
 
     Raises:
-        TrajectoryError: No record, or a line other than a torn last one is not what the writer writes, or a file that
-            it names is missing.
+        TrajectoryError: There is no record, a line other than an incomplete last one is invalid, or a file that it
+            names is missing.
     """
     path = directory / RECORD_NAME
     try:
@@ -189,7 +189,7 @@ class _Builder:
         return part
 
     def _path(self, name: str) -> Path:
-        """A file beside the record: a record from elsewhere must not name any other."""
+        """Returns the path of a file beside the record; rejects any other, as records may come from elsewhere."""
         if not isinstance(name, str) or name in {"", ".."} or Path(name).name != name:
             raise ValueError(f"{name!r} is no file name")
         return self._directory / name

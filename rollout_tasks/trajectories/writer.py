@@ -1,9 +1,9 @@
-"""Writes the record of one episode as it happens, so that kill -9 loses nothing that was complete.
+"""Writes the record of one episode as it happens, so that kill -9 loses no complete step.
 
 `trajectory.jsonl` is the record: one line per event, each appended by a single write. Pictures and long observation
-texts stand in files of their own, complete before the line that names them. `messages.json`, made at the end, repeats
-the conversation for people, if there was one; `rollout_tasks.trajectories.reader` needs the record alone. Deciding what
-is recorded is the agent's business.
+texts have files of their own, complete before the line that names them. `messages.json`, made at the end, repeats the
+conversation for people, if there was one; `rollout_tasks.trajectories.reader` needs only the record. The agent decides
+what is recorded.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class TrajectoryWriter:
     """The record of one attempt; one writer per directory."""
 
     def __init__(self, directory: Path, *, enabled: bool = True) -> None:
-        """Touches nothing yet.
+        """Writes nothing yet.
 
         Args:
             directory: The attempt's own folder; made when the record starts.
-            enabled: False writes nothing and only keeps the messages.
+            enabled: If false, nothing is written, and only the messages are kept.
         """
         self.messages: list[Message] = []
         self._directory = directory
@@ -50,7 +50,7 @@ class TrajectoryWriter:
         self._names: set[str] = set()
 
     def start(self, header: dict[str, Any]) -> None:
-        """Begins the record, in place of what an earlier process left under the same name.
+        """Begins the record; replaces one that an earlier process left.
 
         Args:
             header: What the episode is: ids, question, model; JSON values, never a secret.
@@ -74,7 +74,7 @@ class TrajectoryWriter:
         """Records a message of the conversation, exactly as sent.
 
         Args:
-            message: Not changed afterwards by anybody.
+            message: Must not be changed afterwards.
             turn: The model's turn, from 1, when the message belongs to one.
             reply: For the model's own messages: what else is known of them (usage, token ids, who served it).
         """
@@ -91,12 +91,12 @@ class TrajectoryWriter:
         self._append(line)
 
     def step(self, *, turn: int, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        """Records one executed call and what came of it.
+        """Records one executed call and its result.
 
         Args:
             turn: The model's turn that asked for it, from 1.
-            call: What was asked.
-            result: What came of it, observation included.
+            call: The call.
+            result: Its result, with the observation.
             seconds: Wall time the environment took.
         """
         self._steps += 1
@@ -133,7 +133,7 @@ class TrajectoryWriter:
             raise OSError(errno.ENOSPC, "no room for the whole line", str(self._directory / RECORD_NAME))
 
     def _conversation(self) -> bytes:
-        """One message a line: readable, and made by the encoder that is fast."""
+        """Returns the conversation as JSON, one message per line."""
         messages = b",\n".join(_encode(message) for message in self._recorded_messages)
         return b'{"header": ' + _encode(self._header) + b',\n"messages": [\n' + messages + b"\n]}\n"
 
@@ -185,7 +185,7 @@ class TrajectoryWriter:
 
 
 def _png_of(url: Any) -> bytes | None:
-    """The picture of a data URL, None for any other and for base64 that would not come back letter for letter."""
+    """Returns the picture of a data URL; None for another type, or base64 that could not be restored exactly."""
     if not isinstance(url, str) or not url.startswith(PNG_PREFIX):
         return None
     encoded = url[len(PNG_PREFIX) :]

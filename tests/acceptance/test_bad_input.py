@@ -263,7 +263,7 @@ CONFIG_CASES = [
 ENVIRONMENT_CASES = [
     Case("lease TTL that is no number", ITEMS, ["ROLLOUT_LEASE_TTL", "must be a number, got 'soon'"], DATA,
          {"ROLLOUT_LEASE_TTL": "soon"}),
-    Case("key with a line break", f"{ITEMS} --base-url {{odd}}/served --dry-run", ["OPENAI_API_KEY: holds characters"],
+    Case("key with a line break", f"{ITEMS} --base-url {{odd}}/served --dry-run", ["OPENAI_API_KEY: contains characters"],
          DATA, {"OPENAI_API_KEY": f"{SECRET}\n{SECRET}"}),
     Case("configured endpoint with a password", ITEMS, ["OPENAI_BASE_URL: must not carry a user, password or query"],
          DATA, {"OPENAI_BASE_URL": f"http://me:{SECRET}@127.0.0.1:9/v1"}),

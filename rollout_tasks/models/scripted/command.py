@@ -1,4 +1,4 @@
-"""The scripted model's command: reads its files, serves until it is told to stop, and says where it is."""
+"""The scripted model's command: reads its files, prints its address, and serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serve(
         int | None, typer.Option(metavar="PID", help="Stop when this process, the parent, has ended.")
     ] = None,
 ) -> None:
-    """Serves the scripted model; with SCRIPTED_MODEL_API_KEY set, to those who know the key."""
+    """Serves the scripted model; if SCRIPTED_MODEL_API_KEY is set, only to clients that send that key."""
     api_key = os.environ.get(API_KEY_VARIABLE) or None
     if api_key is None and not _is_loopback(host):
         raise UserError(f"--host {host} can be reached from other machines: set {API_KEY_VARIABLE}")
@@ -75,7 +75,7 @@ def serve(
 
 
 def main() -> None:
-    """Runs the command; a user's mistake is one sentence on stderr and exit code 2."""
+    """Runs the command; a user's mistake leads to one sentence on stderr and exit code 2."""
     try:
         with contextlib.suppress(KeyboardInterrupt):
             application()
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says where it is once it listens, and ends with its parent."""
+    """Prints its address once it listens, and ends with its parent."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[str], None], parent: int | None) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""How each fault looks on the wire, and errors in the shape OpenAI's clients expect."""
+"""Makes the faulty replies, and errors in the form that OpenAI's clients expect."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MADE_UP_CALLS = {
 
 
 def error_response(status: int, code: str, message: str, *, retry_after: float | None = None) -> JSONResponse:
-    """An error as the OpenAI API words it; `retry_after` is in seconds."""
+    """Returns an error in the OpenAI API's form; `retry_after` is in seconds."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
     body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
@@ -45,13 +45,13 @@ def error_response(status: int, code: str, message: str, *, retry_after: float |
 async def faulty_response(
     rule: FaultRule, http_request: Request, request: Mapping[str, Any], good: dict[str, Any]
 ) -> Response:
-    """Turns a good reply into what the rule says.
+    """Makes the faulty reply that a rule asks for.
 
     Args:
         rule: The fault.
-        http_request: Watched, so that a wait ends when its client leaves.
-        request: What was asked, the JSON body of `http_request`.
-        good: The body of the reply it would have got.
+        http_request: The request; a wait ends when its client disconnects.
+        request: Its JSON body.
+        good: The body of the good reply.
     """
     if rule.wait:
         await _client_gone(http_request, rule.wait)
@@ -78,7 +78,7 @@ def _damaged(kind: FaultKind, whole: Response, good: Mapping[str, Any]) -> Respo
 
 
 class CutResponse(Response):
-    """Announces its whole length and sends half of it; the server then closes the connection."""
+    """Announces the whole length and sends half of the body; the server then closes the connection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
@@ -89,7 +89,7 @@ class CutResponse(Response):
 
 
 async def _client_gone(request: Request, seconds: float) -> None:
-    """Waits until the client has left, for `seconds` at most."""
+    """Waits until the client has disconnected, for `seconds` at most."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while (await request.receive())["type"] != "http.disconnect":

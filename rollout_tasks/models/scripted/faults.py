@@ -1,4 +1,4 @@
-"""Faults on demand: rules that say which request fails, how and how often. What clients then see is in `failing`."""
+"""Faults on demand: rules that say which request fails, how and how often. `fault_replies` makes the replies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FaultKind(StrEnum):
     MISSING_CHOICES = "missing_choices"
     """200 without the field."""
     MALFORMED_ARGUMENTS = "malformed_arguments"
-    """A tool call whose arguments are no JSON."""
+    """A tool call whose arguments are not JSON."""
     UNKNOWN_TOOL = "unknown_tool"
     """A call of a tool that was not offered."""
 
@@ -52,7 +52,7 @@ _RETRY_LATER = {FaultKind.RATE_LIMIT: 1.0, FaultKind.UNAVAILABLE: None}
 
 
 class FaultRule(BaseModel):
-    """Which requests fail and how. Conditions left out match everything; the first rule that fires decides."""
+    """Which requests fail and how. Omitted conditions match everything; the first rule that fires decides."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -63,34 +63,34 @@ class FaultRule(BaseModel):
     attempt: int | None = Field(None, ge=1)
     turn: int | None = Field(None, ge=0)
     times: int | None = Field(None, ge=1)
-    """Most often it happens to one item; None for no end."""
+    """How often it happens to one item at most; None for no limit."""
     rate: float = Field(1.0, gt=0, le=1)
     """Share of the matching requests."""
     seconds: float | None = Field(None, ge=0)
-    """Of ``hang`` (default 3600) and ``slow`` (default 1)."""
+    """For ``hang`` (default 3600) and ``slow`` (default 1)."""
     retry_after: float | None = Field(None, ge=0)
-    """Seconds, of ``rate_limit`` (default 1) and ``unavailable`` (default none)."""
+    """Seconds, for ``rate_limit`` (default 1) and ``unavailable`` (default none)."""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         if self.seconds is not None and self.kind not in _WAITING:
             raise ValueError(f"seconds means nothing to {self.kind}")
         if self.retry_after is not None and self.kind not in _RETRY_LATER:
-            raise ValueError(f"retry_after means nothing to {self.kind}")
+            raise ValueError(f"retry_after has no meaning for {self.kind}")
         return self
 
     @property
     def wait(self) -> float:
-        """Seconds the reply is held back."""
+        """Seconds that the reply is delayed."""
         return self.seconds if self.seconds is not None else _WAITING.get(self.kind, 0.0)
 
     @property
     def retry_after_seconds(self) -> float | None:
-        """What Retry-After says; None for no such header."""
+        """The value of Retry-After; None for no such header."""
         return self.retry_after if self.retry_after is not None else _RETRY_LATER.get(self.kind)
 
     def matches(self, session: SessionId, turn: int) -> bool:
-        """Whether the conditions hold, rate and times aside."""
+        """Whether the conditions other than rate and times are met."""
         return (
             self.role in (None, session.role)
             and self.item in (None, session.item_id)
@@ -113,7 +113,7 @@ class Faults:
         self._tries: Counter[tuple[SessionId, int]] = Counter()
 
     def draw(self, session: SessionId, turn: int) -> FaultRule | None:
-        """Decides one request's fate; depends on seed, session, turn and its number of tries, not on other requests."""
+        """Returns the rule that a request fails by, if any; depends on seed, session, turn and tries, not on other requests."""
         if not self._rules:
             return None
         self._tries[session, turn] += 1
@@ -129,7 +129,7 @@ class Faults:
         return rule.rate == 1.0 or self._chance(number, session, turn) < rule.rate
 
     def _chance(self, number: int, session: SessionId, turn: int) -> float:
-        """A number in [0, 1) that only depends on the seed and these."""
+        """Returns a number in [0, 1) that only depends on the seed and the arguments."""
         what = repr((self._seed, number, session, turn, self._tries[session, turn]))
         return int.from_bytes(hashlib.blake2b(what.encode(), digest_size=8).digest(), "big") / 2**64
 

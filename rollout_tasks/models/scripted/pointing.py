@@ -1,8 +1,8 @@
-"""Where a script clicks is found in what is seen: a call may say ``at`` instead of ``x`` and ``y``.
+"""Finds where a script clicks in the last observation: a call may have ``at`` instead of ``x`` and ``y``.
 
 ``"at": "[push-button] OK"`` is the middle of the first element whose line has that text; ``"at": ["Microsoft Bing",
 "[push-button] More actions"]`` that of the first such element after one with the text before it; ``"at": "[table-cell] B5"`` a
-cell of a spreadsheet, empty or not. The observation must tell places: its type is ``a11y_tree``.
+cell of a spreadsheet, empty or not. The observation must contain coordinates: its type is ``a11y_tree``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLACE = re.compile(r" @ \((-?\d+), (-?\d+)\)$")
 
 
 def unseen(turn: Turn, messages: Sequence[Mapping[str, Any]]) -> str:
-    """The first thing that the turn points at and that is not seen; empty when it all is."""
+    """Returns the first thing that the turn points at and that is not visible; empty if everything is."""
     state = state_of(messages)
     for call in turn.tool_calls:
         if KEY in call.arguments and place(_path(call), state) is None:
@@ -29,13 +29,13 @@ def unseen(turn: Turn, messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def with_places(turn: Turn, messages: Sequence[Mapping[str, Any]]) -> Turn:
-    """The turn with coordinates; everything that it points at must be seen."""
+    """Returns the turn with coordinates; everything that it points at must be visible."""
     state = state_of(messages)
     return turn.model_copy(update={"tool_calls": tuple(_placed(call, state) for call in turn.tool_calls)})
 
 
 def place(path: Sequence[str], state: str) -> tuple[int, int] | None:
-    """Where the element is that a path ends at; None when it is not seen, or has no place."""
+    """Returns where the element at the end of a path is; None if it is not visible, or has no coordinates."""
     if len(path) == 1 and (cell := _CELL.fullmatch(path[0])):
         return _cell(cell[1], cell[2], state)
     lines = iter(state.splitlines())
@@ -49,7 +49,7 @@ def place(path: Sequence[str], state: str) -> tuple[int, int] | None:
 
 
 def _cell(column: str, row: str, state: str) -> tuple[int, int] | None:
-    """Where a spreadsheet's column and row meet, by the lines that say where these are."""
+    """Returns where a spreadsheet's column and row meet, from the lines that say where these are."""
     columns = re.search(rf"^ *\[columns\] (?:.*, )?{column} @ (-?\d+)", state, re.MULTILINE)
     rows = re.search(rf"^ *\[rows?\] (?:.*, )?{row} @ (-?\d+)", state, re.MULTILINE)
     return (int(columns[1]), int(rows[1])) if columns and rows else None

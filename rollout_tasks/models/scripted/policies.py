@@ -22,7 +22,7 @@ _JUDGED = re.compile(
 
 
 def worked_example(item: Item) -> list[dict[str, Any]] | None:
-    """The script of a GSM8K item: its calculator annotations (``<<48/2=24>>``) in one call, then its result.
+    """Returns the script of a GSM8K item: its calculator annotations (``<<48/2=24>>``) in one call, then its result.
 
     Returns:
         The turns, or None when the answer does not end with a ``#### result`` line.
@@ -44,7 +44,7 @@ def choose(item_ids: Iterable[str], count: int, seed: int) -> list[str]:
 
 
 def wrong_text(answer: str) -> str:
-    """A final text that no metric takes for `answer`: the smallest positive number not near any of the answer's."""
+    """Returns a final text that no metric accepts for `answer`: the smallest positive number not near any of its own."""
     near = {round(number) for number in _numbers(answer)}
     return str(next(number for number in itertools.count(1) if number not in near))
 
@@ -56,7 +56,7 @@ def is_judge_request(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def verdict(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """``Correct`` or ``Incorrect``: the last number graded against the last of the reference, else its words.
+    """Returns ``Correct`` or ``Incorrect``: compares the last number with the reference's last, else the words.
 
     Returns:
         None when the request lacks the fields ``Reference answer:`` and ``Answer to grade:``.
@@ -75,7 +75,7 @@ def verdict(messages: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """The text of a message, whether its content is a string or a list of parts."""
+    """Returns the text of a message, whose content is a string or a list of parts."""
     content = message.get("content")
     if isinstance(content, str):
         return content

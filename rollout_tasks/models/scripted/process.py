@@ -1,4 +1,4 @@
-"""The scripted model as a child process of a Python program: started, found by its URL, stopped."""
+"""The scripted model as a child process of a Python program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STOP_SECONDS = 5.0
 
 
 class ScriptedModelProcess:
-    """A context manager; also ends by itself when this process dies, however it dies."""
+    """The process, as a context manager; it also ends if this process is killed."""
 
     def __init__(
         self,
@@ -34,17 +34,17 @@ class ScriptedModelProcess:
         skip_invalid: bool = False,
         api_key: str | None = None,
     ) -> None:
-        """Takes what the command takes; nothing is started yet.
+        """Starts nothing yet.
 
         Args:
             data_path: The benchmark, as for `benchmark.items.load_items`.
             script_file: Scripts by item id, in place of the items' own.
             corrupt: Items that get a wrong final answer.
-            seed: For the choice of those, and for faults with a rate.
-            faults: File with fault rules.
-            latency: Seconds every reply takes at least.
+            seed: Decides which those are, and which requests fail by faults with a rate.
+            faults: A file with fault rules.
+            latency: The least seconds that a reply takes.
             skip_invalid: Leave out items that cannot be read.
-            api_key: The key clients must send; None for no key. Reaches the child by its environment.
+            api_key: The key that clients must send; None for no key. Passed in the child's environment.
         """
         options = {
             "--data-path": data_path,
@@ -98,10 +98,10 @@ class ScriptedModelProcess:
         return self.url
 
     def check(self) -> None:
-        """Raises when the server has ended by itself.
+        """Checks that the server still runs.
 
         Raises:
-            ServiceEnded: It has.
+            ServiceEnded: It has ended by itself.
         """
         if self._process is not None and (code := self._process.poll()) is not None:
             raise ServiceEnded(f"the scripted model ended by itself (exit code {code})")
@@ -130,7 +130,7 @@ class ScriptedModelProcess:
         self.stop()
 
     def _announced(self, process: subprocess.Popen[bytes]) -> str:
-        """The URL in the line the child prints once it listens."""
+        """Returns the URL in the line that the child prints once it listens."""
         assert process.stdout is not None  # noqa: S101 - opened as a pipe above
         line = b""
         deadline = time.monotonic() + _START_SECONDS

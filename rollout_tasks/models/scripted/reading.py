@@ -1,4 +1,4 @@
-"""Reading the JSON files a user gives: every mistake becomes one sentence."""
+"""Reads users' JSON files; every mistake becomes one sentence."""
 
 from __future__ import annotations
 

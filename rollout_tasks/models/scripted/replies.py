@@ -1,4 +1,4 @@
-"""Good replies in the shapes of Chat Completions: whole or streamed, with usage and, on request, token data."""
+"""Good replies in the form of Chat Completions: whole or streamed, with usage and, on request, token data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL_NAME = "scripted"
 
 
 def assistant_message(turn: Turn, number: int) -> dict[str, Any]:
-    """A turn of a script as an assistant message; `number` keeps the ids of its calls unique in a conversation."""
+    """Returns a script's turn as an assistant message; `number` makes the ids of its calls unique in a conversation."""
     message: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
     if turn.tool_calls:
         message["tool_calls"] = [
@@ -27,16 +27,16 @@ def assistant_message(turn: Turn, number: int) -> dict[str, Any]:
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """A tool call as it is sent; `arguments` should be JSON text."""
+    """Returns a tool call in its form in messages; `arguments` should be JSON text."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def completion(message: dict[str, Any], request: Mapping[str, Any], reply_id: str) -> dict[str, Any]:
-    """The body of a whole reply.
+    """Returns the body of a whole reply.
 
     Args:
         message: The assistant message.
-        request: What was asked; ``logprobs`` and ``return_token_ids`` are honoured.
+        request: The request; its ``logprobs`` and ``return_token_ids`` are honoured.
         reply_id: The reply's id.
     """
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(message)}
@@ -59,7 +59,7 @@ def completion(message: dict[str, Any], request: Mapping[str, Any], reply_id: st
 
 
 def as_response(body: dict[str, Any], request: Mapping[str, Any]) -> Response:
-    """A whole reply as HTTP, streamed when asked for."""
+    """Returns the HTTP response with a whole reply, streamed if the request asks for it."""
     if not request.get("stream"):
         return JSONResponse(body)
     options = request.get("stream_options")
@@ -69,7 +69,7 @@ def as_response(body: dict[str, Any], request: Mapping[str, Any]) -> Response:
 
 
 def _events(body: dict[str, Any], *, with_usage: bool) -> list[dict[str, Any]]:
-    """The whole reply as the chunks of a stream: everything said, how it ended, what it cost."""
+    """Yields the reply as a stream's chunks: its content, why it ended, its usage."""
     choice = body["choices"][0]
     delta = dict(choice["message"])
     if calls := delta.get("tool_calls"):

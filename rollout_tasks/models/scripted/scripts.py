@@ -1,4 +1,4 @@
-"""What the scripted model says to each item, turn by turn, and reading it from files. Deriving it is in `policies`."""
+"""The scripts: what the scripted model answers to each item, turn by turn. Reads them; `policies` derives them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rollout_tasks.models.scripted.reading import read_json, validate
 
 METADATA_KEY = "script"
 EVERY = "*"
-"""The variant played where no variant is closer."""
+"""The variant for attempts that no other variant matches."""
 
 
 class ScriptedCall(BaseModel):
@@ -25,7 +25,7 @@ class ScriptedCall(BaseModel):
 
     name: str = Field(min_length=1)
     arguments: dict[str, Any]
-    """``at`` stands for ``x`` and ``y``: a text, or several, that tell what is meant on the screen; see `pointing`."""
+    """``at`` replaces ``x`` and ``y``: a text, or several, of what is meant on the screen; see `pointing`."""
 
     @field_validator("arguments")
     @classmethod
@@ -45,7 +45,7 @@ class Turn(BaseModel):
     text: str = ""
     tool_calls: tuple[ScriptedCall, ...] = ()
     when: str | None = Field(None, min_length=1)
-    """What the last observation's text must hold first; see `waiting`."""
+    """Text that the last observation must contain first; see `wait_turns`."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -75,7 +75,7 @@ class Scripts:
         return item_id in self._by_item
 
     def find(self, item_id: str, index: int = 0, attempt: int = 1) -> tuple[Turn, ...] | None:
-        """The turns of one attempt; None when the item has no script, or none for this attempt."""
+        """Returns the turns of one attempt; None if the item has no script, or none for this attempt."""
         variants = self._by_item.get(item_id, {})
         for name in (f"{index}/{attempt}", str(index), EVERY):
             if name in variants:
@@ -89,8 +89,8 @@ def load_scripts(items: Iterable[Item], script_file: Path | None = None, *, corr
     Args:
         items: The benchmark.
         script_file: JSON, ``{item id: turns or variants}``.
-        corrupt: How many of the items with a script get a final answer that is wrong.
-        seed: Same seed and items: same wrong ones.
+        corrupt: How many of the items with a script get a wrong final answer.
+        seed: The same seed and items give the same wrong ones.
 
     Raises:
         UserError: A script cannot be read, or there are fewer scripts than wrong answers asked for.
@@ -108,7 +108,7 @@ def load_scripts(items: Iterable[Item], script_file: Path | None = None, *, corr
 
 
 def uncovered(items: Iterable[Item], script_file: Path | None = None) -> list[str]:
-    """The ids of items that the scripted model would refuse, in the order of `items`.
+    """Returns the ids of items that the scripted model would refuse, in the order of `items`.
 
     Raises:
         UserError: A script cannot be read.

@@ -1,4 +1,4 @@
-"""The scripted model's HTTP interface: Chat Completions and what a served model has around it; no process control."""
+"""The scripted model's HTTP server: Chat Completions, and the other endpoints of a served model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MARK = ("X-Scripted-Model", "1")
 
 
 class ScriptedModel:
-    """Scripts, faults and counters behind the endpoints of one server."""
+    """One server's scripts, faults, counters and endpoints."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class ScriptedModel:
         """Prepares the endpoints.
 
         Args:
-            items: The benchmark, for requests that name their item by its question only.
-            scripts: What to say.
-            faults: Rules in force from the start.
+            items: The benchmark, for requests that contain only an item's question.
+            scripts: The items' scripts.
+            faults: The rules at the start.
             seed: For faults with a rate.
-            latency: Seconds every good reply takes at least.
-            api_key: When given, every endpoint but /health wants it as a bearer token.
+            latency: The least seconds that a good reply takes.
+            api_key: If given, every endpoint but /health requires it as a bearer token.
         """
         self._sessions = Sessions(items)
         self._scripts = scripts
@@ -110,7 +110,7 @@ class ScriptedModel:
         return as_response(body, request)
 
     def _next_turn(self, session: SessionId, request: dict[str, Any]) -> dict[str, Any] | str:
-        """The assistant message, or a sentence why there is none."""
+        """Returns the assistant message, or a sentence why there is none."""
         if session.item_id is None:
             return f"The scripted model cannot tell the item: no {SESSION_HEADER} header, and no known question."
         turns = self._scripts.find(session.item_id, session.index, session.attempt)
@@ -149,7 +149,7 @@ class ScriptedModel:
         return PlainTextResponse("\n".join(lines), media_type="text/plain; version=0.0.4")
 
     async def _set_faults(self, http_request: Request) -> Response:
-        """Puts the rules of the body in place of those in force; an empty list ends all faults."""
+        """Replaces the rules by those in the body; an empty list ends all faults."""
         if http_request.client is None or not ipaddress.ip_address(http_request.client.host).is_loopback:
             return error_response(403, "forbidden", "Faults are set from this machine only.")
         if not self._authorized(http_request):
@@ -171,7 +171,7 @@ class ScriptedModel:
 
 
 def _chat_request(body: bytes) -> dict[str, Any] | None:
-    """The request as JSON; None when it is no chat request."""
+    """Returns the request's JSON; None if it is not a chat request."""
     try:
         request: Any = json.loads(body)
     except (ValueError, RecursionError):

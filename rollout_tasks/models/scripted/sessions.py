@@ -1,4 +1,4 @@
-"""Which rollout and which turn of it a request belongs to. The server keeps no conversation: requests say it all."""
+"""Which rollout, and which of its turns, a request belongs to. The server stores no conversations."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rollout_tasks.models.scripted.policies import is_judge_request, text_of
 
 FAULTY_CALL_PREFIX = "call_fault_"
 WAITING_CALL_PREFIX = "call_wait_"
-"""Ids of tool calls made up by a fault, and by waiting for something to see: their messages are no turns of the script."""
+"""Ids of tool calls that a fault or a wait made up: their messages are not the script's turns."""
 _MADE_UP = (FAULTY_CALL_PREFIX, WAITING_CALL_PREFIX)
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionId:
-    """Who is asking."""
+    """Whose request it is."""
 
     role: Literal["rollout", "judge"]
     item_id: str | None
@@ -40,7 +40,7 @@ class Sessions:
         self._longest_first = sorted(self._by_question, key=len, reverse=True)
 
     def identify(self, header: str | None, messages: Sequence[Mapping[str, Any]]) -> SessionId:
-        """Names the session; its item is None when neither header nor question tells."""
+        """Returns the session; its item is None if neither header nor question identifies it."""
         named = _from_header(header) if header else None
         if is_judge_request(messages):
             return SessionId("judge", named.item_id if named else None)
@@ -55,12 +55,12 @@ class Sessions:
 
 
 def turn_of(messages: Sequence[Mapping[str, Any]]) -> int:
-    """The turn asked for, from 0: as many as the script already had."""
+    """Returns the number of the requested turn, from 0: how many of the script's turns there were before."""
     return sum(message.get("role") == "assistant" and not made_up(message) for message in messages)
 
 
 def made_up(message: Mapping[str, Any], *prefixes: str) -> bool:
-    """Whether a message is no turn of the script, for any reason or for one whose prefix is given."""
+    """Whether a message is not one of the script's turns, for any reason or for the one with the given prefix."""
     calls = message.get("tool_calls") or ()
     return any(str(call.get("id")).startswith(prefixes or _MADE_UP) for call in calls)
 

@@ -1,4 +1,4 @@
-"""A make-believe tokeniser: words with the blanks before them, the same ids for the same words.
+"""A simple tokeniser: words with the blanks before them; the same words have the same ids.
 
 As with a real chat template, a conversation's tokens start with those of the turns before: the prompt of turn k+1
 begins with the prompt and completion of turn k.
@@ -33,12 +33,12 @@ class Token:
 
     @property
     def logprob(self) -> float:
-        """A log-probability in (-1, 0) that only depends on the token."""
+        """Returns a log-probability in (-1, 0) that only depends on the token."""
         return -(self.id % 997 + 1) / 1000
 
 
 def prompt_pieces(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The conversation as pieces of text, up to where the assistant begins."""
+    """Returns the conversation as pieces of text, up to where the assistant begins."""
     for message in messages:
         yield f"<|{message.get('role')}|>"
         yield from completion_pieces(message)
@@ -46,7 +46,7 @@ def prompt_pieces(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def completion_pieces(message: Mapping[str, Any]) -> Iterator[str]:
-    """One message as pieces of text, without the mark of who speaks."""
+    """Returns one message as pieces of text, without its role."""
     content = message.get("content")
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, str):
@@ -60,7 +60,7 @@ def completion_pieces(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def tokenise(pieces: Iterable[str]) -> list[Token]:
-    """Pieces to tokens; their texts put together are the pieces again."""
+    """Turns pieces into tokens, whose texts joined are the pieces joined."""
     tokens: list[Token] = []
     for piece in pieces:
         if piece in _SPECIAL:
@@ -71,7 +71,7 @@ def tokenise(pieces: Iterable[str]) -> list[Token]:
 
 
 def count(pieces: Iterable[str]) -> int:
-    """As many as `tokenise` would give, for less."""
+    """Returns how many tokens `tokenise` would return, faster."""
     return sum(1 if piece in _SPECIAL else len(piece.split()) + piece[-1:].isspace() for piece in pieces)
 
 

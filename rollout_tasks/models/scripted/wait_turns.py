@@ -1,6 +1,6 @@
-"""A turn may wait for what it needs to see: a desktop takes its time to open a window, and a script cannot know how long.
+"""Waits for what a turn needs to see: how long a desktop takes to open a window is not known in advance.
 
-Until the text is there the model asks to wait, as a model that looks at the screen would. Those turns are not the script's.
+Until the text is visible, the model asks to wait, as a model that sees the screen would. Those turns are not the script's.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rollout_tasks.models.scripted.sessions import WAITING_CALL_PREFIX, made_up
 
 TOOL = "desktop_control"
 PAUSES = (0.25, 0.5, 1.0, 2.0, *[4.0] * 15)
-"""Seconds before each next look; about a minute in all."""
+"""Seconds before each next look; about a minute in total."""
 
 
 def is_seen(text: str, messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the text is in the last observation, as it is told in words."""
+    """Whether the text is in the last observation's description."""
     return text in state_of(messages)
 
 
 def state_of(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The last observation, as it is told in words."""
+    """Returns the last observation's description in words."""
     since = itertools.takewhile(lambda message: message.get("role") != "assistant", reversed(messages))
     latest = next((message for message in since if message.get("role") == "tool"), messages[-1])
     before, heading, state = text_of(latest).partition(STATE_HEADING)
@@ -34,12 +34,12 @@ def state_of(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def waiting_message(text: str, request: Mapping[str, Any], number: int) -> dict[str, Any] | str:
-    """The assistant message that asks to wait.
+    """Returns the assistant message that asks to wait.
 
     Args:
-        text: What is waited for.
-        request: What was asked; its conversation tells how long it was waited already.
-        number: The turn of the script that waits.
+        text: The text that is waited for.
+        request: The request; its conversation shows how long the wait is already.
+        number: The number of the script's turn that waits.
 
     Returns:
         The message, or a sentence why there is none.
@@ -55,7 +55,7 @@ def waiting_message(text: str, request: Mapping[str, Any], number: int) -> dict[
 
 
 def _waits(messages: Sequence[Mapping[str, Any]]) -> int:
-    """How many of the assistant's last messages only waited."""
+    """Returns how many of the assistant's last messages only waited."""
     said = [message for message in reversed(messages) if message.get("role") == "assistant"]
     return sum(1 for _ in itertools.takewhile(lambda message: made_up(message, WAITING_CALL_PREFIX), said))
 

@@ -227,7 +227,7 @@ REFUSALS = {
     ),
     "redirect to no address": (
         Answer(307, b"", {"location": "http://[x/v1"}),
-        "answered 307: Temporary Redirect; it redirects to an address that is none, which is not followed",
+        "answered 307: Temporary Redirect; it redirects to an invalid address, which is not followed",
     ),
     "redirect within": (
         Answer(308, b"", {"location": "/v1/chat/completions/?a=secret"}),

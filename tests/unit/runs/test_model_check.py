@@ -278,7 +278,7 @@ def test_a_key_that_cannot_be_one_is_told_and_not_shown(
 
     says = _told(lambda: model_check.check_model(asking(endpoint)))
 
-    assert says.startswith("OPENAI_API_KEY: holds characters that no key has")
+    assert says.startswith("OPENAI_API_KEY: contains characters that no key has")
     assert "sk-" not in says
     assert endpoint.requests == []
 

@@ -77,7 +77,7 @@ def test_a_request_that_failed_by_chance_may_pass_when_tried_again():
         ([{"kind": "hang", "rate": 1.5}], "0.rate: "),
         ([{"kind": "hang", "wait": 3}], "0.wait: extra inputs"),
         ([{"kind": "server_error", "seconds": 3}], "0: seconds means nothing to server_error"),
-        ([{"kind": "hang", "retry_after": 3}], "0: retry_after means nothing to hang"),
+        ([{"kind": "hang", "retry_after": 3}], "0: retry_after has no meaning for hang"),
     ],
 )
 def test_a_wrong_rule_is_named(rules, problem):
