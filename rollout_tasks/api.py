@@ -85,7 +85,7 @@ class Run:
         self.folder = folder
 
     def progress(self) -> Progress:
-        """How far it is.
+        """Returns how far it is.
 
         Raises:
             UserError: Neither Redis nor the folder knows it.

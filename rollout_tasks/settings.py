@@ -117,6 +117,18 @@ def settings() -> Settings:
         raise UserError(f"{_variable(str(first['loc'][0]))}: {clause(first)} (an environment variable)") from error
 
 
+def checked_key(key: str) -> str:
+    """Returns a model's key without surrounding blanks.
+
+    Raises:
+        UserError: It cannot be sent in a header; the message does not contain it.
+    """
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise UserError("OPENAI_API_KEY: contains characters that no key has, such as a line break or a curly quote")
+    return key
+
+
 def trust_tasks() -> None:
     """Makes this process, and those it starts, run tasks' setup and evaluation in the worker's own process."""
     os.environ["ROLLOUT_TRUST_TASKS"] = "1"

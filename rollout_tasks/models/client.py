@@ -18,12 +18,12 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from benchmark.backoff import retry_after
 from rollout_tasks.config import ModelConfig
-from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
+from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Reply, Usage
 from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
 from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide
-from rollout_tasks.settings import settings
+from rollout_tasks.settings import checked_key, settings
 from rollout_tasks.unicode_text import storable
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def open_model(
     configured = settings()
     if api_key is None and configured.openai_api_key is not None:
         api_key = configured.openai_api_key.get_secret_value()
-    key = (api_key or "").strip() or _NO_KEY
-    if not key.isascii() or not key.isprintable():
-        raise UserError("OPENAI_API_KEY: contains characters that no key has, such as a line break or a curly quote")
+    key = checked_key(api_key or "") or _NO_KEY
     return ModelClient(config, session_id, key, base_url.rstrip("/") if base_url else endpoint_of(config))
 
 

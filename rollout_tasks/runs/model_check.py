@@ -207,11 +207,7 @@ def _try_completion(config: RunConfig, address: str) -> RunConfig:
 
 
 def _login() -> dict[str, str]:
-    from rollout_tasks.settings import settings
+    from rollout_tasks.settings import checked_key, settings
 
-    if (secret := settings().openai_api_key) is None:
-        return {}
-    key = secret.get_secret_value().strip()
-    if not key.isascii() or not key.isprintable():
-        raise UserError("OPENAI_API_KEY: holds characters that no key has, such as a line break or a curly quote")
-    return {"Authorization": f"Bearer {key}"}
+    secret = settings().openai_api_key
+    return {} if secret is None else {"Authorization": f"Bearer {checked_key(secret.get_secret_value())}"}
