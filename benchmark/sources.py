@@ -34,6 +34,8 @@ def find_entries(path: Path, split: str | None = None) -> Iterator[Entry]:
     Raises:
         BenchmarkError: The file or tree as a whole cannot be read, or is empty.
     """
+    if split is not None and not (path != STANDARD_INPUT and _is_directory(path)):
+        raise BenchmarkError(f"{path}: has no splits to choose from (--split)")
     if path == STANDARD_INPUT:
         return _json_lines("standard input", sys.stdin.buffer)
     if _is_directory(path):

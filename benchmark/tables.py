@@ -86,17 +86,32 @@ def dataset_entries(folder: Path, split: str | None) -> Iterator[Entry]:
         BenchmarkError: A split must be chosen, no split has that name, or a file cannot be read.
     """
     if (folder / _DICT).is_file():
-        chosen = _chosen(folder, sorted(json.loads((folder / _DICT).read_text(encoding="utf-8"))["splits"]), split)
-        folder = folder / chosen
+        folder = folder / _chosen(folder, sorted(_listed(folder / _DICT, "splits")), split)
+        if not (folder / _STATE).is_file():
+            raise BenchmarkError(f"{folder}: is a split without {_STATE}")
     if (folder / _STATE).is_file():
-        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        files = [folder / entry["filename"] for entry in state["_data_files"]]
+        files = [folder / name for name in _listed(folder / _STATE, "_data_files", "filename")]
     else:
         by_split: dict[str, list[Path]] = {}
         for path in _parquet_files(folder):
             by_split.setdefault(path.stem.partition("-")[0], []).append(path)
         files = by_split[_chosen(folder, sorted(by_split), split)]
     yield from _arrow_entries(folder, files)
+
+
+def _listed(path: Path, key: str, inner: str | None = None) -> list[str]:
+    """Returns the names of files or folders in one of `datasets`' descriptions."""
+    try:
+        names = json.loads(path.read_text(encoding="utf-8"))[key]
+        names = [name if inner is None else name[inner] for name in names]
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise BenchmarkError(f"{path}: is no description of a dataset: it must have {key!r}") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise BenchmarkError(f"{path}: {name!r} is not the name of a file beside it")
+    return names
 
 
 def parquet_entries(path: Path) -> Iterator[Entry]:

@@ -73,7 +73,7 @@ def image_named(name: str) -> Image:
         return Image(name, name)
     folder = _folder(name) if _NAME.fullmatch(name) else None
     if folder is None or not folder.is_dir():
-        own = f", or make one: build_guest.py --name {name}" if folder else ""
+        own = f", or make one: rollouts image build --name {name}" if folder else ""
         raise GuestBuildError(f"there is no guest image {name!r}: choose one of {', '.join(image_names())}{own}")
     return _read(name, folder)
 
@@ -88,7 +88,7 @@ def _read(name: str, folder: Path) -> Image:
         return Image(name, kept["profile"], release, additions if kept["has_additions"] else None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GuestBuildError(
-            f"what is kept of the guest image {name!r} is broken ({error}): make it again: build_guest.py --name {name}"
+            f"what is kept of the guest image {name!r} is broken ({error}): make it again: rollouts image build --name {name}"
         ) from error
 
 

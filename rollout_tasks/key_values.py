@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rollout_tasks.errors import UserError
+from vm_pool.validation_messages import shown
 
 
 def key_values(name: str, pairs: Sequence[str]) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def key_values(name: str, pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise UserError(f"{name} {pair}: must look like key=value")
+            raise UserError(f"{name}: must look like key=value, got {shown(pair)}")
         try:
             options[key] = json.loads(value)
         except json.JSONDecodeError:

@@ -84,7 +84,8 @@ def checked_client() -> redis.Redis:
     except redis.RedisError as error:
         if isinstance(error, redis.AuthenticationError) or any(word in str(error) for word in _LOGIN_REFUSED):
             raise UserError(f"Redis at {place} refuses the login: set the password in REDIS_URL ({error})") from error
-        raise UserError(f"Redis at {place} cannot be reached: {error}") from error
+        hint = "" if settings().broker_configured else "; set REDIS_URL to where it is"
+        raise UserError(f"Redis at {place} cannot be reached: {error}{hint}") from error
     except ValueError as error:
         raise UserError(f"REDIS_URL: must look like redis://:password@host:6379/0, got {place}") from error
     return connect(tries=1, socket_timeout=10)

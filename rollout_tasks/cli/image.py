@@ -56,7 +56,8 @@ def build(
         str, typer.Option("--profile", help=f"One of {', '.join(PROFILES)}, or an image of your own.")
     ] = "core",
     name: Annotated[
-        str, typer.Option("--name", help="What your own image is called: the profile, and what the next options say.")
+        str,
+        typer.Option("--name", help="The name of an image of your own: the profile, and what the next options add."),
     ] = "",
     package: Annotated[
         list[str] | None,
@@ -93,24 +94,26 @@ def build(
         typer.Option("--disk", help="Build the disk that the provider qemu boots; users who are not root can, too."),
     ] = False,
     show_built: Annotated[
-        bool, typer.Option("--list", help="List what is there of images, and build nothing.")
+        bool, typer.Option("--list", help="List the images that are there, and build nothing.")
     ] = False,
     prune_outdated: Annotated[
         bool, typer.Option("--prune", help="Remove what is outdated and not in use, and build nothing.")
     ] = False,
     remove: Annotated[
         str,
-        typer.Option("--remove", metavar="NAME", help="Remove an image of your own, with all that only it is made of."),
+        typer.Option(
+            "--remove", metavar="NAME", help="Remove an image of your own, with all parts that no other image has."
+        ),
     ] = "",
     check: Annotated[
         Path | None,
         typer.Option(
             "--check",
             metavar="TASKS",
-            help="Say of each task of an OSWorld tree whether its score can be relied on in the image, and why not.",
+            help="Say for each task of an OSWorld tree whether its score can be relied on in the image, and if not, why.",
         ),
     ] = None,
-    provider: Annotated[str, typer.Option(help="With --check: where the VM comes from that is looked at.")] = "local",
+    provider: Annotated[str, typer.Option(help="With --check: the provider of the VM that is examined.")] = "local",
     provider_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -234,7 +237,7 @@ def _show(parts: list[CachedImage], as_json: bool) -> None:
         program.print_json([_as_json(part) for part in parts])
         return
     if not parts:
-        typer.echo("No guest image has been built yet: build_guest.py --profile core")
+        typer.echo("No guest image has been built yet: rollouts image build --profile core")
         return
     table = Table()
     for heading in ("kind", "image", "size", "", "folder"):
@@ -245,7 +248,7 @@ def _show(parts: list[CachedImage], as_json: bool) -> None:
     Console().print(table)
     outdated = sum(part.bytes for part in parts if not part.current)
     if outdated:
-        typer.echo(f"Outdated: {_gigabytes(outdated)}; build_guest.py --prune removes what of it is not in use.")
+        typer.echo(f"Outdated: {_gigabytes(outdated)}; rollouts image build --prune removes what is not in use.")
 
 
 def _show_removed(what: str, removed: list[CachedImage], kept: list[CachedImage], as_json: bool) -> None:
@@ -262,7 +265,7 @@ def _gigabytes(size: int) -> str:
     return f"{size / 1e9:.2f} GB"
 
 
-group = typer.Typer(no_args_is_help=True)
+group = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
 @group.callback()

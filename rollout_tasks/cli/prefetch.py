@@ -42,7 +42,7 @@ def command(
     Files come to `$XDG_CACHE_HOME/computer-use-rollouts/downloads` (default: ~/.cache), where the workers of this machine
     look first. What is there already is not downloaded again; what broke off goes on.
 
-    For example:  [bold]prefetch.py --data-path osworld/[/bold]
+    For example:  [bold]rollouts prefetch --data-path osworld/[/bold]
 
     Exit code 1: some files could not be had; they are named with the reason.
     """

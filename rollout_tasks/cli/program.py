@@ -8,10 +8,12 @@ import sys
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 
 from benchmark.errors import BenchmarkError
 from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.unicode_text import printable
+from vm_pool.validation_messages import clause
 
 INTERRUPTED = 130
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
@@ -61,6 +63,9 @@ def _redis_errors() -> tuple[type[Exception], ...]:
 
 
 def _usage(error: typer.TyperException) -> str:
+    parameter: Any = getattr(error, "param", None)
+    if isinstance(error.__cause__, ValidationError) and parameter is not None:
+        return f"{max(parameter.opts, key=len)}: {clause(error.__cause__.errors()[0]).rstrip('.')}"
     sentence = error.format_message().rstrip(".")
     return sentence[:1].lower() + sentence[1:]
 

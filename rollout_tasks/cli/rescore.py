@@ -24,7 +24,7 @@ def rescore(
     output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Score a finished run with another metric, as in:  [bold]rescore.py RUN --metric f1_score[/bold]"""
+    """Score a finished run with another metric, as in:  [bold]rollouts rescore RUN --metric f1_score[/bold]"""
     folder = find_run(run, output_dir)
     check_metric(metric)
     from rollout_tasks.cli.run_progress import DONE, LOST, lost_scores

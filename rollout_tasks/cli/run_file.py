@@ -78,14 +78,17 @@ def read_system_prompt(file: Path) -> str:
     """Returns the text that replaces the prompt of a run's agent.
 
     Raises:
-        UserError: The file cannot be read, or is not text.
+        UserError: The file cannot be read, is not text, or is empty.
     """
     try:
-        return file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"--system-prompt-file: {file} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"--system-prompt-file: {file} is not UTF-8") from error
+    if not text.strip():
+        raise UserError(f"--system-prompt-file: {file} is empty")
+    return text
 
 
 def as_yaml(config: RunConfig) -> str:

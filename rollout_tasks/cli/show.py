@@ -21,7 +21,7 @@ def show(
     output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Show a finished run, as in:  [bold]show_result.py results/20260101-120000-math-1a2b[/bold]"""
+    """Show a finished run, as in:  [bold]rollouts show results/20260101-120000-math-1a2b[/bold]"""
     folder = find_run(run, output_dir)
     if as_json:
         program.print_json(tables(folder).as_dict())

@@ -31,7 +31,7 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def serve(
     num_vms: Annotated[int, typer.Option("--num-vms", "-m", min=1, help="How many VMs this machine has.")] = 3,
     provider: Annotated[str, typer.Option("--provider", help="Where they come from.")] = "simulated",
-    pool: Annotated[str, typer.Option("--pool", help="The pool they are lent out from.")] = "default",
+    pool: Annotated[str, typer.Option("--pool", help="The pool that they join.")] = "default",
     host_id: Annotated[
         str | None,
         typer.Option("--host-id", help="Default: the machine's name. Two hosts on one machine need two names."),
@@ -40,8 +40,8 @@ def serve(
         str,
         typer.Option(
             "--address",
-            help="This machine's address for those who borrow VMs. The default serves this machine alone; any other lets "
-            "whoever reaches it act in VMs that are lent out, so keep it inside a network you trust.",
+            help="This machine's address for workers that lease its VMs. The default serves this machine alone; any other "
+            "lets whoever reaches it act in leased VMs, so keep it inside a network you trust.",
         ),
     ] = "127.0.0.1",
     option: Annotated[

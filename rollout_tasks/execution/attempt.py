@@ -58,7 +58,7 @@ class Attempt:
             rollout_id=self.rollout_id, attempt=self.number, status="failed", worker=self.worker, started=time.time()
         )
         try:
-            verdict = self._lend_and_run(verdict, pulse)
+            verdict = self._lease_and_run(verdict, pulse)
         except RolloutFailure as failure:
             verdict = replace(verdict, failure_class=failure.failure_class, error=str(failure))
         except EpisodeInterrupted as interruption:
@@ -67,7 +67,7 @@ class Attempt:
             verdict = replace(verdict, status="cancelled")
         return replace(verdict, finished=verdict.started + time.monotonic() - began)  # clocks may be changed meanwhile
 
-    def _lend_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:
+    def _lease_and_run(self, verdict: Verdict, pulse: Pulse) -> Verdict:
         with boundary(FailureClass.INTERNAL, "preparing the attempt"):
             name = registry.environment_name(self.item, self.config)
             environment_class = registry.environment(name)

@@ -89,9 +89,9 @@ class EventsFile:
         ended = self._ended(verdict)
         for path in begun:
             attempt = ended.get(int(path.name.removeprefix("attempt-")))
-            yield from _lent(attempt) if attempt is not None else _died(path)
+            yield from _lease_events(attempt) if attempt is not None else _died(path)
         if verdict.attempt in ended and self._folder.attempt(verdict.rollout_id, verdict.attempt) not in begun:
-            yield from _lent(verdict)
+            yield from _lease_events(verdict)
 
     def _ended(self, verdict: Verdict) -> dict[int, Verdict]:
         """Returns how attempts ended, by number; the verdict covers its own attempt even if that was not written."""
@@ -103,7 +103,7 @@ class EventsFile:
         return ended
 
 
-def _lent(attempt: Verdict) -> Iterator[_Event]:
+def _lease_events(attempt: Verdict) -> Iterator[_Event]:
     if attempt.lease is not None:
         yield attempt.lease.allocated, attempt.worker, attempt.lease.vm_id, "allocate"
         yield attempt.lease.released, attempt.worker, attempt.lease.vm_id, "release"

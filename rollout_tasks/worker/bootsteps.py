@@ -43,7 +43,9 @@ def install(app: Celery) -> None:
     )
     app.user_options["worker"].add(
         click.Option(
-            ["--vm-address"], default="127.0.0.1", help="This machine's address for who borrows VMs, with --num-vms."
+            ["--vm-address"],
+            default="127.0.0.1",
+            help="This machine's address for workers that lease its VMs, with --num-vms.",
         )
     )
     app.user_options["worker"].add(

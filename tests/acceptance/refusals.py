@@ -22,6 +22,8 @@ from tests.conftest import REPOSITORY
 
 SECRET = "hunter2"
 """Stands for every password in these tests: nothing may ever print it."""
+ROLLOUTS = REPOSITORY / "rollout_tasks" / "cli" / "main.py"
+"""The program of the command `rollouts`, as a file."""
 _SECONDS = 60
 _ON_A_MOUNT = [
     *("unshare", "--mount", "sh", "-c"),
@@ -128,9 +130,9 @@ class Runner:
 def run_command(
     command: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, mount: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of scripts/ in a folder, with nothing configured but what is given."""
+    """Runs one of scripts/, or ``rollouts``, in a folder, with nothing configured but what is given."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(_ABOUT_US)}
-    script = str(REPOSITORY / "scripts" / command)
+    script = str(ROLLOUTS if command == "rollouts" else REPOSITORY / "scripts" / command)
     if not mount:
         return _run_in_fork([script, *arguments], folder, {**plain, **environment})
     return subprocess.run(

@@ -21,6 +21,7 @@ from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict
+from tests.acceptance.bad_commands import ROLLOUTS_CASES
 from tests.acceptance.odd_endpoint import odd_endpoint
 from tests.acceptance.refusals import CAN_MOUNT, SECRET, Case, Outcome, Place, Runner, run_command
 from tests.conftest import ValkeyServer
@@ -379,6 +380,7 @@ CASES = [
     *OUTPUT_CASES,
     *RESUME_CASES,
     *OTHER_COMMANDS,
+    *ROLLOUTS_CASES,
 ]
 
 

@@ -204,7 +204,7 @@ def test_sigterm_stops_the_vms_and_the_host(served: tuple[VMPool, subprocess.Pop
         (["pool.py", "remove", "nobody"], "pool 'default' has no VM nobody"),
         (["vm_host.py", "--num-vms", "0"], "num-vms"),
         (["vm_host.py", "--provider", "nothing"], "no VM provider is called 'nothing'; installed: aliyun, aws, "),
-        (["vm_host.py", "--option", "boot"], "--option boot: must look like key=value"),
+        (["vm_host.py", "--option", "boot"], "--option: must look like key=value, got 'boot'"),
         (["vm_host.py", "--option", "boot_secs=1"], "does not accept its options: boot_secs"),
         (["vm_host.py", "--option", "reset_failure=2"], "does not accept its options: reset_failure"),
         (["vm_host.py", "--host-id", "a b"], "'a b' is not a host's id"),

@@ -231,7 +231,7 @@ def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch:
             ["--provider=simulated", "--provider-option=boot_second=1"],
             "VM provider 'simulated' does not accept its options",
         ),
-        (["--provider-option=x"], "--provider-option x: must look like key=value"),
+        (["--provider-option=x"], "--provider-option: must look like key=value, got 'x'"),
         (["--vm-pool=a b"], "a b"),
     ],
     ids=lambda value: str(value)[:30],

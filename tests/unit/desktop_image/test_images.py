@@ -165,7 +165,7 @@ def test_what_is_no_image_is_refused_with_those_there_are() -> None:
         image_named("other")
     assert str(refused.value) == (
         "there is no guest image 'other': choose one of core, office, media, browser, full, gnome, mine, or make one:"
-        " build_guest.py --name other"
+        " rollouts image build --name other"
     )
 
 
