@@ -16,11 +16,13 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+import redis
 
 from benchmark.benchmark import Benchmark
 from benchmark.results import RolloutResult
@@ -32,7 +34,7 @@ from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.progress import progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.verdict import rollout_ids
+from rollout_tasks.runs.verdict import Verdict, rollout_ids
 
 __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 
@@ -85,7 +87,7 @@ class Run:
         self.folder = folder
 
     def progress(self) -> Progress:
-        """Returns how far it is.
+        """Returns how far it is: as Redis says, or its folder if Redis cannot be reached or does not know it.
 
         Raises:
             UserError: Neither Redis nor the folder knows it.
@@ -93,20 +95,20 @@ class Run:
         try:
             with contextlib.closing(checked_client()) as client:
                 return progress_of(RunStore(client), self.run_id)
-        except UserError:
+        except (UserError, redis.RedisError):
             if not (self.folder / "run.json").is_file():
                 raise
             return progress_in_folder(RunFolder(self.folder))
 
     def wait(self, seconds: float | None = None) -> RunResult:
-        """Waits until it is over.
+        """Waits until it is over; while Redis cannot be reached, until its folder is complete.
 
         Args:
-            seconds: How long at most; None for as long as it takes.
+            seconds: The longest wait; None for as long as it takes.
 
         Raises:
             TimeoutError: It is not over by then.
-            UserError: It was only half submitted, or nobody knows it any more.
+            UserError: It was only half submitted, or is incomplete and Redis does not know it.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._over():
@@ -136,22 +138,37 @@ class Run:
         return self._as_they_come()
 
     async def _as_they_come(self) -> AsyncIterator[RolloutResult]:
-        told: set[tuple[str, int]] = set()
+        left = await asyncio.to_thread(_rollouts, RunFolder(self.folder))
         over = False
         while not over:
             over = await asyncio.to_thread(self._over)
-            for result in await asyncio.to_thread(lambda: list(self.results())):
-                if (result.item_id, result.index) not in told:
-                    told.add((result.item_id, result.index))
-                    yield result
+            began = time.monotonic()
+            came, left = await asyncio.to_thread(_settled, RunFolder(self.folder), left)
+            took = time.monotonic() - began
+            for verdict in came:
+                yield verdict.as_result()
             if not over:
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(max(_LOOK_SECONDS, 10 * took))
 
     def _over(self) -> bool:
-        progress = self.progress()
-        if progress.state == "half_submitted":
+        try:
+            with contextlib.closing(checked_client()) as client:
+                progress = RunStore(client).progress(self.run_id)
+        except (UserError, redis.RedisError):  # Redis may come back
+            return self._complete()
+        if progress is not None and progress.state == "half_submitted":
             raise UserError(f"run {self.run_id} is half submitted; complete it with: rollouts resume {self.folder}")
-        return progress.state in _OVER and progress.pending == 0
+        if progress is None and not self._complete():
+            raise UserError(
+                f"Redis does not know run {self.run_id}, and it is incomplete; complete it with: rollouts resume {self.folder}"
+            )
+        return progress is None or progress.state in _OVER
+
+    def _complete(self) -> bool:
+        folder = RunFolder(self.folder)
+        if progress_in_folder(folder).pending:
+            return False
+        return folder.evaluation.exists() or not folder.description.config().evaluate_results
 
 
 def run(config: RunConfig, benchmark: Benchmark | None = None, *, show_progress: bool = False) -> RunResult:
@@ -289,7 +306,15 @@ def _result(folder: RunFolder) -> RunResult:
 
 
 def _results(folder: RunFolder) -> Iterator[RolloutResult]:
-    for verdict in folder.verdicts(
-        rollout_ids(folder.description.each_item(), folder.description.config().rollouts_per_item)
-    ):
+    for verdict in folder.settled_verdicts(_rollouts(folder)):
         yield verdict.as_result()
+
+
+def _rollouts(folder: RunFolder) -> list[str]:
+    return rollout_ids(folder.description.each_item(), folder.description.config().rollouts_per_item)
+
+
+def _settled(folder: RunFolder, names: Iterable[str]) -> tuple[list[Verdict], list[str]]:
+    """Returns the verdicts of those rollouts that have one, and the names of the others."""
+    found = {name: folder.settled(name) for name in names}
+    return [verdict for verdict in found.values() if verdict], [name for name, verdict in found.items() if not verdict]

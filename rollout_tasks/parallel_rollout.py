@@ -116,7 +116,7 @@ def _worker_results(result: RunResult) -> Iterator[dict[str, Any]]:
     folder = RunFolder(result.folder)
     config = folder.description.config()
     questions = {item.id: item.question for item in folder.description.each_item()}
-    for verdict in folder.verdicts(rollout_ids(folder.description.each_item(), config.rollouts_per_item)):
+    for verdict in folder.settled_verdicts(rollout_ids(folder.description.each_item(), config.rollouts_per_item)):
         item_id, _ = split_rollout_id(verdict.rollout_id)
         yield {
             "task_id": item_id,

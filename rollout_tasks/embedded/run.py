@@ -55,6 +55,7 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     with ctrl_c.caught():
         try:
             write_down(work)
+            described = work.config  # the address of the run's own scripted model is of no use to a later resume
             stack = EmbeddedServices(work.folder.path / "logs")
             if scripted:
                 model = ScriptedModelProcess(work.folder.path / "items.jsonl")
@@ -62,7 +63,7 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
                 if model.pid is not None:
                     stack.stop_afterwards(model.pid)
                 work = replace(work, config=_with_model(work.config, base_url=address))
-            progress = _run(work, stack, model, ctrl_c, console)
+            progress = _run(work, described, stack, model, ctrl_c, console)
             failed = False
         except StopRequested:
             failed = False
@@ -76,7 +77,12 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
 
 
 def _run(
-    work: Work, stack: EmbeddedServices, model: ScriptedModelProcess | None, ctrl_c: CtrlC, console: Console
+    work: Work,
+    described: RunConfig,
+    stack: EmbeddedServices,
+    model: ScriptedModelProcess | None,
+    ctrl_c: CtrlC,
+    console: Console,
 ) -> Progress:
     """Starts the services, enqueues the run and watches it to its end."""
     config = work.config
@@ -91,7 +97,7 @@ def _run(
     stack.start_flower()
     _say_where_flower_is(stack, ctrl_c, console)
     store = RunStore(checked_client())
-    enqueue(work, store)
+    enqueue(work, store, described=described)
     ctrl_c.finish_first = True
 
     def look() -> None:

@@ -126,7 +126,7 @@ class RunFolder:
             UserError: The earlier one cannot be read.
         """
         path = self.rollout(verdict.rollout_id) / _RESULT
-        if (settled := self._settled(verdict.rollout_id)) is not None:
+        if (settled := self.settled(verdict.rollout_id)) is not None:
             return settled
         if written:
             first = link_once(self.attempt(verdict.rollout_id, verdict.attempt) / _RESULT, path)
@@ -144,7 +144,7 @@ class RunFolder:
         Raises:
             UserError: It cannot be read.
         """
-        settled = self._settled(rollout_id)
+        settled = self.settled(rollout_id)
         if settled is not None:
             return settled
         for number in reversed(self._numbers(rollout_id)):
@@ -153,13 +153,24 @@ class RunFolder:
                 return ended
         return None
 
+    def settled(self, rollout_id: str) -> Verdict | None:
+        """Returns the rollout's verdict; None as long as it has none, whatever its attempts were.
+
+        Raises:
+            UserError: It cannot be read.
+        """
+        try:
+            return self._read(self.rollout(rollout_id) / _RESULT)
+        except FileNotFoundError:
+            return None
+
     def verdict(self, rollout_id: str) -> Verdict | None:
         """Returns the rollout's verdict; if none was settled, that of its last attempt, as in runs of older versions.
 
         Raises:
             UserError: It cannot be read.
         """
-        settled = self._settled(rollout_id)
+        settled = self.settled(rollout_id)
         if settled is not None:
             return settled
         return next(iter(reversed(list(self.attempts(rollout_id)))), None)
@@ -191,12 +202,6 @@ class RunFolder:
     def _numbers_set_aside(self, rollout_id: str) -> list[int]:
         return [number for path in self.rollout(rollout_id).glob("earlier-*") for number in _attempts_in(path)]
 
-    def _settled(self, rollout_id: str) -> Verdict | None:
-        try:
-            return self._read(self.rollout(rollout_id) / _RESULT)
-        except FileNotFoundError:
-            return None
-
     def _attempt_result(self, rollout_id: str, number: int) -> Verdict | None:
         try:
             return self._read(self.attempt(rollout_id, number) / _RESULT)
@@ -214,8 +219,15 @@ class RunFolder:
         except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{path} cannot be read: {error}") from error
 
-    def verdicts(self, rollout_ids: Iterable[str]) -> Iterator[Verdict]:
+    def settled_verdicts(self, rollout_ids: Iterable[str]) -> Iterator[Verdict]:
         """Yields the verdicts of the rollouts that have one."""
+        for rollout_id in rollout_ids:
+            verdict = self.settled(rollout_id)
+            if verdict is not None:
+                yield verdict
+
+    def verdicts(self, rollout_ids: Iterable[str]) -> Iterator[Verdict]:
+        """Yields the verdicts of some rollouts; of those without one, how their last attempt ended, if any did."""
         for rollout_id in rollout_ids:
             verdict = self.verdict(rollout_id)
             if verdict is not None:

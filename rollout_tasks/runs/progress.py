@@ -26,14 +26,14 @@ def progress_of(store: RunStore, run_id: str) -> Progress:
 
 
 def progress_in_folder(folder: RunFolder) -> Progress:
-    """Returns the progress of a run that Redis does not know, from its folder."""
+    """Returns a run's progress as far as its folder shows it; the state is ``done`` or ``unknown``."""
     config = folder.description.config()
     every = rollout_ids(folder.description.each_item(), config.rollouts_per_item)
     statuses: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     score_sum = 0.0
     costs: list[float] = []
-    for verdict in folder.verdicts(every):
+    for verdict in folder.settled_verdicts(every):
         statuses[verdict.status] += 1
         score_sum += verdict.score or 0.0
         if verdict.cost is not None:
@@ -42,7 +42,7 @@ def progress_in_folder(folder: RunFolder) -> Progress:
             failures[verdict.failure_class.value] += 1
     return Progress(
         run_id=folder.path.name,
-        state="done",
+        state="done" if statuses.total() == len(every) else "unknown",
         total=len(every),
         pending=len(every) - statuses.total(),
         committed=statuses.total(),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from benchmark.items import Item
 
 RunState = Literal[
-    "submitting", "half_submitted", "running", "draining", "cancelling", "finalizing", "done", "cancelled"
+    "submitting", "half_submitted", "running", "draining", "cancelling", "finalizing", "done", "cancelled", "unknown"
 ]
 StartStatus = Literal[
     "started",
@@ -71,6 +71,7 @@ class Progress:
 
     run_id: str
     state: RunState
+    """``unknown`` for an incomplete run that only its folder was asked about."""
     total: int
     pending: int
     """Stored rollouts without a verdict."""

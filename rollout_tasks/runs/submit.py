@@ -67,7 +67,7 @@ class Work:
 
     def count_committed(self) -> int:
         """Returns how many of them have a verdict now; reads the folder."""
-        return len(self.kept) + sum(1 for _ in self.folder.verdicts(self.todo))
+        return len(self.kept) + sum(1 for _ in self.folder.settled_verdicts(self.todo))
 
 
 def load_benchmark(config: RunConfig) -> LoadedItems:
@@ -170,8 +170,13 @@ def write_down(work: Work) -> None:
     )
 
 
-def enqueue(work: Work, store: RunStore) -> None:
+def enqueue(work: Work, store: RunStore, *, described: RunConfig | None = None) -> None:
     """Puts the run into the run store and sends its chord.
+
+    Args:
+        work: The run.
+        store: The run store.
+        described: The configuration that a resumed run's folder gets; default: the run's.
 
     Raises:
         UserError: Another process submitted the same run meanwhile, or Redis did not accept it; what was written is
@@ -192,7 +197,7 @@ def enqueue(work: Work, store: RunStore) -> None:
             option, done = ("--resume", "resumed") if work.resumed else ("--run-id", "submitted")
             raise UserError(f"{option}: run {work.run_id!r} was {done} by somebody else just now")
         if work.resumed:
-            work = _clear_the_way(work, store, token)
+            work = _clear_the_way(work, store, token, described or work.config)
         _store(work, store, token)
     except (RedisError, OperationalError) as error:
         _take_back(work, store, error)
@@ -206,14 +211,14 @@ def enqueue(work: Work, store: RunStore) -> None:
         ) from error
 
 
-def _clear_the_way(work: Work, store: RunStore, token: str) -> Work:
+def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig) -> Work:
     """Prepares the folder of a resumed run, once the run is reserved.
 
     Records what the resume changes, and sets aside what is tried again; keeps what was finished meanwhile.
     """
     try:
         with submitter_beats(work.run_id, token):
-            work.folder.description.record_resume(work.config)
+            work.folder.description.record_resume(described)
             finished = [verdict for verdict in work.folder.verdicts(work.todo) if not verdict.worth_repeating]
             names = {verdict.rollout_id for verdict in finished}
             todo = [name for name in work.todo if name not in names]

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import redis
 
 from benchmark import Benchmark, BenchmarkError
 from rollout_tasks import ParallelRolloutConfig, RunConfig, UserError, embedded_services, find, run, submit
@@ -61,6 +62,36 @@ def test_a_run_on_workers_whose_results_are_taken_as_they_come(tmp_path: Path) -
         assert again.progress().completed == 6
     assert sorted(came) == [f"item-{n}" for n in range(6)]
     assert again.progress().completed == 6, "its folder tells it when the services are gone"
+
+
+def test_a_rollout_that_is_tried_again_comes_once_with_its_verdict(tmp_path: Path) -> None:
+    simulated = {"seconds": [1, 1], "needs_vm": False, "fail": "vm_lost"}
+    config = RunConfig.model_validate({**SIMULATED, "simulated": simulated, "output_dir": tmp_path / "results"})
+
+    async def results() -> list[tuple[str, str]]:
+        submitted = await asyncio.to_thread(submit, config, Benchmark(simulated_items(tmp_path, 4)))
+        return [(result.item_id, result.status) async for result in submitted]
+
+    with embedded_services(2, logs=tmp_path / "logs"):
+        came = asyncio.run(results())
+
+    assert sorted(came) == [(f"item-{n}", "completed") for n in range(4)]
+
+
+def test_an_incomplete_run_that_redis_does_not_know_is_not_waited_for(tmp_path: Path) -> None:
+    with embedded_services(1, logs=tmp_path / "logs") as redis_url:
+        values = {
+            **SIMULATED,
+            "simulated": {"seconds": [30, 30], "needs_vm": False},
+            "output_dir": tmp_path / "results",
+        }
+        submitted = submit(RunConfig.model_validate(values), Benchmark(simulated_items(tmp_path, 2)))
+        with redis.Redis.from_url(redis_url) as client:
+            client.flushall()
+
+        with pytest.raises(UserError, match=f"Redis does not know run {submitted.run_id}, and it is incomplete"):
+            submitted.wait(20)
+    assert submitted.progress().state == "unknown"
 
 
 def test_a_run_is_cancelled(tmp_path: Path) -> None:
