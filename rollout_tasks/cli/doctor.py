@@ -1,4 +1,4 @@
-"""`rollouts doctor`: shows what this machine can run and what it lacks, with the command that fixes it, if any."""
+"""`rollouts doctor`: shows what this machine can run and what it lacks, with the command that corrects it, if any."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded.services import valkey_binary
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import address_without_secret, checked_client
-from rollout_tasks.runs.model_check import check_model, model_address
+from rollout_tasks.runs.model_check import model_address, served_models
 from rollout_tasks.settings import settings
 from vm_pool.errors import PoolError
 from vm_pool.providers import check_available, load_provider
@@ -57,7 +57,7 @@ def doctor(
     output_dir: Annotated[Path, typer.Option(help="Where runs' folders are to be.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> int:
-    """Say what this machine can run and what it lacks, with the command that mends it.
+    """Say what this machine can run and what it lacks, with the command that corrects it.
 
     Exit code 1: a service that is configured (REDIS_URL, OPENAI_BASE_URL) cannot be used.
     """
@@ -110,14 +110,16 @@ def _broker() -> Finding:
 
 
 def _model() -> Finding:
-    config = RunConfig()
     try:
-        address = model_address(config)
+        address = model_address(RunConfig())
     except UserError as error:
         return Finding("service", "model endpoint", False, str(error))
     if address is None:
         return Finding("model", "endpoint", True, "OPENAI_BASE_URL is not set: embedded runs play scripts")
-    return _tried("service", "model endpoint", f"{address} serves {config.model.name}", lambda: check_model(config))
+    try:
+        return Finding("service", "model endpoint", True, f"{address} {served_models(address)}")
+    except UserError as error:
+        return Finding("service", "model endpoint", False, str(error))
 
 
 def _space(output_dir: Path) -> Iterator[Finding]:

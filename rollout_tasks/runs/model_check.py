@@ -71,7 +71,7 @@ def check_model(config: RunConfig) -> RunConfig:
     answer = _ask(address)
     if answer.status == 404:
         return _try_completion(config, address)
-    served = _served_models(answer, address)
+    served = _models_in(answer, address)
     if any(model.get("owned_by") == "scripted" for model in served):
         return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     names = [str(model.get("id")) for model in served]
@@ -80,10 +80,26 @@ def check_model(config: RunConfig) -> RunConfig:
         wanted["--judge-model"] = config.judge_model
     for option, name in wanted.items():
         if names and name not in names:
-            some = ", ".join(known[:_NAME_CHARACTERS] for known in sorted(names)[:_NAMES_SHOWN])
-            shown = some + (", ..." if len(names) > _NAMES_SHOWN else "")
-            raise UserError(f"{option}: {address} does not serve {name!r}; it serves {shown}")
+            raise UserError(f"{option}: {address} does not serve {name!r}; it serves {_listed(names)}")
     return config
+
+
+def served_models(address: str) -> str:
+    """Returns what an endpoint serves, as the rest of a sentence.
+
+    Raises:
+        UserError: It cannot be reached, refuses the key, or is not OpenAI-compatible.
+    """
+    answer = _ask(address)
+    if answer.status == 404:
+        return "answers; it does not say which models it serves"
+    names = [str(model.get("id")) for model in _models_in(answer, address)]
+    return f"serves {_listed(names)}" if names else "answers; it serves no model"
+
+
+def _listed(names: Sequence[str]) -> str:
+    some = ", ".join(name[:_NAME_CHARACTERS] for name in sorted(names)[:_NAMES_SHOWN])
+    return some + (", ..." if len(names) > _NAMES_SHOWN else "")
 
 
 def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
@@ -177,7 +193,7 @@ def _key_refused(address: str, status: int) -> str:
     return f"the model endpoint {address} refuses the key (HTTP {status}): check OPENAI_API_KEY"
 
 
-def _served_models(answer: _Answer, address: str) -> list[dict[str, Any]]:
+def _models_in(answer: _Answer, address: str) -> list[dict[str, Any]]:
     if answer.status >= 400:
         raise UserError(f"the model endpoint {address} answers HTTP {answer.status} at /models")
     try:
