@@ -15,6 +15,7 @@ import psutil
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from desktop_image import PROFILES, list_images
 from desktop_image.cache import cache_folder
@@ -71,7 +72,7 @@ def doctor(
     if as_json:
         program.print_json([asdict(finding) for finding in findings])
     else:
-        Console(soft_wrap=False, highlight=False).print(_table(findings))
+        Console(soft_wrap=False, highlight=False, markup=False).print(_table(findings))
     return LACKING if any(one.about == "service" and not one.there for one in findings) else GOOD
 
 
@@ -145,7 +146,7 @@ def _table(findings: list[Finding]) -> Table:
     table.add_column("", no_wrap=True)
     table.add_column("", overflow="fold")
     for one in findings:
-        mark = "[green]yes[/green]" if one.there else "[yellow]no[/yellow]"
+        mark = Text("yes", style="green") if one.there else Text("no", style="yellow")
         table.add_row(one.about, one.name, mark, one.says)
     return table
 

@@ -245,7 +245,7 @@ def _show(parts: list[CachedImage], as_json: bool) -> None:
     for part in parts:
         remark = "" if part.current else "outdated"
         table.add_row(part.kind, part.image, _gigabytes(part.bytes), remark, str(part.folder))
-    Console().print(table)
+    Console(markup=False).print(table)
     outdated = sum(part.bytes for part in parts if not part.current)
     if outdated:
         typer.echo(f"Outdated: {_gigabytes(outdated)}; rollouts image build --prune removes what is not in use.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmark.errors import BenchmarkError
 from benchmark.metrics import metric_names
 from benchmark.stored_report import scan_report
 from rollout_tasks import registry
@@ -71,7 +73,9 @@ def listing(
         if as_json:
             program.print_json([asdict(run) for run in runs])
         else:
-            Console(highlight=False, soft_wrap=False).print(_table(runs) if runs else f"{output_dir} has no runs")
+            Console(highlight=False, soft_wrap=False, markup=False).print(
+                _table(runs) if runs else f"{output_dir} has no runs"
+            )
     elif as_json:
         program.print_json(list(NAMES[what]()))
     else:
@@ -87,7 +91,13 @@ def _runs(output_dir: Path) -> list[ListedRun]:
         raise UserError(f"--output-dir: {output_dir} cannot be read: {error.strerror}") from error
     found = [(path / "run.json", path) for path in folders]
     dated = sorted(((file.stat().st_mtime, path) for file, path in found if file.is_file()), reverse=True)
-    return [_listed(RunFolder(path), when) for when, path in dated]
+    runs = []
+    for when, path in dated:
+        try:
+            runs.append(_listed(RunFolder(path), when))
+        except (UserError, BenchmarkError) as error:
+            sys.stderr.write(f"left out: {printable(str(error))}\n")
+    return runs
 
 
 def _listed(folder: RunFolder, when: float) -> ListedRun:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
+from rollout_tasks.runs.folder import RunFolder
 from tests.acceptance.commands import MATH, rollouts
 from tests.acceptance.odd_endpoint import odd_endpoint
 from tests.cluster import Cluster
@@ -43,6 +46,22 @@ def test_a_run_on_workers_is_submitted_watched_and_cancelled(tmp_path: Path, clu
     assert rollouts(tmp_path, "submit", *options, "three", **redis).returncode == 0
     assert rollouts(tmp_path, "cancel", "three", **redis).stdout.startswith("Run three: ")
     assert json.loads(rollouts(tmp_path, "watch", "three", "--json", **redis).stdout)["state"] == "cancelled"
+
+
+def test_a_list_leaves_out_broken_runs_and_shows_odd_names_as_they_are(tmp_path: Path) -> None:
+    for run_id, model in (("odd", "[bold]a[/red]"), ("broken", "m"), ("scored wrongly", "m")):
+        folder = RunFolder(tmp_path / "results" / run_id)
+        config = RunConfig.model_validate({"env_mode": "math", "model": {"name": model}})
+        folder.description.create(config, [Item("a", "?")], data_path="x", data_name="x")
+    (tmp_path / "results" / "broken" / "run.json").write_text("{")
+    (tmp_path / "results" / "scored wrongly" / "evaluation.json").write_text("[]")
+
+    listed = rollouts(tmp_path, "list", COLUMNS="200")
+
+    assert listed.returncode == 0
+    assert "[bold]a[/red]" in listed.stdout
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["run", "odd"]
+    assert [line.startswith("left out: results/") for line in listed.stderr.splitlines()] == [True, True]
 
 
 @pytest.mark.parametrize(
