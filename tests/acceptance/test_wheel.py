@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, ValkeyServer
 from tests.desktops import needs_local_desktops
+from tests.virtual_machines import wait_until
 
 pytestmark = pytest.mark.slow
 ITEMS = REPOSITORY / "examples" / "items.jsonl"
@@ -87,9 +88,18 @@ def worker(environment: dict[str, str], tmp_path: Path, valkey: ValkeyServer) ->
     command = ["celery", "-A", "rollout_tasks", "worker", "--concurrency", "2", "--num-vms", "2", "--provider", "local"]
     with (tmp_path / "worker.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
-        yield environment
-        process.terminate()
-        process.wait(60)
+        try:
+            wait_until(lambda: vms_of(environment, tmp_path) == 2, seconds=120)
+            yield environment
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def vms_of(environment: dict[str, str], folder: Path) -> int:
+    command = ["rollouts", "pool", "status", "--json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return len(json.loads(done.stdout)["vms"])
 
 
 @needs_local_desktops
