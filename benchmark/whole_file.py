@@ -42,8 +42,14 @@ class WholeFile:
 
     def __enter__(self) -> Self:
         with self._naming_the_path():
-            self._file = self._temporary.open(
-                "w", buffering=_BUFFER_BYTES, encoding="utf-8", errors="backslashreplace", newline="\n"
+            self._file = open(
+                self._temporary,
+                "w",
+                buffering=_BUFFER_BYTES,
+                encoding="utf-8",
+                errors="backslashreplace",
+                newline="\n",
+                opener=lambda path, flags: os.open(path, flags, 0o644),
             )
         return self
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from rollout_tasks.config_fields import FilePath, check_url, field_spellings, option, safe_name
 from rollout_tasks.errors import FailureClass, UserError
-from vm_pool.validation_messages import clause, location_of, shown
+from rollout_tasks.validation_messages import clause, location_of, shown
 
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 from pydantic.fields import FieldInfo
 
-from vm_pool.validation_messages import shown
+from rollout_tasks.validation_messages import shown
 
 
 def option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:

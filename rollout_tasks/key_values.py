@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rollout_tasks.errors import UserError
-from vm_pool.validation_messages import shown
+from rollout_tasks.validation_messages import shown
 
 
 def key_values(name: str, pairs: Sequence[str]) -> dict[str, Any]:

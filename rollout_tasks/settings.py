@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
-from vm_pool.validation_messages import clause
+from rollout_tasks.validation_messages import clause
 
 LOCAL_REDIS = "redis://127.0.0.1:6379/0"
 _SILENT_SECONDS = 15.0

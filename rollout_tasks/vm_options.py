@@ -1,11 +1,37 @@
-"""Turns a run's configuration into options of its VMs' provider."""
+"""Makes the provider of a run's VMs: the options it gets, and what is wrong with them in plain words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from rollout_tasks.config import RunConfig
+from rollout_tasks.validation_messages import clause, location_of
+from vm_pool.errors import ProviderError
+from vm_pool.providers import Provider, load_provider
 from vm_pool.providers.base import option_names
+
+
+def open_provider(name: str, options: Mapping[str, Any]) -> Provider:
+    """Finds a provider and creates it.
+
+    Args:
+        name: Its name among the installed ones.
+        options: The provider's own options.
+
+    Raises:
+        ProviderError: It is not installed, cannot be imported, or does not accept an option, which is named.
+    """
+    try:
+        return load_provider(name, options)
+    except ProviderError as error:
+        if not isinstance(error.__cause__, ValidationError):
+            raise
+        first = error.__cause__.errors()[0]
+        what = f"{'.'.join(map(str, location_of(first)))}: {clause(first, tuple(option_names(name)))}"
+        raise ProviderError(f"VM provider {name!r} does not accept its options: {what}") from error
 
 
 def provider_options(config: RunConfig, *, snapshot: str | None = None) -> dict[str, Any]:

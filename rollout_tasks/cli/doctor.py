@@ -27,8 +27,9 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import address_without_secret, checked_client
 from rollout_tasks.runs.model_check import model_address, served_models
 from rollout_tasks.settings import settings
+from rollout_tasks.vm_options import open_provider
 from vm_pool.errors import PoolError
-from vm_pool.providers import check_available, load_provider
+from vm_pool.providers import check_available
 
 GOOD, LACKING = 0, 1
 PROVIDERS = ("local", "qemu", "docker")
@@ -92,7 +93,7 @@ def _findings(output_dir: Path) -> Iterator[Finding]:
 
 
 def _check_provider(name: str) -> None:
-    check_available(load_provider(name, {}))
+    check_available(open_provider(name, {}))
 
 
 def _tried(about: str, name: str, good: str, try_it: Callable[[], object]) -> Finding:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from benchmark.errors import BenchmarkError
 from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.unicode_text import printable
-from vm_pool.validation_messages import clause
+from rollout_tasks.validation_messages import clause
 
 INTERRUPTED = 130
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}

@@ -17,10 +17,11 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
+from rollout_tasks.vm_options import open_provider
 from vm_pool import VMPool
 from vm_pool.host import VMHost
 from vm_pool.images import image_name
-from vm_pool.providers import check_available, load_provider, provider_names
+from vm_pool.providers import check_available, provider_names
 
 PARENT_LOOK_SECONDS = 0.5
 
@@ -62,7 +63,7 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         opened = VMPool(redis.Redis.from_url(checked_redis_url(redis_url or settings().redis_address)), pool)
-        made = load_provider(provider, key_values("--option", option or []))
+        made = open_provider(provider, key_values("--option", option or []))
         check_available(made)
         facts = kept_facts(image_name(made))
         host = VMHost(opened, made, num_vms=num_vms, host_id=host_id, gate_address=address, facts=facts)

@@ -61,13 +61,12 @@ def leased_vm(
         EpisodeInterrupted: The rollout was told to stop while it waited.
     """
     if not config.vm.use_pool:
-        from rollout_tasks.vm_options import provider_options
-        from vm_pool.providers import load_provider
+        from rollout_tasks.vm_options import open_provider, provider_options
         from vm_pool.unpooled import unpooled_vm
 
         with boundary(FailureClass.ENV_SETUP, "starting a VM"):
             owned = ExitStack()
-            provider = load_provider(config.vm.provider_name, provider_options(config, snapshot=snapshot))
+            provider = open_provider(config.vm.provider_name, provider_options(config, snapshot=snapshot))
             vm = owned.enter_context(unpooled_vm(provider, f"own-{uuid.uuid4().hex[:12]}"))
         with owned:
             yield vm

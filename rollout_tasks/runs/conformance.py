@@ -95,12 +95,11 @@ def _read(image: str, told: str) -> Facts | None:
 
 
 def _image_here(config: RunConfig) -> str:
-    from rollout_tasks.vm_options import provider_options
+    from rollout_tasks.vm_options import open_provider, provider_options
     from vm_pool.errors import ProviderError
     from vm_pool.images import image_name
-    from vm_pool.providers import load_provider
 
     try:
-        return image_name(load_provider(config.vm.provider_name, provider_options(config)))
+        return image_name(open_provider(config.vm.provider_name, provider_options(config)))
     except ProviderError as error:
         raise UserError(f"--provider-name: {error}") from error

@@ -23,7 +23,7 @@ from rollout_tasks.runs.description import RunDescription
 from rollout_tasks.runs.durable_files import link_once, write_once
 from rollout_tasks.runs.item_paths import encode_id
 from rollout_tasks.runs.verdict import Verdict, split_rollout_id
-from vm_pool.validation_messages import shown
+from rollout_tasks.validation_messages import shown
 
 _RESULT = "result.json"
 

@@ -138,12 +138,12 @@ def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[
         except RuntimeError as error:
             raise UserError(f"--env-mode {name}: {error}") from error
     if needs_vm(config, items):
-        from rollout_tasks.vm_options import provider_options
+        from rollout_tasks.vm_options import open_provider, provider_options
         from vm_pool.errors import ProviderError
-        from vm_pool.providers import check_available, load_provider
+        from vm_pool.providers import check_available
 
         try:
-            check_available(load_provider(config.vm.provider_name, provider_options(config)))
+            check_available(open_provider(config.vm.provider_name, provider_options(config)))
         except ProviderError as error:
             raise UserError(f"--provider-name: {error}") from error
         check_provider(config, environments)

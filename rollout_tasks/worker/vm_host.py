@@ -111,11 +111,11 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _check_vms(provider: str, options: Iterable[str], pool: str) -> None:
     """Ends the worker with a message if no VM host could ever start."""
+    from rollout_tasks.vm_options import open_provider
     from vm_pool.pool import VMPool
-    from vm_pool.providers import load_provider
 
     try:
-        load_provider(provider, key_values("--provider-option", list(options)))
+        open_provider(provider, key_values("--provider-option", list(options)))
         VMPool(redis.Redis(), pool)
     except (UserError, PoolError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")

@@ -73,28 +73,21 @@ def test_names_are_listed(tmp_path: Path, what: str, one: str) -> None:
     assert one in json.loads(rollouts(tmp_path, "list", what, "--json").stdout)
 
 
-def test_the_doctor_names_what_an_endpoint_serves(tmp_path: Path) -> None:
+def test_the_doctor_says_what_is_there_and_what_to_do(tmp_path: Path) -> None:
     with odd_endpoint() as odd:
         found = rollouts(tmp_path, "doctor", "--json", OPENAI_BASE_URL=f"{odd}/served")
-        refused = rollouts(tmp_path, "doctor", "--json", OPENAI_BASE_URL=f"{odd}/401")
+        lacking = rollouts(tmp_path, "doctor", REDIS_URL="redis://127.0.0.1:1/0", OPENAI_BASE_URL=f"{odd}/401")
 
-    says = {one["name"]: one["says"] for one in json.loads(found.stdout)}
-    assert (found.returncode, says["model endpoint"]) == (0, f"{odd}/served serves m1, m2")
-    assert refused.returncode == 1
-    assert f"the model endpoint {odd}/401 refuses the key" in refused.stdout
-
-
-def test_the_doctor_says_what_is_there_and_what_to_do(tmp_path: Path) -> None:
-    found = rollouts(tmp_path, "doctor", "--json")
     findings = {(one["about"], one["name"]): one for one in json.loads(found.stdout)}
-
     assert found.returncode == 0
     assert findings["environment", "math"]["there"]
     assert findings["broker", "Redis"]["says"].startswith("REDIS_URL is not set")
+    assert findings["service", "model endpoint"]["says"] == f"{odd}/served serves m1, m2"
     assert {"local", "qemu", "docker"} <= {name for about, name in findings if about == "VMs"}
-    lacking = rollouts(tmp_path, "doctor", REDIS_URL="redis://127.0.0.1:1/0", OPENAI_BASE_URL="http://127.0.0.1:1/v1")
     assert lacking.returncode == 1
-    assert "Redis at 127.0.0.1:1/0 cannot be reached" in " ".join(lacking.stdout.split())
+    said = " ".join(lacking.stdout.split())
+    assert "Redis at 127.0.0.1:1/0 cannot be reached" in said
+    assert f"the model endpoint {odd}/401 refuses the key" in said
 
 
 @pytest.mark.parametrize(

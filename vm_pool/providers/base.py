@@ -8,11 +8,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol, cast, runtime_checkable
 
-from pydantic import ValidationError
-
 from vm_pool.errors import ProviderError
 from vm_pool.states import Endpoint
-from vm_pool.validation_messages import clause, location_of
 
 GROUP = "vm_pool.providers"
 CONNECT_SECONDS = 5.0
@@ -184,9 +181,7 @@ def load_provider(name: str, options: Mapping[str, Any]) -> Provider:
     except ImportError as error:
         raise ProviderError(f"VM provider {name!r} cannot be used here: {error}") from error
     except (TypeError, ValueError) as error:
-        raise ProviderError(
-            f"VM provider {name!r} does not accept its options: {_wrong_option(name, error)}"
-        ) from error
+        raise ProviderError(f"VM provider {name!r} does not accept its options: {_first_line(error)}") from error
 
 
 def option_names(name: str) -> frozenset[str]:
@@ -212,8 +207,9 @@ def _installed() -> list[EntryPoint]:
     return list(entry_points(group=GROUP))
 
 
-def _wrong_option(name: str, error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, location_of(first)))}: {clause(first, tuple(option_names(name)))}"
+def _first_line(error: Exception) -> str:
+    errors = getattr(error, "errors", None)
+    if callable(errors):  # pydantic's message does not fit one sentence
+        first = errors()[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -15,10 +15,11 @@ from desktop_image.conformance.verdicts import verdict_of
 from rollout_tasks.environments.base import Conformance
 from rollout_tasks.environments.osworld.metric_options import unread_options
 from rollout_tasks.errors import UserError
+from rollout_tasks.vm_options import open_provider
 from vm_pool.errors import ProviderError
 from vm_pool.gate_client import relayed
 from vm_pool.images import image_name
-from vm_pool.providers import Provider, check_available, load_provider
+from vm_pool.providers import Provider, check_available
 from vm_pool.unpooled import unpooled_vm
 
 
@@ -54,7 +55,7 @@ def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callab
         UserError: The provider has no VM here, or it does not answer.
     """
     try:
-        provider = load_provider(provider_name, dict(options))
+        provider = open_provider(provider_name, dict(options))
         check_available(provider)
         return unpacked(facts_of_image(image_name(provider), lambda: _looked_up(provider, progress), progress))
     except (ProviderError, ProbeError, FactsUnreadable, GuestBuildError) as error:

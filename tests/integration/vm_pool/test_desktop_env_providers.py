@@ -249,7 +249,7 @@ def test_what_desktop_env_writes_down_is_kept_out_of_the_way(
             "provider 'volcengine' needs a package that is not installed: pip install volcengine-python-sdk",
         ),
         ("gcp", {}, "provider 'gcp' is a name in desktop-env with nothing behind it"),
-        ("vmware", {"colour": "red"}, "does not accept its options: colour: is no option"),
+        ("vmware", {"colour": "red"}, "does not accept its options: colour: Extra inputs are not permitted"),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(

@@ -287,9 +287,9 @@ def test_where_kvm_was_asked_for_its_failure_names_the_vm_and_is_tried_again(
     ("options", "sentence"),
     [
         ({"path_to_vm": "/nowhere/disk.qcow2"}, "path_to_vm=/nowhere/disk.qcow2: there is no such file"),
-        ({"memory_mib": 10}, "does not accept its options: memory_mib: must be at least 256, got 10"),
+        ({"memory_mib": 10}, "does not accept its options: memory_mib: Input should be greater than or equal to 256"),
         ({"guest_network": "http://x"}, "does not accept its options: guest_network: "),
-        ({"colour": "red"}, "does not accept its options: colour: is no option"),
+        ({"colour": "red"}, "does not accept its options: colour: Extra inputs are not permitted"),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(options: dict[str, object], sentence: str) -> None:

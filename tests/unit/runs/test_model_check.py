@@ -230,7 +230,8 @@ def test_an_endpoint_that_is_not_there_is_asked_three_times(
 
     assert says.startswith(f"the model endpoint {address} cannot be reached: ")
     assert says.endswith("(3 tries)")
-    assert pauses == [0.5, 1.0]
+    assert len(pauses) == 2
+    assert all(0 <= pause <= 2 for pause in pauses)
 
 
 def test_a_silent_endpoint_is_asked_once(known: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
