@@ -33,6 +33,10 @@ settings.load_profile("any machine")
 
 LONG_FILES = (
     "chaos/test_monkey.py",
+    "acceptance/test_docs.py",
+    "acceptance/test_rollouts_command.py",
+    "acceptance/test_model_outage.py",
+    "acceptance/test_python_api.py",
     "acceptance/test_commands.py",
     "acceptance/test_runs_on_workers.py",
     "chaos/test_embedded.py",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rollout_tasks.cli.main import PARTS
 from rollout_tasks.cli.run_options import config_options
+from tests.acceptance.refusals import run_command
 from tests.conftest import REPOSITORY
 
 COMMANDS = [
@@ -22,13 +21,8 @@ COMMANDS = [
 
 
 def help_of(command: str, option: str) -> subprocess.CompletedProcess[str]:
-    script, *below = command.split()
-    program = ["-m", "rollout_tasks.cli.main"] if script == "rollouts" else [str(REPOSITORY / "scripts" / script)]
-    words = [sys.executable, *program, *below, option]
-    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
-    return subprocess.run(
-        words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    program, *below = command.split()
+    return run_command(program, [*below, option], REPOSITORY, {"COLUMNS": "80", "TERM": "dumb"})
 
 
 @pytest.fixture(scope="module")
