@@ -13,6 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -237,7 +238,7 @@ class Execution:
             try:
                 number = self._written(pulse, partial(self.folder.begin_attempt, self.rollout_id, start.attempt))
                 with self.stop.interrupting(pulse.interruption):
-                    verdict = self._attempt(number, item, pulse)
+                    verdict = replace(self._attempt(number, item, pulse), earlier_cost=self._spent())
                 if self.stop.asked and verdict.failure_class is FailureClass.WORKER_LOST:
                     raise WorkerShutdown
                 self._written(pulse, partial(self.folder.write_attempt, verdict))
@@ -307,6 +308,13 @@ class Execution:
         )
         return attempt.run(pulse)
 
+    def _spent(self) -> float | None:
+        """Returns the dollars for the attempts that have ended so far; None when they are not known."""
+        with suppress(UserError, OSError):  # then they stay unknown
+            costs = [ended.cost for ended in self.folder.attempts(self.rollout_id) if ended.cost is not None]
+            return sum(costs) if costs else None
+        return None
+
     def _without_attempt(self, attempt: int, failure: FailureClass, message: str) -> Verdict:
         """Returns the verdict of a rollout that no attempt of this execution decided."""
         now = time.time()
@@ -316,6 +324,7 @@ class Execution:
             status="cancelled" if failure is FailureClass.CANCELLED else "failed",
             failure_class=failure,
             error=message,
+            earlier_cost=self._spent(),
             worker=self.delivery.worker,
             started=now,
             finished=now,

@@ -36,8 +36,8 @@ def progress_in_folder(folder: RunFolder) -> Progress:
     for verdict in folder.settled_verdicts(every):
         statuses[verdict.status] += 1
         score_sum += verdict.score or 0.0
-        if verdict.cost is not None:
-            costs.append(verdict.cost)
+        if verdict.total_cost is not None:
+            costs.append(verdict.total_cost)
         if verdict.failure_class is not None:
             failures[verdict.failure_class.value] += 1
     return Progress(

@@ -435,7 +435,7 @@ def _key(run_id: str) -> str:
 
 
 def _cost(verdict: Verdict) -> str:
-    return "" if verdict.cost is None else repr(verdict.cost)
+    return "" if verdict.total_cost is None else repr(verdict.total_cost)
 
 
 def _stored(verdict: Verdict, *, token: str = "") -> str:

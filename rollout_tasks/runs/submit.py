@@ -63,7 +63,7 @@ class Work:
     @property
     def spent(self) -> float:
         """Dollars for the rollouts that a resumed run keeps, as far as they are known."""
-        return sum(verdict.cost or 0.0 for verdict in self.kept)
+        return sum(verdict.total_cost or 0.0 for verdict in self.kept)
 
     def count_committed(self) -> int:
         """Returns how many of them have a verdict now; reads the folder."""

@@ -43,7 +43,9 @@ class Verdict:
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
-    """Dollars for the model's tokens; None when their price is not known."""
+    """Dollars for the attempt's tokens; None when their price is not known."""
+    earlier_cost: float | None = None
+    """Dollars for the rollout's earlier attempts, as far as they are known."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds in the environment's ``setup``, ``acting`` and ``evaluation``, and waiting for the ``model``."""
     task_code: Literal["cell", "worker"] | None = None
@@ -93,6 +95,12 @@ class Verdict:
         """Whether a resumed run should try this rollout again, because the verdict says nothing about the agent."""
         return self.failure_class is not None and self.failure_class.counted_as == "infrastructure"
 
+    @property
+    def total_cost(self) -> float | None:
+        """Dollars for all the rollout's attempts; None when nothing is known of them."""
+        known = [cost for cost in (self.earlier_cost, self.cost) if cost is not None]
+        return sum(known) if known else None
+
     def as_result(self) -> RolloutResult:
         """Returns the verdict in the benchmark's form."""
         item_id, index = split_rollout_id(self.rollout_id)
@@ -109,7 +117,7 @@ class Verdict:
             stages=({"vm": round(self.lease.waited, 3)} if self.lease else {}) | dict(self.stages),
             prompt_tokens=self.usage.prompt_tokens,
             completion_tokens=self.usage.completion_tokens,
-            cost=self.cost,
+            cost=self.total_cost,
             attempts=self.attempt,
             task_code=self.task_code,
             attestation=self.attestation,

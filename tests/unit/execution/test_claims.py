@@ -182,6 +182,27 @@ def test_what_a_dead_execution_finished_is_committed_and_not_made_again(submit: 
     assert results[0].samefile(results[1]), "the attempt's result became the rollout's, and was not written anew"
 
 
+def test_what_earlier_attempts_cost_is_counted_once(submit: Any) -> None:
+    bench = submit({})
+    claim(bench, process=ended_process())
+    bench.folder.begin_attempt(ROLLOUT, 1)
+    lost = Verdict(ROLLOUT, 1, "failed", failure_class=FailureClass.VM_LOST, cost=0.5)
+    bench.folder.write_attempt(lost)
+
+    assert bench.execute() == "completed"
+
+    verdict, progress = bench.verdict(), bench.store.progress(RUN)
+    assert (verdict.attempt, verdict.cost, verdict.earlier_cost, verdict.total_cost) == (2, None, 0.5, 0.5)
+    assert verdict.as_result().cost == 0.5
+    assert progress is not None
+    assert progress.cost == 0.5
+
+
+@pytest.mark.parametrize(("earlier", "own", "total"), [(None, None, None), (None, 2.0, 2.0), (0.5, 2.0, 2.5)])
+def test_a_rollout_costs_what_its_attempts_cost(earlier: float | None, own: float | None, total: float | None) -> None:
+    assert Verdict(ROLLOUT, 2, "completed", cost=own, earlier_cost=earlier).total_cost == total
+
+
 def test_what_a_killed_execution_left_half_written_is_removed(submit: Any) -> None:
     bench = submit({})
     claim(bench, process=ended_process())
