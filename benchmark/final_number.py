@@ -62,7 +62,7 @@ class Number:
 
 
 def last_number(text: str) -> Number | None:
-    """The last number of a text; None when it has none."""
+    """Returns the last number of a text; None if it has none."""
     found: Number | None = None
     for match in _NUMBER.finditer(text):
         found = _number(match) or found

@@ -44,7 +44,7 @@ class Item:
         return domain if isinstance(domain, str) and domain else None
 
     def as_dict(self) -> dict[str, Any]:
-        """The item as JSON types; `from_dict` reads it back."""
+        """Returns the item as JSON types; `from_dict` reads it back."""
         return {
             "id": self.id,
             "question": self.question,

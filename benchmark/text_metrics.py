@@ -77,7 +77,7 @@ def f1_score(prediction: str, answer: str, _item: Item) -> Score:
 
 
 def similarity(prediction: str, answer: str, _item: Item) -> Score:
-    """Share of matching characters: 2 M / T, where T is the sum of both lengths, without surrounding blanks.
+    """Returns the share of matching characters: 2 M / T, where T is the sum of both lengths, without surrounding blanks.
 
     difflib's ratio has the same form, but its M counts the blocks that a greedy search finds, and depends on the order
     of the two texts; here M is the longest common subsequence (rapidfuzz): symmetric, never lower, and fast.
@@ -110,7 +110,7 @@ def numeric_match(prediction: str, answer: str, _item: Item) -> Score:
 
 
 def bleu_score(prediction: str, answer: str, _item: Item) -> Score:
-    """Share of the predicted words that occur in the answer, whatever their case."""
+    """Returns the share of the predicted words that occur in the answer, whatever their case."""
     predicted, reference = prediction.lower().split(), answer.lower().split()
     if not predicted or not reference:
         return Score(float(not predicted and not reference))

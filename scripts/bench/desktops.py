@@ -115,7 +115,7 @@ def life(provider: Provider, samples: Samples, repeats: int, folder: Path) -> No
 
 
 def calc_tree(provider: Provider, samples: Samples, repeats: int, folder: Path) -> None:
-    """The accessibility tree with LibreOffice Calc open, once its window is there."""
+    """Returns the accessibility tree with LibreOffice Calc open, once its window is there."""
     with unpooled_vm(provider, "bench-0") as vm, desktop_on(vm, folder, a11y=True) as desktop:
         desktop.set_up({**TASK, "config": [{"type": "launch", "parameters": {"command": CALC}}]})
         give_up_at = time.monotonic() + CALC_SECONDS

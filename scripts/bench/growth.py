@@ -43,7 +43,7 @@ Sample = dict[str, float]
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that a process ever had resident."""
+    """Returns the most memory that a process ever had resident."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -51,18 +51,18 @@ def peak_mb(pid: int) -> float:
 
 
 def children_peak_mb(pid: int) -> float:
-    """The largest of a worker's children."""
+    """Returns the largest of a worker's children."""
     return max(peak_mb(child.pid) for child in psutil.Process(pid).children())
 
 
 def cpu_seconds(pid: int) -> float:
-    """A process's processor time: says what the work takes, however busy the machine is."""
+    """Returns a process's processor time, which does not depend on how busy the machine is."""
     taken = psutil.Process(pid).cpu_times()
     return taken.user + taken.system
 
 
 def children_cpu_seconds(pid: int) -> float:
-    """The processor time of a worker's children."""
+    """Returns the processor time of a worker's children."""
     return sum(cpu_seconds(child.pid) for child in psutil.Process(pid).children())
 
 

@@ -77,7 +77,7 @@ def played(item: Item, there: StandIn, times: int) -> Item:
 
 
 def files_by_url(item: Item, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What stands in for each of a task's URLs.
+    """Returns what stands in for each of a task's URLs.
 
     Raises:
         UserError: There is nothing for one, or for none of that name.
@@ -118,7 +118,7 @@ def downloads_of(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def rows_of(folder: RunFolder, known: Mapping[str, StandIn], times: int) -> list[Row]:
-    """What a run's results say, task by task."""
+    """Returns what a run's results say, task by task."""
     rows = []
     for item in folder.description.items():
         verdicts = [folder.verdict(rollout_id_of(item.id, index)) for index in range(times + 2)]

@@ -80,7 +80,7 @@ def is_infeasible(item: Item) -> bool:
 
 
 def with_script(item: Item, scripts: Path) -> Item:
-    """The item with what the scripted model plays in its two rollouts."""
+    """Returns the item with what the scripted model plays in its two rollouts."""
     path = scripts / f"{item.id}.json"
     if is_infeasible(item):
         tried: Any = GIVING_UP
@@ -106,7 +106,7 @@ def roll_out(config: RunConfig, items: Sequence[Item], console: Console) -> RunF
 
 
 def rows_of(folder: RunFolder, unsolved: Mapping[str, str]) -> list[Row]:
-    """What a run's results say, task by task."""
+    """Returns what a run's results say, task by task."""
     items = folder.description.items()
     verdicts = {
         (item.id, index): verdict
@@ -141,7 +141,7 @@ def _row(item: Item, verdicts: Mapping[tuple[str, int], Verdict], same_vm: bool,
 
 
 def page(rows: Sequence[Row], others: Iterable[Item], listed: str, full_list: str) -> str:
-    """The results, and what the rest of the tasks would need, in Markdown."""
+    """Returns the results, and what the rest of the tasks would need, in Markdown."""
     rest = [row for row in rows if row.why or row.tried == "nothing"]
     solved = [row for row in rows if row.tried == "script" and row not in rest]
     infeasible = [row for row in rows if row.tried == "FAIL" and row not in rest]

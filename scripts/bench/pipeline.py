@@ -160,7 +160,7 @@ def one_round(number: int, tasks: int, items: list[Item], processes: int, folder
 
 
 def targets(taken: dict[str, Sample]) -> dict[str, float]:
-    """A round's figures that have a target."""
+    """Returns a round's figures that have a target."""
     ours, talks = taken["no-op rollouts"], taken["rollouts"]
     return {
         "time over the bare chord's": ours["seconds"] / taken["bare chord"]["seconds"],

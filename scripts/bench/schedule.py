@@ -89,7 +89,7 @@ def draw_items(count: int, seed: int) -> list[Item]:
 
 
 def start_of(worker: int, vms: int) -> float:
-    """When a worker, counted from 0, takes its first item."""
+    """Returns when a worker, counted from 0, takes its first item."""
     return SPREAD * max(0, worker - vms) / vms
 
 
@@ -148,12 +148,12 @@ def lower_bound(items: Sequence[Item], workers: int, vms: int) -> float:
 
 
 def share_of_time(spans: Sequence[tuple[float, float]], until: float, vms: int) -> float:
-    """How much of the VMs' time from 0 to `until` the spans (begin, end) cover."""
+    """Returns how much of the VMs' time from 0 to `until` the spans (begin, end) cover."""
     return math.fsum(max(0.0, min(end, until) - begin) for begin, end in spans) / (vms * until)
 
 
 def figures(visits: Sequence[Visit], makespan: float, items: Sequence[Item], workers: int, vms: int) -> Figures:
-    """What a fleet's visits come to.
+    """Returns the figures of a fleet's visits.
 
     Args:
         visits: Every item once.

@@ -73,7 +73,7 @@ class Worker:
     seconds_to_ready: float
 
     def children_mb(self) -> list[tuple[float, float]]:
-        """RSS and PSS of each of its pool's processes."""
+        """Returns the RSS and PSS of each of its pool's processes."""
         memory = [child.memory_full_info() for child in psutil.Process(self.pid).children()]
         return [(entry.rss / 1e6, entry.pss / 1e6) for entry in memory]
 

@@ -141,7 +141,7 @@ def mean_of(each: Sequence[Figures]) -> Figures:
 
 
 def pick_episode(cores_per_grant: float, vms: int, shortest: float, longest: float) -> float:
-    """How long a mean episode must take so that this many VMs' grants cost `CLIENT_CORES`, within limits. Seconds."""
+    """Returns how long a mean episode must take so that this many VMs' grants cost `CLIENT_CORES`, within limits. Seconds."""
     return min(max(vms * cores_per_grant / CLIENT_CORES, shortest), longest)
 
 
@@ -170,7 +170,7 @@ def measure(url: str, cells: Sequence[Cell], effort: Effort, seed: int, console:
 
 
 def worst_ratio(rows: Sequence[Row]) -> float | None:
-    """The worst makespan over its list schedule from N = 2M; None without such a row."""
+    """Returns the worst makespan over its list schedule from N = 2M; None without such a row."""
     return max((row.figures.over_list_schedule for row in rows if row.cell.ratio >= 2), default=None)
 
 
@@ -215,7 +215,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """The table for people who choose N : M."""
+    """Returns the table for people who choose N : M."""
     lines = [
         "| VMs (M) | N : M | VMs held | held or in reset | wait for a VM, p50 | p99 | makespan / list schedule |",
         "|---:|---:|---:|---:|---:|---:|---:|",

@@ -71,7 +71,7 @@ def pipeline(tree: Path, folder: Path, num_vms: int, num_rollouts: int, profile:
 
 
 def vm_time(lendings: list[dict[str, Any]], num_vms: int, stages: Mapping[str, float]) -> dict[str, float]:
-    """What VMs did from the first grant to the last release, as shares.
+    """Returns what VMs did from the first grant to the last release, as shares.
 
     Held by rollouts, and of that in which stage; between two holders (reset, and handed on); idle.
     """

@@ -54,7 +54,7 @@ class Row:
 
 
 def every_candidate(module: Module, root: Path) -> list[Candidate]:
-    """All places of a module's files where a rule can plant a defect."""
+    """Returns all places of a module's files where a rule can plant a defect."""
     found: list[Candidate] = []
     for path in module.paths(root):
         rules = lua_candidates if path.suffix == ".lua" else python_candidates
@@ -85,7 +85,7 @@ def draw_mutants(candidates: Iterable[Candidate], count: int, seed: int) -> list
 
 
 def explanation(row: Row, explained: Sequence[dict[str, str]]) -> str | None:
-    """Why nobody needs to notice a defect, or None. An entry without ``after`` speaks for whatever happens to its line."""
+    """Returns why nobody needs to notice a defect, or None. An entry without ``after`` speaks for whatever happens to its line."""
     for entry in explained:
         if (entry["file"], entry["before"]) == (row.file, row.before) and entry.get("after", row.after) == row.after:
             return entry["why"]
@@ -93,7 +93,7 @@ def explanation(row: Row, explained: Sequence[dict[str, str]]) -> str | None:
 
 
 def read_explained(file: Path = EXPLAINED) -> list[dict[str, str]]:
-    """The entries of the file that explains survivors."""
+    """Returns the entries of the file that explains survivors."""
     return list(tomllib.loads(file.read_text("utf-8")).get("explained", []))
 
 

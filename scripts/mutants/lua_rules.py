@@ -58,7 +58,7 @@ Change = tuple[int, int, str, str]
 
 
 def lua_candidates(file: str, source: str) -> Iterator[Candidate]:
-    """Every place of a script where a rule can plant a defect.
+    """Yields every place of a script where a rule can plant a defect.
 
     Args:
         file: Its path in the repository.
@@ -167,7 +167,7 @@ def _closing(tokens: Sequence[_Token], opening: int) -> int:
 
 
 def _arguments(tokens: Sequence[_Token], opening: int, close: int) -> Iterator[tuple[int, int]]:
-    """First and last token of each argument."""
+    """Yields the first and the last token of each argument."""
     first, depth = opening + 1, 0
     for at in range(opening + 1, close + 1):
         depth += (tokens[at].text in _OPEN) - (tokens[at].text in _CLOSE)

@@ -18,7 +18,7 @@ class Module:
     """Files that the patterns find and that do not belong here."""
 
     def paths(self, root: Path) -> list[Path]:
-        """The module's files."""
+        """Returns the module's files."""
         without = {root / name for name in self.without}
         return sorted({path for pattern in self.files for path in root.glob(pattern)} - without)
 

@@ -23,7 +23,7 @@ class Candidate:
     """The file with the defect in it; None where it would mean the same, or nothing."""
 
     def mutant(self) -> Mutant | None:
-        """The defect, if the rule can plant one here."""
+        """Returns the defect, if the rule can plant one here."""
         text = self.change()
         if text is None:
             return None
@@ -58,6 +58,6 @@ class Mutant:
 
 
 def line_of(text: str, line: int) -> str:
-    """A line, counted from 1, without its indentation."""
+    """Returns a line, counted from 1, without its indentation."""
     lines = text.splitlines()
     return lines[line - 1].strip() if line <= len(lines) else ""

@@ -64,7 +64,7 @@ _Located = ast.expr | ast.stmt | ast.keyword | ast.arg
 
 
 def python_candidates(file: str, source: str) -> Iterator[Candidate]:
-    """Every place of a module where a rule can plant a defect.
+    """Yields every place of a module where a rule can plant a defect.
 
     Args:
         file: Its path in the repository.
@@ -131,7 +131,7 @@ def _of_lists(source: str, node: ast.AST) -> Iterator[_Change]:
 
 
 def _can_be_dropped(node: ast.stmt) -> bool:
-    """A statement whose absence leaves a program that runs: a call, a raise, a del, or an attribute or key that is set."""
+    """Whether the program still runs without a statement: a call, a raise, a del, or an attribute or key that is set."""
     if isinstance(node, ast.Expr):
         value = node.value.value if isinstance(node.value, ast.Await) else node.value
         return isinstance(value, ast.Call)
@@ -181,7 +181,7 @@ def _end(node: _Located) -> Place:
 
 
 def _offset(source: str, place: Place) -> int:
-    """Where a place of the syntax tree, whose columns count bytes, is in the text."""
+    """Returns where a place of the syntax tree, whose columns count bytes, is in the text."""
     lines = source.splitlines(keepends=True)
     return sum(map(len, lines[: place[0] - 1])) + len(lines[place[0] - 1].encode()[: place[1]].decode())
 
@@ -195,7 +195,7 @@ def _replace(source: str, node: _Located, by: str) -> str:
 
 
 def _without(source: str, whole: _Located, start: Place, end: Place) -> str:
-    """The source without a part of what commas separate, and without the comma after it."""
+    """Returns the source without a part of what commas separate, and without the comma after it."""
     first, last = _offset(source, start), _offset(source, end)
     rest = source[last : _offset(source, _end(whole))]
     if rest.lstrip().startswith(","):

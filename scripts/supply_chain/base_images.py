@@ -30,7 +30,7 @@ class BaseImage:
 
 
 def base_images(repository: Path, environment: Mapping[str, str]) -> list[BaseImage]:
-    """The images, as Docker Compose would take them.
+    """Returns the images, as Docker Compose would take them.
 
     Args:
         repository: Where docker-compose.yml is, and .env where there is one.
@@ -47,7 +47,7 @@ def base_images(repository: Path, environment: Mapping[str, str]) -> list[BaseIm
 
 
 def _named(services: Iterator[Mapping[str, object]]) -> Iterator[str]:
-    """What services start from: the image of one that is not built here, the base of one that is."""
+    """Yields what services start from: the image of one that is not built here, the base of one that is."""
     for service in services:
         match service:
             case {"build": {"args": {"BASE": str(base)}}}:

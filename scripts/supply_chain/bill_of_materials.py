@@ -26,7 +26,7 @@ _licences = LicenseFactory()
 
 
 def bill_of_materials(folder: Path, file_name: str, facts: Facts) -> str:
-    """The JSON document (CycloneDX 1.6) of one lock file of a repository.
+    """Returns the JSON document (CycloneDX 1.6) of one lock file of a repository.
 
     Raises:
         ValueError: The document is not as its schema wants it: a defect.

@@ -62,7 +62,7 @@ Facts = dict[tuple[str, str], Fact]
 
 
 def read_facts(file: Path = FILE) -> Facts:
-    """The facts that a file holds."""
+    """Returns the facts that a file holds."""
     if not file.is_file():
         return {}
     facts: Facts = {}
@@ -83,7 +83,7 @@ def write_facts(facts: Facts, file: Path = FILE) -> None:
 
 
 def installed() -> Facts:
-    """What can be read from the distributions of this environment."""
+    """Returns what can be read from the distributions of this environment."""
     modules: dict[str, list[str]] = defaultdict(list)
     for module, names in importlib.metadata.packages_distributions().items():
         for name in set(names):
@@ -114,7 +114,7 @@ def _licence_texts(distribution: importlib.metadata.Distribution) -> dict[str, s
 
 
 def gather(rows: Iterable[Row], known: Facts) -> Facts:
-    """The facts of all rows: read here, else from the index; licence files that are not here are taken from what was known.
+    """Returns the facts of all rows: read here, else from the index; licence files that are not here are taken from what was known.
 
     Raises:
         UserError: pip cannot tell of one that is not installed.
@@ -146,7 +146,7 @@ def _from_index(rows: Iterable[Row]) -> dict[tuple[str, str], Licence]:
 
 
 def _target(row: Row) -> tuple[str, str]:
-    """An interpreter and a system for which a row is meant."""
+    """Returns an interpreter and a system for which a row is meant."""
     for platform in _PLATFORMS:
         for python in _PYTHONS:
             environment = {"sys_platform": platform, "python_full_version": python, "python_version": python[:4]}

@@ -130,7 +130,7 @@ def read_licence(
 
 
 def copyleft(text: str) -> tuple[str, ...]:
-    """Which copyleft licences a short text names: keys of the table above, sorted."""
+    """Returns which copyleft licences a short text names: keys of the table above, sorted."""
     found = []
     for family, pattern in _COPYLEFT.items():
         text, times = pattern.subn(" ", text)
@@ -140,7 +140,7 @@ def copyleft(text: str) -> tuple[str, ...]:
 
 
 def parts(texts: Iterable[str]) -> tuple[str, ...]:
-    """Which GNU licences the licence files of a wheel hold as a whole, or name as that of something inside; sorted."""
+    """Returns which GNU licences the licence files of a wheel hold as a whole, or name as that of something inside; sorted."""
     found = {match["title"] or match["line"] for text in texts for match in _PART.finditer(text)}
     return tuple(sorted({family for said in found for family in copyleft(said)}))
 
@@ -153,7 +153,7 @@ def _canonical(expression: str) -> str:
 
 
 def _licence_of(classifier: str) -> str:
-    """The last part of a classifier that names a licence, else nothing."""
+    """Returns the last part of a classifier that names a licence, else nothing."""
     first, *others = classifier.split(" :: ")
     return others[-1] if first == "License" and others and others[-1] not in _STATUS_CLASSIFIERS else ""
 
@@ -163,7 +163,7 @@ def _is_text(stated: str) -> bool:
 
 
 def _from_field(stated: str) -> str:
-    """The SPDX expression that the License field means, or nothing."""
+    """Returns the SPDX expression that the License field means, or nothing."""
     if not _is_text(stated):
         return _canonical(stated) or _canonical(
             "".join(

@@ -16,7 +16,7 @@ Known = Sequence[tuple[Row, Fact]]
 
 
 def render(folder: Path, facts: Facts | None = None) -> str:
-    """The page as it should be.
+    """Returns the page as it should be.
 
     Args:
         folder: The repository.

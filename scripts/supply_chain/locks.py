@@ -58,7 +58,7 @@ class Row:
 
 
 def read_lock(file: Path) -> list[Locked]:
-    """The packages of a lock file, in its order.
+    """Returns the packages of a lock file, in its order.
 
     Raises:
         UserError: A line is none that uv writes.
@@ -105,7 +105,7 @@ def direct_dependencies(packages: Iterable[Locked]) -> dict[str, tuple[str, ...]
 
 
 def rows(folder: Path) -> list[Row]:
-    """All versions of all packages that the locks in a folder name, sorted by name and version."""
+    """Returns all versions of all packages that the locks in a folder name, sorted by name and version."""
     locks: dict[tuple[str, str], list[str]] = defaultdict(list)
     found: dict[tuple[str, str], tuple[Locked, tuple[str, ...]]] = {}
     for lock, file_name in LOCKS.items():

@@ -24,14 +24,14 @@ def importers(
 
 
 def python_files(folder: Path, within: tuple[str, ...]) -> Iterator[Path]:
-    """All Python files of those parts of a folder."""
+    """Yields all Python files of those parts of a folder."""
     for part in within:
         path = folder / part
         yield from path.rglob("*.py") if path.is_dir() else [path] if path.is_file() else []
 
 
 def imported_modules(source: str) -> set[str]:
-    """The first part of each module that a file imports."""
+    """Returns the first part of each module that a file imports."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

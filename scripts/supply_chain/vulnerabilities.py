@@ -93,7 +93,7 @@ class Judgement:
 
 
 def read_accepted(file: Path = ACCEPTED) -> list[Accepted]:
-    """The entries of the file of accepted vulnerabilities.
+    """Returns the entries of the file of accepted vulnerabilities.
 
     Raises:
         UserError: An entry lacks something, has too much, or is there twice.
