@@ -8,7 +8,6 @@ hides the contents of bad responses, and even `post` takes longer to build a req
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -23,6 +22,7 @@ from rollout_tasks.models.base import Message, Reply, Usage
 from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
 from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide
+from rollout_tasks.per_process import per_process
 from rollout_tasks.settings import checked_key, settings
 from rollout_tasks.unicode_text import storable
 
@@ -58,9 +58,6 @@ class _Connected:
     client: httpx2.Client
     url: httpx2.URL
     headers: list[tuple[bytes, bytes]]
-
-
-_endpoints: dict[tuple[int, str, str], _Connected] = {}
 
 
 def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
@@ -146,7 +143,7 @@ class ModelClient:
     def _send(self, body: bytes) -> tuple[httpx2.Response, str]:
         import httpx2
 
-        connected = self._connected()
+        connected = _connected(self._api_key, self._base_url)
         headers = [*connected.headers, self._session, (b"Content-Length", b"%d" % len(body))]
         stream = httpx2.ByteStream(body)
         response = connected.client.send(
@@ -171,13 +168,6 @@ class ModelClient:
             sentence = f"the conversation no longer fits the model's context: {sentence}"
         return FailedTry(sentence, FailureClass.MODEL, retried=False)
 
-    def _connected(self) -> _Connected:
-        key = (os.getpid(), self._base_url, self._api_key)
-        connected = _endpoints.get(key)
-        if connected is None:
-            connected = _endpoints[key] = _connect(self._api_key, self._base_url)
-        return connected
-
     @property
     def _endpoint(self) -> str:
         """The endpoint's name in errors, without secrets that a URL may contain."""
@@ -187,8 +177,9 @@ class ModelClient:
         return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
 
 
-def _connect(api_key: str, base_url: str) -> _Connected:
-    """Makes the `openai` package's HTTP client, with its headers except those that describe this machine."""
+@per_process
+def _connected(api_key: str, base_url: str) -> _Connected:
+    """Returns the `openai` package's HTTP client, with its headers except those that describe this machine."""
     import openai
 
     client = openai.DefaultHttpxClient()

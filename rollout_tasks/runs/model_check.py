@@ -15,9 +15,9 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
+from rollout_tasks.models.client import OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
 
-OPENAI_BASE_URL = "https://api.openai.com/v1"
 LARGEST_ANSWER = 16 << 20
 """Most bytes read of an answer; the longest lists of models have one or two million."""
 _TRIES = 3
@@ -48,7 +48,7 @@ def model_address(config: RunConfig) -> str | None:
             return check_url(configured)
         except ValueError as error:
             raise UserError(f"OPENAI_BASE_URL: {error}") from error
-    return OPENAI_BASE_URL if settings().openai_api_key else None
+    return OPENAI_URL if settings().openai_api_key else None
 
 
 def check_model(config: RunConfig) -> RunConfig:
