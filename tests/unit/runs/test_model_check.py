@@ -99,7 +99,7 @@ def test_the_options_address_goes_before_the_environments(known: Callable[..., N
 
     assert model_check.model_address(config()) is None
     known(OPENAI_API_KEY=KEY)
-    assert model_check.model_address(config()) == model_check.OPENAI_BASE_URL
+    assert model_check.model_address(config()) == "https://api.openai.com/v1"
     known(OPENAI_API_KEY=KEY, OPENAI_BASE_URL="http://127.0.0.1:2/v1")
     assert model_check.model_address(config()) == "http://127.0.0.1:2/v1"
     assert model_check.model_address(own) == "http://127.0.0.1:1/v1"
