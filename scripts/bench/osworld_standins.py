@@ -175,7 +175,7 @@ def run(
             "data": {"path": str(data_path)},
             "model": {"scripted": True},
             "vm": {"num_vms": num_vms, "provider_name": "local", "provider_options": {"profile": profile}},
-            "desktop": {"sleep_after_execution": 0.5, "observation_type": "a11y_tree"},
+            "desktop": {"sleep_after_execution": 0.5, "observation_type": "a11y_tree", "enable_recording": False},
             "num_rollouts": num_vms,
             "rollouts_per_item": times + 2,
             "max_attempts": 1,

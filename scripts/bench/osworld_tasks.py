@@ -247,7 +247,7 @@ def run(
                 "provider_name": provider,
                 "provider_options": key_values("--provider-option", provider_option or ["profile=full"]),
             },
-            "desktop": {"sleep_after_execution": 0.5, "observation_type": "a11y_tree"},
+            "desktop": {"sleep_after_execution": 0.5, "observation_type": "a11y_tree", "enable_recording": False},
             "num_rollouts": 1,
             "rollouts_per_item": 2,
             "max_attempts": 1,
