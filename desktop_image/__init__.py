@@ -5,7 +5,7 @@
 """
 
 from desktop_image.cache import Progress
-from desktop_image.cached_images import CachedImage, list_images, prune, remove_image
+from desktop_image.cached_images import CachedImage, is_built, list_images, prune, remove_image
 from desktop_image.disk import GuestDisk, disk_of, guest_disk
 from desktop_image.errors import GuestBuildError
 from desktop_image.image_facts import facts_of_image, kept_facts
@@ -34,6 +34,7 @@ __all__ = [
     "guest_root",
     "image_named",
     "image_names",
+    "is_built",
     "kept_facts",
     "list_images",
     "prune",

@@ -44,6 +44,15 @@ def list_images() -> list[CachedImage]:
     return list(_parts())
 
 
+def is_built(name: str) -> bool:
+    """Whether every layer of an image is in the cache.
+
+    Raises:
+        GuestBuildError: There is no image of that name.
+    """
+    return all((cache_folder() / layer).is_dir() for layer in layer_names(image_named(name)))
+
+
 def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
     """Removes outdated parts, except those that a process uses.
 

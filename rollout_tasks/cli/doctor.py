@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from desktop_image import PROFILES, list_images
+from desktop_image import PROFILES, is_built
 from desktop_image.cache import cache_folder
 from rollout_tasks import registry
 from rollout_tasks.cli import program
@@ -82,11 +82,11 @@ def _findings(output_dir: Path) -> Iterator[Finding]:
         yield Finding("environment", name, reason is None, reason or "its rollouts can run here")
     for name in PROVIDERS:
         yield _tried("VMs", name, "such VMs can run here", partial(_check_provider, name))
-    built = {one.image for one in list_images() if one.current}
     for name in PROFILES:
         command = f"rollouts image build --profile {name}"
-        says = "is built" if name in built else f"is not built yet; before its first use, or now: {command}"
-        yield Finding("image", name, name in built, says)
+        built = is_built(name)
+        says = "is built" if built else f"is not built yet; before its first use, or now: {command}"
+        yield Finding("image", name, built, says)
     yield _broker()
     yield _model()
     yield from _space(output_dir)
