@@ -32,8 +32,15 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 LONG_FILES = (
-    "chaos/test_monkey.py",
+    "acceptance/test_quickstart.py",
+    "acceptance/test_osworld_standins.py",
     "acceptance/test_docs.py",
+    "faults/test_single_faults.py",
+    "acceptance/test_desktop_examples.py",
+    "acceptance/test_osworld_offline.py",
+    "hostile/test_random_replies.py",
+    "integration/vm_pool/test_qemu_own_image.py",
+    "chaos/test_desktop_rollouts.py",
     "acceptance/test_rollouts_command.py",
     "acceptance/test_model_outage.py",
     "acceptance/test_python_api.py",
@@ -41,13 +48,11 @@ LONG_FILES = (
     "acceptance/test_runs_on_workers.py",
     "chaos/test_embedded.py",
     "acceptance/test_bad_input.py",
-    "chaos/test_desktop_rollouts.py",
     "chaos/test_desktops.py",
-    "acceptance/test_desktop_examples.py",
     "acceptance/test_faulty_model.py",
     "hostile/test_guest_network.py",
+    "chaos/test_monkey.py",
     "integration/vm_pool/test_qemu.py",
-    "integration/vm_pool/test_qemu_own_image.py",
     "integration/desktop_image/test_full_image.py",
 )
 """Those that take longest, which several processes share out by file: begun first, none is still going when all others are done."""
