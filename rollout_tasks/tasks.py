@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from celery import Task
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, Reject
 
 from rollout_tasks.app import app
 from rollout_tasks.queues import FINALIZE_QUEUE, FINALIZE_RUN, RECONCILE, ROLLOUT
@@ -24,7 +24,7 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
 
     Arguments that a newer version adds to the message are ignored, so that the message is not lost.
     """
-    from rollout_tasks.execution.rollout import Delivery, run_rollout
+    from rollout_tasks.execution.rollout import HANDED_BACK, Delivery, run_rollout
     from rollout_tasks.runs.store import VERSION, too_new
 
     properties: dict[str, Any] = self.request.properties or {}
@@ -42,6 +42,8 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
         headers = {"run": run_id, "rollout": rollout_id, "min_version": getattr(self.request, "min_version", None) or 1}
         self.signature_from_request(self.request, headers=headers).apply_async()
         raise Ignore
+    if outcome == HANDED_BACK:
+        raise Reject(outcome, requeue=True)
     return outcome
 
 

@@ -43,6 +43,9 @@ lint >"$linted" 2>&1 & # beside the image, which is mostly unpacked by one proce
 linting=$!
 .venv/bin/python scripts/supply.py audit >"$audited" 2>&1 & # mostly waits for the package index; without one, it says so
 auditing=$!
+# The first process to import a test compiles it for those that run the tests and would else all do so at the same moment.
+.venv/bin/python -m pytest --collect-only --quiet >/dev/null 2>&1 &
+compiling=$!
 if have_root; then
     .venv/bin/python scripts/build_guest.py # there already, mostly; else it takes a minute or two
 fi
@@ -51,6 +54,7 @@ cat "$linted"
 wait "$auditing" || { cat "$audited" >&2; exit 1; }
 cat "$audited"
 rm -f "$linted" "$audited"
+wait "$compiling" || true # a test that cannot be imported is told of below
 run_tests() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder "$@"; }
 status=0
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.

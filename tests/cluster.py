@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -216,9 +217,14 @@ class Run:
     def folder(self) -> RunFolder:
         return RunFolder(self.cluster.results / self.run_id)
 
+    @cached_property
+    def _polled(self) -> RunStore:
+        """Kept open: a connection for each look would cost more than all else that a test does while it waits."""
+        return self.cluster.store
+
     def progress(self) -> Progress | None:
         with contextlib.suppress(redis.RedisError):
-            return self.cluster.store.progress(self.run_id)
+            return self._polled.progress(self.run_id)
         return None
 
     def wait(self, *, seconds: float, meanwhile: Callable[[Progress], None] | None = None) -> Progress:

@@ -30,7 +30,13 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.execution.attempt import Attempt
 from rollout_tasks.execution.full_disk import once_there_is_room
 from rollout_tasks.execution.heartbeat import Pulse, heartbeat
-from rollout_tasks.execution.shutdown import STOPPING_TRIES, ShutdownSignals, WorkerShutdown, put_message_back
+from rollout_tasks.execution.shutdown import (
+    STOPPING_TRIES,
+    ShutdownSignals,
+    WorkerShutdown,
+    put_message_back,
+    worker_stops,
+)
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.models.client import endpoint_of
 from rollout_tasks.models.outage import wait_while_out
@@ -45,6 +51,8 @@ from vm_pool.processes import has_ended, this_process
 
 logger = logging.getLogger(__name__)
 
+HANDED_BACK = "handed back"
+"""What `run_rollout` returns of a rollout whose message is to go back to its queue."""
 _LOOK_AGAIN_SECONDS = 0.5
 
 _Made = TypeVar("_Made")
@@ -69,7 +77,8 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
     """Brings one rollout to its verdict, unless another execution has done so or is doing so.
 
     Returns:
-        The result, for Flower and the log: the verdict's status and failure class, or why there was nothing to do.
+        The result, for Flower and the log: the verdict's status and failure class, or why there was nothing to do;
+        `HANDED_BACK` if the worker stops.
 
     Raises:
         redis.RedisError: Redis was unavailable for too long; the reconciler will send the rollout again.
@@ -163,10 +172,10 @@ class Execution:
             )
         except redis.RedisError as error:
             logger.warning("%s: this worker stops, but Redis does not take its claim back: %s", self.rollout_id, error)
-            return "left"
+            return HANDED_BACK
         if mine:
             logger.info("%s: handed back, because this worker stops", self.rollout_id)
-        return "handed back"
+        return HANDED_BACK
 
     def put_message_back(self) -> None:
         """Puts the message back: another worker continues the rollout, or counts it in its chord if it is committed."""
@@ -279,7 +288,12 @@ class Execution:
             self._counted = False
             self.store.uncount(self.run_id, self.rollout_id, self.token, attempt)
 
-        endpoint, wanted = endpoint_of(self.config.model), partial(self._goes_on, pulse)
+        def wanted() -> bool:
+            if worker_stops():
+                raise WorkerShutdown
+            return self._goes_on(pulse)
+
+        endpoint = endpoint_of(self.config.model)
         return wait_while_out(self.store.client, endpoint, suspected=suspected, wanted=wanted, began=uncount)
 
     def _start_again(self, uncounted: Start) -> Start:

@@ -16,6 +16,7 @@ from celery import Celery, bootsteps, signals
 
 from rollout_tasks import settings as settings_of_process
 from rollout_tasks.errors import UserError
+from rollout_tasks.execution.shutdown import announce_worker_stop
 from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import connect, this_process_works
 from rollout_tasks.runs import presence
@@ -67,11 +68,12 @@ def install(app: Celery) -> None:
 
 
 class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Cleans up after a killed worker: its children end; the next worker or child removes temporary files."""
+    """What children know of their worker: a killed one's children end, and the next worker or child removes temporary files."""
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
         use_own_folder("rollout-worker-")
+        announce_worker_stop()
         signals.worker_process_init.connect(partial(begin_child, os.getpid()), weak=False)
 
 

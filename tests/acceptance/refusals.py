@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-import runpy
 import shlex
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import redis
 
+from tests.acceptance.forked_command import become_command
 from tests.conftest import REPOSITORY
 
 SECRET = "hunter2"
@@ -34,10 +34,9 @@ _ON_A_MOUNT = [
 CAN_MOUNT = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["celery.canvas", "kombu.transport.redis", "pydantic_settings", "pytest", "rich.console", "typer", "yaml"]
+    ["celery.canvas", "kombu.transport.redis", "pydantic_settings", "rich.console", "typer", "yaml"]
 )
-"""Commands are run by forks of a process that has other people's packages and none of ours: to import them takes longest.
-A fork imports pytest, too, because it is what started this process."""
+"""Commands are run by forks of a process that has other people's packages and none of ours: to import them takes longest."""
 _READING_EXIT_CODES = threading.Lock()
 """To start a process is to read the exit codes of all that have ended; of two threads that read one, the second gets 255."""
 _ABOUT_US = ("REDIS", "OPENAI", "ROLLOUT", "CELERY", "JUDGE")
@@ -152,7 +151,7 @@ def _run_in_fork(
 ) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as said:
         outputs = [Path(said) / name for name in ("stdout", "stderr")]
-        process = _FORKS.Process(target=_be_command, args=(words, folder, dict(environment), *map(str, outputs)))
+        process = _FORKS.Process(target=become_command, args=(words, folder, dict(environment), *map(str, outputs)))
         with _READING_EXIT_CODES:
             process.start()
         if not wait([process.sentinel], _SECONDS):
@@ -162,21 +161,6 @@ def _run_in_fork(
         with _READING_EXIT_CODES:
             process.join()
         return subprocess.CompletedProcess(words, process.exitcode, *(output.read_text() for output in outputs))
-
-
-def _be_command(words: Sequence[str], folder: Path, environment: Mapping[str, str], stdout: str, stderr: str) -> None:
-    """Becomes what ``python SCRIPT ARGUMENTS`` is."""
-    for number, path in enumerate([os.devnull, stdout, stderr]):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = list(words)
-    sys.path[0] = str(Path(words[0]).parent)
-    runpy.run_path(words[0], run_name="__main__")
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:

@@ -22,6 +22,7 @@ def test_status_before_during_and_after(cluster: Cluster) -> None:
     deadline = time.monotonic() + 60
     while (during := command(cluster, "--status", run.run_id))["running"] != 1:
         assert time.monotonic() < deadline, "the long one does not begin"
+        time.sleep(0.5)
     command(cluster, "--cancel", run.run_id)
     run.wait(seconds=60)
     after = command(cluster, "--status", run.run_id, code=1)

@@ -73,6 +73,7 @@ def test_a_run_outlasts_an_outage_of_its_endpoint(cluster: Cluster) -> None:
     deadline = time.monotonic() + 30
     while not (said := command(cluster, "--status", run.run_id)["waits_for"]):
         assert time.monotonic() < deadline, "nothing says that the endpoint is away"
+        time.sleep(0.5)
     time.sleep(6)  # an outage that outlasts every retry
     before = command(cluster, "--status", run.run_id)
     with model(cluster, port):
@@ -102,6 +103,7 @@ def test_who_waits_for_an_endpoint_can_be_stopped(cluster: Cluster, how: str) ->
     deadline = time.monotonic() + 30
     while not command(cluster, "--status", run.run_id)["waits_for"]:
         assert time.monotonic() < deadline
+        time.sleep(0.5)
 
     if how == "cancelled":
         command(cluster, "--cancel", run.run_id)
@@ -109,7 +111,9 @@ def test_who_waits_for_an_endpoint_can_be_stopped(cluster: Cluster, how: str) ->
         assert progress.state == "cancelled"
         assert progress.completed + progress.cancelled == ITEMS
     else:
-        cluster.stop("worker")
+        worker = cluster.processes["worker"]
+        worker.terminate()
+        assert worker.wait(30) == 0, "it waits for rollouts that wait"
         with model(cluster, port):
             cluster.start_worker("another", concurrency=3, queues=LIGHT)
             run.wait(seconds=120)
