@@ -68,7 +68,11 @@ def copy(tmp_path: Path) -> Path:
     return there
 
 
-@pytest.mark.parametrize("page", RUN)
+LONG = {"docs/how-to/python.md", "docs/how-to/models.md"}
+"""Pages whose blocks are several whole runs."""
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if page in LONG else []) for page in RUN])
 def test_the_blocks_of_a_page_run_as_they_stand(page: str, copy: Path, valkey: ValkeyServer) -> None:
     lines = ["set -euo pipefail", f"export PATH={Path(sys.executable).parent}:$PATH"]
     for number, (language, code) in enumerate(blocks_of(page)):

@@ -159,6 +159,7 @@ def test_without_the_index_the_command_says_so_and_goes_on(tmp_path: Path):
     assert "known vulnerabilities were not checked: the package index cannot be asked" in done.stderr
 
 
+@pytest.mark.slow  # test.sh asks the real index about all of them each time
 def test_all_locked_versions_are_asked_about_and_judged(tmp_path: Path):
     locked = {
         (one.name, one.version) for file in (*LOCKS.values(), INSTALLER_LOCK) for one in read_lock(REPOSITORY / file)
