@@ -87,7 +87,7 @@ def test_a_run_outlasts_an_outage_of_its_endpoint(cluster: Cluster) -> None:
     assert right(run) == ITEMS
 
 
-@pytest.mark.parametrize("how", ["cancelled", "worker stopped"])
+@pytest.mark.parametrize("how", [pytest.param("cancelled", marks=pytest.mark.slow), "worker stopped"])
 def test_who_waits_for_an_endpoint_can_be_stopped(cluster: Cluster, how: str) -> None:
     cluster.write_items(items())
     port = free_port()

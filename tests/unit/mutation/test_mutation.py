@@ -181,6 +181,7 @@ def planted(root: Path, before: str, after: str) -> Mutant:
     return Mutant("double.py", (1, 0), "test", before, after, text.replace(before, after))
 
 
+@pytest.mark.slow
 def test_a_defect_is_judged_in_a_copy(project: Path) -> None:
     sound = (project / "double.py").read_text()
     groups = [["test_double.py"]]
