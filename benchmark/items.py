@@ -180,7 +180,7 @@ def _renamed(entry: Entry, names: Mapping[str, str]) -> Entry:
     values = dict(entry.fields)
     for name, own in names.items():
         if own not in entry.fields:
-            raise BenchmarkError(f"{entry.where}: has no field {_shown(own)}, which is to be its {name}")
+            raise BenchmarkError(f"{entry.where}: has no field {_shown(own)}, which --field names as its {name}")
         values.pop(own, None)
     values |= {name: entry.fields[own] for name, own in names.items()}
     return replace(entry, fields=values, question_field=names.get("question", entry.question_field))

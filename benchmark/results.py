@@ -1,4 +1,4 @@
-"""The input and output values of an evaluation. Scoring is in `benchmark.evaluation`.
+"""The input and output values of an evaluation. Scoring is in `benchmark.scoring`.
 
 Every requested rollout has one of these standings:
 

@@ -108,7 +108,7 @@ class Run:
 
         Raises:
             TimeoutError: It is not over by then.
-            UserError: It was only half submitted, or is incomplete and Redis does not know it.
+            UserError: It is half-submitted, or is incomplete and Redis does not know it.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._over():
@@ -157,7 +157,7 @@ class Run:
         except (UserError, redis.RedisError):  # Redis may come back
             return self._complete()
         if progress is not None and progress.state == "half_submitted":
-            raise UserError(f"run {self.run_id} is half submitted; complete it with: rollouts resume {self.folder}")
+            raise UserError(f"run {self.run_id} is half-submitted; complete it with: rollouts resume {self.folder}")
         if progress is None and not self._complete():
             raise UserError(
                 f"Redis does not know run {self.run_id}, and it is incomplete; complete it with: rollouts resume {self.folder}"

@@ -48,7 +48,7 @@ class DataConfig(_Part):
     domains: tuple[str, ...] = option((), "Only this domain, or those that fit a pattern; repeatable.", "--domain")
     shuffle: bool = option(False, "Take the items in an order that --seed decides.", "--shuffle")
     seed: int = option(0, "Same seed, same order.", "--seed")
-    limit: int | None = option(None, "Only the first so many of what is left.", "--limit", ge=1)
+    limit: int | None = option(None, "At most this many of the items selected.", "--limit", ge=1)
 
     @field_validator("fields")
     @classmethod
@@ -96,7 +96,9 @@ class ModelConfig(_Part):
     )
     top_p: float | None = option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
     max_completion_tokens: int | None = option(None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1)
-    seed: int | None = option(None, "Sampling seed; an endpoint that honours it repeats itself.", "--model-seed")
+    seed: int | None = option(
+        None, "Sampling seed; an endpoint that honours it gives the same replies.", "--model-seed"
+    )
     extra_body: dict[str, Any] = option(
         {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False
     )
@@ -169,7 +171,7 @@ class VMConfig(_Part):
     provider_options: dict[str, Any] = Field(default_factory=dict, description="What the provider itself understands.")
     guest_network: str = option(
         "none",
-        "Where desktops of local and qemu may go: none, internet, or hosts as in a.org,*.b.org; of a pool's, its hosts say.",
+        "What desktops of local and qemu may reach: none, internet, or sites as in a.org,*.b.org; a pool's VM hosts set it.",
         "--guest-network",
     )
     wait_seconds: float = option(
@@ -220,7 +222,7 @@ class DesktopConfig(_Part):
     )
     include_unfaithful: bool = option(
         False,
-        "Also roll out tasks that need what the VMs do not have, or that score otherwise there; the report names them.",
+        "Also roll out tasks that need what the VMs do not have, or that score differently there; the report names them.",
         "--include-unfaithful",
     )
     enable_recording: bool = option(True, "Keep a video of each episode.", "--enable-recording/--no-recording")
@@ -238,7 +240,7 @@ class SimulatedConfig(_Part):
     fail: FailureClass | None = Field(
         None, description="Failure class each attempt ends with, until `fail_times` is used up."
     )
-    fail_times: int = Field(1, ge=0, description="Attempts of a rollout that fail so.")
+    fail_times: int = Field(1, ge=0, description="Attempts of a rollout that fail this way.")
     success_rate: float = Field(1.0, ge=0, le=1, description="Share of episodes that score 1 instead of 0.")
 
     @field_validator("seconds", mode="before")
@@ -261,7 +263,7 @@ class RunConfig(_Part):
 
     data: DataConfig = DataConfig()
     env_mode: str = option(
-        "osworld", "The environment: osworld, math, py, ... (see --help's end).", "--env-mode", "--mode"
+        "osworld", "The environment: osworld, math, py, ... (rollouts list environments).", "--env-mode", "--mode"
     )
     agent: str | None = option(None, "The agent; default: the environment's own.", "--agent")
     system_prompt: str | None = Field(
@@ -286,7 +288,7 @@ class RunConfig(_Part):
     )
     max_attempts: int = option(3, "Attempts of one rollout when the infrastructure fails it.", "--max-attempts", ge=1)
     max_cost: float | None = option(
-        None, "Dollars: when its rollouts have cost so much, the rest of the run is cancelled.", "--max-cost", gt=0
+        None, "Dollars: when its rollouts have cost this much, the rest of the run is cancelled.", "--max-cost", gt=0
     )
     priority: int = option(
         0, "Who gets a VM first among waiting runs: higher goes first.", "--priority", ge=-100, le=100
@@ -309,7 +311,7 @@ class RunConfig(_Part):
     )
     output_dir: FilePath = option(Path("results"), "Where runs' folders go.", "--output-dir")
     run_id: Annotated[str | None, safe_name(100)] = option(
-        None, "The run's name; default: made from date, environment and chance.", "--run-id"
+        None, "The run's name; default: made from date, environment and random letters.", "--run-id"
     )
 
 

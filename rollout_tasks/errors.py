@@ -3,8 +3,8 @@
 1. A bad rollout is data, not a crash. Every rollout that does not complete ends as a verdict with one `FailureClass`,
    which says whether another attempt may help (`retried`) and whose fault it counts as (`counted_as`).
 2. Code that extends the pipeline (environments, agents, metrics, providers) raises plain Python errors. `boundary()`
-   surrounds each call of such code and turns its errors into a `RolloutFailure` of one class. Nothing else catches
-   `Exception`.
+   surrounds each call of such code and turns its errors into a `RolloutFailure` of one class. Elsewhere `Exception` is
+   caught only in a thread or process that must go on, or answers for another; a comment there says why.
 3. What stops an episode from outside (deadline, lost lease, cancellation) arrives as `EpisodeInterrupted`, a
    `BaseException`: code that catches `Exception` cannot swallow it.
 4. A user's error is a `UserError`: one sentence naming what and where. Commands print it and exit with 2;
@@ -25,7 +25,7 @@ WRONG_INPUT = 2
 
 
 class FailureClass(StrEnum):
-    """Why a rollout has no score."""
+    """Why a rollout did not complete."""
 
     ENV_SETUP = "env_setup"
     """The environment could not be brought to the item's first observation, or no VM came in time."""

@@ -104,7 +104,7 @@ def _put(values: dict[str, Any], name: str, given: Mapping[str, Any], places: Ma
             raise UserError(f"{name}: {key} is a secret: set OPENAI_API_KEY in the environment, or in .env")
         if key not in places:
             close = get_close_matches(key, places, n=1)
-            raise UserError(f"{name}: {key} is no option" + (f"; did you mean {close[0]}?" if close else ""))
+            raise UserError(f"{name}: {key} is not an option" + (f"; did you mean {close[0]}?" if close else ""))
         *above, last = places[key]
         part = values
         for step in above:

@@ -54,7 +54,7 @@ class Settings(BaseSettings):
     download_hosts: str = Field(
         "",
         validation_alias="ROLLOUT_DOWNLOAD_HOSTS",
-        description="Hosts of one's own network, as NAME or NAME:PORT with commas between, that tasks' files may come from.",
+        description="Hosts of your own network, as NAME or NAME:PORT with commas between, that tasks' files may come from.",
     )
 
     trust_tasks: bool = Field(

@@ -52,7 +52,7 @@ def clause(error: Mapping[str, Any], known: tuple[str, ...] = ()) -> str:
         return str(error["msg"]).removeprefix("Value error, ")
     if kind == "extra_forbidden":
         close = get_close_matches(str(error["loc"][-1]), known, n=1)
-        return "is no option" + (f"; did you mean {close[0]}?" if close else "")
+        return "is not an option" + (f"; did you mean {close[0]}?" if close else "")
     if kind == "string_too_short":
         return "must not be empty"
     said = _BOUNDS[kind](error["ctx"]) if kind in _BOUNDS else _KINDS.get(kind.split("_")[0], _lower(str(error["msg"])))

@@ -1,4 +1,4 @@
-"""The errors of a pool; each message is one sentence that names the pool and the VM."""
+"""The errors of a pool; each message is one sentence."""
 
 from __future__ import annotations
 

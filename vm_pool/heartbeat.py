@@ -103,7 +103,7 @@ class LeaseHeartbeat:
         except Exception as error:  # anything but a PoolError is a bug, but this thread must go on serving all leases
             if not self._away:
                 defect = None if isinstance(error, PoolError) else error
-                log.warning("pool %s: leases cannot be renewed, trying on: %s", self._pool, error, exc_info=defect)
+                log.warning("pool %s: leases cannot be renewed, still trying: %s", self._pool, error, exc_info=defect)
             self._away = True
             self._after_failure(leases, min(RETRY_SECONDS, interval / 2))
             return

@@ -218,7 +218,7 @@ class VMHost:
                 return beat
             except HostTaken as taken:
                 if first is None or taken.instance != first.instance:
-                    log.info("host %s: waiting whether another process still speaks for it", self.host_id)
+                    log.info("host %s: waiting to see whether another process still runs it", self.host_id)
                     first = taken
                 elif taken.alive_until > first.alive_until:
                     raise

@@ -23,7 +23,7 @@ END_AGAIN_SECONDS = 0.5
 
 
 class Jobs:
-    """One thread for each VM.
+    """Runs the jobs of a host, with one thread for each VM.
 
     Args:
         side: The pool as the host sees it.

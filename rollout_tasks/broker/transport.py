@@ -175,12 +175,12 @@ class Transport(kombu_redis.Transport):
         except BaseException as error:
             if isinstance(error, RedisRefuses) and self._refused_since is None:
                 self._refused_since = time.monotonic()
-                logger.warning("%s: nothing is taken up or sent until it does not", error)
+                logger.warning("%s: no task is taken or sent until it accepts commands again", error)
             self.close_connection(self)  # type: ignore[no-untyped-call]
             raise
         if self._refused_since is not None:
             waited, self._refused_since = time.monotonic() - self._refused_since, None
-            logger.warning("Redis does not refuse any more, after %.0f s: work goes on", waited)
+            logger.warning("Redis accepts commands again, after %.0f s", waited)
         return connection
 
 

@@ -231,7 +231,7 @@ class Cell:
         content: Content | None = None
         try:
             if handler is None or not isinstance(arguments, dict):
-                raise ValueError("nobody does that here")
+                raise ValueError("unknown request")
             value, content = handler(**arguments)
             answer = {"value": value}
         except Exception as error:  # noqa: BLE001 (the border to code that is not ours: it hears why, whatever it was)

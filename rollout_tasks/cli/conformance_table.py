@@ -46,7 +46,7 @@ def as_page(found: Sequence[Conformance], tasks: str, image: str) -> str:
         f"rollouts image build --profile full --check osworld/{tasks} --page > docs/osworld-conformance.md",
         "```",
         "",
-        "`faithful`: nothing is seen that differs. `unfaithful`: the image differs where the task looks, or desktop-env ignores an",
+        "`faithful`: no difference was found. `unfaithful`: the image differs where the task looks, or desktop-env ignores an",
         "option of its evaluator. `needs`: it asks for what",
         "image and network have not. A run leaves the last two out unless `--include-unfaithful` is given.",
         "",

@@ -117,7 +117,7 @@ def _model() -> Finding:
     except UserError as error:
         return Finding("service", "model endpoint", False, str(error))
     if address is None:
-        return Finding("model", "endpoint", True, "OPENAI_BASE_URL is not set: embedded runs play scripts")
+        return Finding("model", "endpoint", True, "OPENAI_BASE_URL is not set: embedded runs use the scripted model")
     try:
         return Finding("service", "model endpoint", True, f"{address} {served_models(address)}")
     except UserError as error:

@@ -70,7 +70,7 @@ def status(
 
 @application.command()
 def drain(vm: VMOrAll, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """No more grants: a VM stops as soon as nobody uses it."""
+    """Take a VM out of service: it is granted no more, and stops once nobody uses it."""
     opened = _open(pool, redis_url)
     _each(opened, vm, as_json, lambda vm_id: f"is {opened.drain(vm_id).value} and drained")
 
@@ -184,7 +184,7 @@ def events(
     pool: PoolName = "default",
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
-    limit: Annotated[int, typer.Option(min=1, help="The latest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the latest events to show.")] = 50,
 ) -> None:
     """Show what happened last, oldest first."""
     found = _open(pool, redis_url).latest_events(limit)

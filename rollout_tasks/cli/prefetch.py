@@ -39,12 +39,12 @@ def command(
 ) -> int:
     """Download what tasks need into this machine's cache, so that no rollout waits for it.
 
-    Files come to `$XDG_CACHE_HOME/computer-use-rollouts/downloads` (default: ~/.cache), where the workers of this machine
-    look first. What is there already is not downloaded again; what broke off goes on.
+    Files go to `$XDG_CACHE_HOME/computer-use-rollouts/downloads` (default: ~/.cache), where the workers of this machine
+    look first. What is there already is not downloaded again; an unfinished download is continued.
 
     For example:  [bold]rollouts prefetch --data-path osworld/[/bold]
 
-    Exit code 1: some files could not be had; they are named with the reason.
+    Exit code 1: some files could not be downloaded; they are named with the reason.
     """
     return prefetch(data_path, at_a_time=at_a_time, skip_invalid=skip_invalid, as_json=as_json)
 

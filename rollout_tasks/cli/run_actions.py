@@ -1,7 +1,7 @@
-"""What commands do with a run: submit, resume, status, cancel. Each returns the exit code.
+"""What commands do with a run: submit, resume, status, cancel. Most return the exit code.
 
 0: over, nothing lost. 1: over or stopped, but rollouts were lost to the infrastructure or never ran; a resume tries them
-again. Modules that talk to services are imported where they are used, so that an error is reported fast.
+again. 130: interrupted. Modules that talk to services are imported where they are used, so that an error is reported fast.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
         left_out, doubts = [*left_out, *doubts], []
     _say_of_items(left_out, doubts, checked.unknown)
     if not items:
-        raise UserError(
-            "no item's score can be relied on in these VMs: --include-unfaithful rolls them out all the same"
-        )
+        raise UserError("no item's score can be relied on in these VMs: --include-unfaithful rolls them out anyway")
     benchmark = replace(benchmark, items=tuple(items), skipped=tuple(left_out))
     environments = preflight.check_names(config, items)
     work = new_work(config, benchmark, doubts, checked.images)
@@ -67,7 +65,9 @@ def trust_tasks(*, embedded: bool | None) -> None:
         UserError: The run goes to workers, which decide that themselves.
     """
     if not _is_here(embedded):
-        raise UserError("--trust-tasks: is said to the workers: celery -A rollout_tasks worker --trust-tasks")
+        raise UserError(
+            "--trust-tasks: this run goes to workers, which take it: celery -A rollout_tasks worker --trust-tasks"
+        )
     from rollout_tasks import settings
 
     settings.trust_tasks()
@@ -113,7 +113,7 @@ def resume(
     dry_run: bool,
 ) -> int:
     """Rolls out what an earlier run lacks; at another endpoint, or with another limit of its cost, if given."""
-    output_dir = _only_output_dir(options, "--resume: the run's own configuration holds", but=_CHANGED_BY_RESUME)
+    output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     work = resumed_work(find_run(run, output_dir))
     if not work.todo and work.folder.evaluation.exists():

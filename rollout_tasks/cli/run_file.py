@@ -43,7 +43,7 @@ def _loader_of_single_keys() -> type[yaml.SafeLoader]:
                 if isinstance(key, yaml.ScalarNode):
                     line = key.start_mark.line + 1
                     if key.value in lines:
-                        raise RepeatedKey(f"{key.value} stands there twice, in lines {lines[key.value]} and {line}")
+                        raise RepeatedKey(f"{key.value} occurs twice, in lines {lines[key.value]} and {line}")
                     lines[key.value] = line
             return node
 
@@ -62,7 +62,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"--config: {file} is not YAML: {error}") from error
     if loaded is not None and not isinstance(loaded, dict):
-        raise UserError(f"--config: {file} holds no mapping of options")
+        raise UserError(f"--config: {file} is not a mapping of options")
     return loaded or {}
 
 

@@ -91,7 +91,7 @@ def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
     most = folder.description.config().max_cost if cancelled and (folder.path / "run.json").is_file() else None
     if most is not None and progress.cost is not None and progress.cost >= most:
         sentences.append(
-            f"the run has cost {dollars(progress.cost)}, and may cost {dollars(most)}, so {cancelled} of {progress.total}"
+            f"the run has cost {dollars(progress.cost)} of at most {dollars(most)}, so {cancelled} of {progress.total}"
             f" rollouts were cancelled; roll them out with: {again} --max-cost MORE"
         )
     elif cancelled:
@@ -177,9 +177,9 @@ def cancel(run: str, *, as_json: bool) -> int:
     done = cancel_run(store, run_id)
     found, left = done.found, done.left
     if found == "unknown":
-        raise UserError(f"--cancel: Redis does not know run {run_id!r}")
+        raise UserError(f"Redis does not know run {run_id!r}")
     if found in OVER or found == "finalizing":
-        raise UserError(f"--cancel: run {run_id} is {found} already")
+        raise UserError(f"run {run_id} is {found} already")
     if left == 0:
         finalize_task(run_id).apply_async()
     if as_json:

@@ -72,7 +72,7 @@ def run(
 ) -> int:
     """Roll out a benchmark on this machine alone, and score it.
 
-    Broker, worker, Flower, VMs where the tasks need them and, where no model is configured, the scripted model come up for as
+    Broker, worker, Flower, VMs where the tasks need them and, where no model is configured, the scripted model are started for as
     long as the run takes. For example:
 
     [bold]rollouts run --data-path items.jsonl --env-mode math --metric final_number[/bold]
@@ -113,7 +113,7 @@ def submit(
 
 @application.command()
 def status(run: TheRun, output_dir: OutputDir = None, as_json: AsJson = False) -> int:
-    """Say how far a run is, and what it waits for."""
+    """Show a run's progress, and what it waits for."""
     return run_actions.status(run, _only(output_dir), follow=False, as_json=as_json)
 
 

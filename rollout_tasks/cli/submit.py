@@ -19,8 +19,8 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 
 @application.command(
     context_settings=program.ANY_SPELLING,
-    epilog="Environments: see README. Without REDIS_URL a run is embedded: broker, worker, Flower and, where no model is"
-    " configured, the scripted model come up on this machine for as long as the run takes.",
+    epilog="Environments: rollouts list environments. Without REDIS_URL a run is embedded: broker, worker, Flower and,"
+    " where no model is configured, the scripted model are started on this machine for as long as the run takes.",
 )
 @with_config_options
 def submit(
@@ -64,7 +64,7 @@ def submit(
         ),
     ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", metavar="RUN", help="Say how far a run is (--watch to follow).")
+        str | None, typer.Option("--status", metavar="RUN", help="Show a run's progress (--watch to follow).")
     ] = None,
     cancel: Annotated[
         str | None, typer.Option("--cancel", metavar="RUN", help="Stop a run; what is committed stays.")
@@ -91,7 +91,7 @@ def submit(
         return run_actions.cancel(cancel, options, as_json=as_json)
     if resume is not None:
         if config is not None:
-            raise UserError("--resume: the run's own configuration holds; leave out --config")
+            raise UserError("a resumed run keeps its own configuration; leave out --config")
         return run_actions.resume(resume, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
     if system_prompt_file is not None:
         options["system_prompt"] = read_system_prompt(system_prompt_file)

@@ -82,7 +82,7 @@ class VMLost(Exception):
 
 
 class ItemUnsupported(ValueError):
-    """Nothing installed here can set up or score the item; only this item is left out, and the score names it."""
+    """Nothing installed here can set up or score the item; only this item is left out, and the report lists it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class EnvironmentContext:
     vm: VMAccess | None
     """None exactly when `needs_vm_for` returned False."""
     attempt: int = 1
-    """Which try of the rollout this is, from 1."""
+    """Which attempt of the rollout this is, from 1."""
     index: int = 0
     """Which of the item's rollouts this is, from 0."""
 

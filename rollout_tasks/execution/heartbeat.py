@@ -97,11 +97,11 @@ class Heartbeat:
             news = self._store.beat(pulse.run_id, pulse.rollout_id, pulse.token)
         except redis.RedisError as error:
             if not self._failing:
-                logger.warning("heartbeat of %s: Redis does not do it: %s; trying again", pulse.rollout_id, error)
+                logger.warning("heartbeat of %s: Redis failed: %s; trying again", pulse.rollout_id, error)
             self._failing = True
             return
         if self._failing:
-            logger.warning("heartbeat of %s: Redis does it again", pulse.rollout_id)
+            logger.warning("heartbeat of %s: Redis works again", pulse.rollout_id)
         self._failing = False
         pulse.last_beat = time.monotonic()
         if self.pulse is not pulse:

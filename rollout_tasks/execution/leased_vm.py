@@ -104,4 +104,4 @@ def _acquire(pool: VMPool, config: RunConfig, holder: str, pulse: Pulse) -> Leas
         except PoolEmpty as error:
             if time.monotonic() >= until:
                 raise
-            logger.warning("%s: %s; waiting on", holder, error)
+            logger.warning("%s: %s; still waiting", holder, error)

@@ -47,7 +47,9 @@ class Outage:
 
     def __str__(self) -> str:
         """Why rollouts wait."""
-        return f"the model endpoint {self.endpoint} {self.problem}, since {self.seconds:.0f} s: rollouts wait for it"
+        return (
+            f"the model endpoint {self.endpoint} {self.problem} (for {self.seconds:.0f} s so far): rollouts wait for it"
+        )
 
 
 def outage_of(client: redis.Redis, endpoint: str) -> Outage | None:

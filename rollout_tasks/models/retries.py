@@ -49,7 +49,9 @@ def decide(failed: FailedTry, tries: int, max_tries: int, draw: Callable[[], flo
     if not failed.retried:
         return Decision(None, failed.sentence)
     if failed.retry_after is not None and failed.retry_after > LONGEST_RETRY_AFTER:
-        too_long = f"it asks to wait {failed.retry_after:.0f} s, more than the {LONGEST_RETRY_AFTER:.0f} s waited here"
+        too_long = (
+            f"it asks for a wait of {failed.retry_after:.0f} s, longer than the limit of {LONGEST_RETRY_AFTER:.0f} s"
+        )
         return Decision(None, f"{failed.sentence}; {too_long}")
     if tries >= max_tries:
         return Decision(None, f"{failed.sentence} (try {tries} of {max_tries})" if max_tries > 1 else failed.sentence)

@@ -1,1 +1,1 @@
-"""Runs: submitted, stored, watched, finalised, reconciled. Redis coordinates; the run's folder is the truth."""
+"""Runs: submitted, stored, watched, finalised, reconciled. Redis decides while one is under way; its folder is the record."""

@@ -62,7 +62,9 @@ class RunDescription:
         try:
             self._folder.mkdir()
         except FileExistsError as error:
-            raise UserError(f"--run-id: {self._folder} exists already; take another name, or --resume it") from error
+            raise UserError(
+                f"--run-id: {self._folder} exists already; take another name, or continue it with rollouts resume"
+            ) from error
         except OSError as error:
             raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
         try:

@@ -64,7 +64,7 @@ def check_model(config: RunConfig) -> RunConfig:
     if address is None:
         raise UserError(
             "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
-            " or run --embedded for the scripted model"
+            " or use rollouts run, which starts the scripted model"
         )
     model = with_list_prices(config.model.model_copy(update={"base_url": address}))
     config = config.model_copy(update={"model": model})
@@ -103,7 +103,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
-    """Checks a run's prices, and that a limit of its cost can be kept.
+    """Checks a run's prices, and that its cost limit can be kept.
 
     Args:
         config: The run's configuration.
@@ -125,8 +125,7 @@ def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
         )
     if spent >= config.max_cost:
         raise UserError(
-            f"--max-cost: the rollouts that the run has cost {dollars(spent)} already, of {dollars(config.max_cost)}:"
-            " give a higher one"
+            f"--max-cost: the run's finished rollouts cost {dollars(spent)} already, of {dollars(config.max_cost)}: raise it"
         )
 
 

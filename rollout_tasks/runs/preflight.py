@@ -201,7 +201,7 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
         return
     if config.vm.guest_network != "none":
         raise UserError(
-            "--guest-network: a pool's hosts say where its VMs may go (rollouts vm-host -o guest_network=internet);"
+            "--guest-network: a pool's VM hosts set what its VMs may reach (rollouts vm-host -o guest_network=internet);"
             " leave it out, or take --no-pool"
         )
     if not any(vm.state != VMState.STOPPED for vm in VMPool(client, config.vm.pool).status().vms):
@@ -218,7 +218,7 @@ def check_output_dir(folder: Path) -> None:
         UserError: It exists, or its parent is not a folder or cannot be written to.
     """
     if folder.exists():
-        raise UserError(f"--run-id: {folder} exists already; take another name, or --resume it")
+        raise UserError(f"--run-id: {folder} exists already; take another name, or continue it with rollouts resume")
     above = next(path for path in folder.parents if os.path.lexists(path))
     if not above.is_dir():
         raise UserError(f"--output-dir: {above} is not a folder")

@@ -1,6 +1,7 @@
 """Finds work that got lost between broker, chord and workers, and sends it again.
 
-Doubles are harmless: a claim admits one holder. The chord is a trigger and may be lost; the run store is the truth.
+Messages sent twice are harmless: only one execution can claim a rollout. The chord triggers finalising and may be lost;
+the run store says what is still to be done.
 A rollout is lost when it has no verdict, nobody holds it, and no message for it waits or is being delivered, in two
 passes in a row (while a message is delivered, it is nowhere for a moment). Runs are checked one by one: an error in one
 does not stop the others.
@@ -72,7 +73,7 @@ def reconcile_runs(cancel: Cancel) -> dict[str, int]:
     try:
         return Reconciliation(store, token, cancel).run()
     except LockLost:
-        logger.warning("another process looks for lost work by now; leaving it to that")
+        logger.warning("another process has taken over the search for lost work; leaving it to that one")
         return {}
     finally:
         store.client.eval(_RELEASE_LOCK, 1, _LOCK, token)
@@ -97,7 +98,7 @@ class Reconciliation:
                 if self._look_at(run_id):
                     waiting.append(run_id)
             except _BROKEN as error:
-                logger.error("run %s: cannot be looked after: %s", run_id, error)
+                logger.error("run %s: cannot be checked: %s", run_id, error)
         if waiting:
             self._note_messages()
             for run_id in waiting:

@@ -274,7 +274,7 @@ class RunStore:
         """Cancels rollouts that nobody has begun; running ones hear of it at their next beat. See `execution.cancellation`."""
         verdict = Verdict("", 0, "cancelled", failure_class=FailureClass.CANCELLED, error=why)
         document = _stored(verdict)
-        problem = "it was submitted by half and then cancelled"
+        problem = "it was half-submitted and then cancelled"
         cursor, state_found, cancelled, begun = "0", "", 0, set[str]()
         while True:
             arguments = [document, self.silent_seconds, cursor, _CHUNK, run_id, KEEP_SECONDS, problem]

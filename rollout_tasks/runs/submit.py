@@ -142,12 +142,14 @@ def check_free(work: Work, store: RunStore) -> None:
     state = store.adopt(work.run_id)
     if not work.resumed:
         if state is not None:
-            raise UserError(f"--run-id: a run {work.run_id!r} exists already; take another name, or --resume it")
+            raise UserError(
+                f"--run-id: a run {work.run_id!r} exists already; take another name, or continue it with rollouts resume"
+            )
         return
     if state not in {None, *_RESUMABLE}:
-        raise UserError(f"--resume: run {work.run_id} is still {state}; follow it with rollouts watch {work.run_id}")
+        raise UserError(f"run {work.run_id} is still {state}; follow it with rollouts watch {work.run_id}")
     if store.running(work.run_id):
-        raise UserError(f"--resume: rollouts of run {work.run_id} are still being finished; try again in a while")
+        raise UserError(f"rollouts of run {work.run_id} are still being finished; try again in a while")
 
 
 def write_down(work: Work) -> None:
@@ -194,14 +196,15 @@ def enqueue(work: Work, store: RunStore, *, described: RunConfig | None = None) 
         token = store.create(work.run_id, work.config, str(work.folder.path), total, queues) if free else ""
         if not token:
             _discard(work)
-            option, done = ("--resume", "resumed") if work.resumed else ("--run-id", "submitted")
-            raise UserError(f"{option}: run {work.run_id!r} was {done} by somebody else just now")
+            if work.resumed:
+                raise UserError(f"run {work.run_id!r} was resumed by somebody else just now")
+            raise UserError(f"--run-id: run {work.run_id!r} was submitted by somebody else just now")
         if work.resumed:
             work = _clear_the_way(work, store, token, described or work.config)
         _store(work, store, token)
     except (RedisError, OperationalError) as error:
         _take_back(work, store, error)
-        raise UserError(f"Redis did not take the run, so nothing was enqueued: {error}") from error
+        raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
     try:
         _send(work, store, token)
     except (RedisError, OperationalError) as error:
@@ -228,7 +231,7 @@ def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig
         store.forget(work.run_id, "submitting", "half_submitted")
         if isinstance(error, UserError):
             raise
-        raise UserError(f"--resume: {work.folder.path} cannot be written: {error.strerror}") from error
+        raise UserError(f"{work.folder.path} cannot be written: {error.strerror}") from error
     return replace(work, kept=[*work.kept, *finished], todo=todo)
 
 
@@ -241,7 +244,7 @@ def _store(work: Work, store: RunStore, token: str) -> None:
         if store.everything_stored(work.run_id, token):
             return
     raise UserError(
-        f"run {work.run_id} is half submitted: Redis keeps losing what is stored; once it is well,"
+        f"run {work.run_id} is half-submitted: Redis keeps losing what is stored; once it works reliably,"
         f" complete the run with: rollouts resume {work.folder.path}"
     )
 

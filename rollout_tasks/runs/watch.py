@@ -134,7 +134,7 @@ def watch(
                 if time.monotonic() - answered > _AWAY_SECONDS:
                     raise UserError(_away_for_good(run_id, error)) from error
                 if not away:
-                    console.print(f"Redis does not answer now; looking on: {error}", highlight=False, soft_wrap=True)
+                    console.print(f"Redis does not answer; still trying: {error}", highlight=False, soft_wrap=True)
                 away = True
                 time.sleep(_LOOK_SECONDS)
                 continue

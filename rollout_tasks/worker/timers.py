@@ -75,9 +75,9 @@ class _Regularly(bootsteps.StartStopStep):  # type: ignore[misc]
     def _say(self, error: Exception | None) -> None:
         """Logs when Redis begins to fail, and when it works again."""
         if error is not None and not self.failing:
-            logger.warning("%s: Redis does not do it: %s; trying again", type(self).__name__, error)
+            logger.warning("%s: Redis failed: %s; trying again", type(self).__name__, error)
         elif error is None and self.failing:
-            logger.info("%s: Redis does it again", type(self).__name__)
+            logger.info("%s: Redis works again", type(self).__name__)
         self.failing = error is not None
 
 

@@ -59,29 +59,29 @@ def pipeline(tree: Path, folder: Path, num_vms: int, num_rollouts: int, profile:
     command += ["--provider-option", f"profile={profile}", "--run-id", "bench"]
     subprocess.run([str(word) for word in command], cwd=REPOSITORY, check=True, stdout=sys.stderr)
     results = [json.loads(path.read_text()) for path in (folder / "bench").glob("*/*/result.json")]
-    lendings = [result["lease"] for result in results if result.get("lease")]
+    leases = [result["lease"] for result in results if result.get("lease")]
     stages: Counter[str] = Counter()
     for result in results:
         stages.update(result.get("stages", {}))
     return {
         "rollouts": len(results),
         "scores": dict(Counter(str(result.get("score")) for result in results)),
-        **vm_time(lendings, num_vms, stages),
+        **vm_time(leases, num_vms, stages),
     }
 
 
-def vm_time(lendings: list[dict[str, Any]], num_vms: int, stages: Mapping[str, float]) -> dict[str, float]:
+def vm_time(leases: list[dict[str, Any]], num_vms: int, stages: Mapping[str, float]) -> dict[str, float]:
     """Returns what VMs did from the first grant to the last release, as shares.
 
     Held by rollouts, and of that in which stage; between two holders (reset, and handed on); idle.
     """
-    began = min(lease["allocated"] for lease in lendings)
-    ended = max(lease["released"] for lease in lendings)
+    began = min(lease["allocated"] for lease in leases)
+    ended = max(lease["released"] for lease in leases)
     whole = num_vms * (ended - began)
-    held = sum(lease["released"] - lease["allocated"] for lease in lendings)
+    held = sum(lease["released"] - lease["allocated"] for lease in leases)
     between = 0.0
-    for vm_id in {lease["vm_id"] for lease in lendings}:
-        of_vm = sorted((each["allocated"], each["released"]) for each in lendings if each["vm_id"] == vm_id)
+    for vm_id in {lease["vm_id"] for lease in leases}:
+        of_vm = sorted((each["allocated"], each["released"]) for each in leases if each["vm_id"] == vm_id)
         between += sum(after[0] - before[1] for before, after in pairwise(of_vm))
     return {
         "seconds": ended - began,
@@ -89,7 +89,7 @@ def vm_time(lendings: list[dict[str, Any]], num_vms: int, stages: Mapping[str, f
         **{f"held: {stage}": seconds / whole for stage, seconds in stages.items()},
         "between_holders": between / whole,
         "idle": 1 - (held + between) / whole,
-        "rollouts_per_vm_hour": len(lendings) / (whole / 3600),
+        "rollouts_per_vm_hour": len(leases) / (whole / 3600),
     }
 
 

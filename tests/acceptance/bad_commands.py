@@ -145,7 +145,7 @@ OTHER_CASES = [
     rollouts("vm-host --pool 'a b'", "'a b' is not a pool's name", broker=True),
     rollouts("vm-host --host-id 'a b'", "'a b", broker=True),
     rollouts("vm-host --option nonsense", "--option: must look like key=value, got 'nonsense'", broker=True),
-    rollouts("vm-host --option colour=red", "does not accept its options: colour: is no option", broker=True),
+    rollouts("vm-host --option colour=red", "does not accept its options: colour: is not an option", broker=True),
     rollouts("pool events --limit 0", "--limit: must be at least 1, got 0", broker=True),
     rollouts("pool connect vm-1", "pool 'default' has no VM vm-1", broker=True),
     rollouts("pool status --redis-url nowhere", "--redis-url", "must look like redis://"),

@@ -229,14 +229,14 @@ OPTION_CASES = [
     option_case("--seed soon", "--seed: must be a whole number, got 'soon'"),
     option_case("--resume x --status y", "--resume, --status and --cancel exclude each other"),
     option_case("--status x", "--status takes no options of a run", "--data-path", "--env-mode"),
-    option_case("--resume x --config run.yaml", "--resume: the run's own configuration holds; leave out --config"),
+    option_case("--resume x --config run.yaml", "a resumed run keeps its own configuration; leave out --config"),
 ]
 
 CONFIG_CASES = [
     Case("--config that is missing", f"{ITEMS} --config run.yaml", ["--config: run.yaml cannot be read"], DATA),
     config_case("is no YAML", "limits: {max_turns: 5\nmodel: [", "--config", "is not YAML", "line 2"),
-    config_case("is a list", "- math\n", "holds no mapping of options"),
-    config_case("has an unknown key", "env_mod: math\n", "env_mod: is no option; did you mean env_mode?"),
+    config_case("is a list", "- math\n", "is not a mapping of options"),
+    config_case("has an unknown key", "env_mod: math\n", "env_mod: is not an option; did you mean env_mode?"),
     config_case("has an unknown inner key", "limits: {max_turn: 5}\n", "limits.max_turn", "did you mean max_turns?"),
     config_case(
         "has text for a number", "limits: {max_turns: ten}\n", "limits.max_turns: must be a whole number, got 'ten'"
@@ -244,12 +244,12 @@ CONFIG_CASES = [
     config_case(
         "says a key twice",
         "env_mode: math\nlimits: {max_turns: 5}\nenv_mode: py\n",
-        "--config: run.yaml: env_mode stands there twice, in lines 1 and 3",
+        "--config: run.yaml: env_mode occurs twice, in lines 1 and 3",
     ),
     config_case(
         "says an inner key twice",
         "limits:\n  max_turns: 5\n  max_turns: 6\n",
-        "--config: run.yaml: max_turns stands there twice, in lines 2 and 3",
+        "--config: run.yaml: max_turns occurs twice, in lines 2 and 3",
     ),
     config_case(
         "fails with an unknown class", "simulated: {fail: foo}\n", "simulated.fail: must be env_setup, ", "got 'foo'"
@@ -280,7 +280,7 @@ REDIS_CASES = [
     redis_case("silent", "redis://:hunter2@{silent}/0", "Redis at {silent}/0 cannot be reached: Timeout"),
     redis_case("no such address", "localhost:6379", "REDIS_URL: must look like redis://:password@host:6379/0"),
     Case("status of an unknown run", "--status nobody", ["Redis does not know run 'nobody'"], broker=True),
-    Case("cancelling an unknown run", "--cancel nobody", ["--cancel: Redis does not know run 'nobody'"], broker=True),
+    Case("cancelling an unknown run", "--cancel nobody", ["Redis does not know run 'nobody'"], broker=True),
     Case("run id in use", f"{WITHOUT_MODEL} --no-pool --run-id {RUN_ID} --output-dir other",
          [f"--run-id: a run '{RUN_ID}' exists already"], DATA, broker=True, prepare=run_under_way),
     Case("empty pool", WITHOUT_MODEL, ["--pool: the pool 'default' has no VMs"], DATA, broker=True),
@@ -320,13 +320,13 @@ OUTPUT_CASES = [
     Case("full output directory", f"{WITHOUT_MODEL} --no-pool --output-dir out",
          ["--output-dir: ", "out cannot be written: No space left on device"], DATA, broker=True, mount="size=1m"),
     Case("run folder that exists", f"{WITHOUT_MODEL} --no-pool --run-id {RUN_ID}",
-         ["--run-id: ", f"results/{RUN_ID} exists already; take another name, or --resume it"], DATA, broker=True,
+         ["--run-id: ", f"results/{RUN_ID} exists already; take another name, or continue it with"], DATA, broker=True,
          prepare=finished_run),
 ]  # fmt: skip
 
 RESUME_CASES = [
-    resume_case("under way", run_under_way, f"--resume: run {RUN_ID} is still running", f"rollouts watch {RUN_ID}"),
-    resume_case("with options", finished_run, "--resume: the run's own configuration holds; leave out --max-turns",
+    resume_case("under way", run_under_way, f"run {RUN_ID} is still running", f"rollouts watch {RUN_ID}"),
+    resume_case("with options", finished_run, "a resumed run keeps its own configuration; leave out --max-turns",
                 options="--max-turns 3"),
     resume_case("an endpoint that is none", finished_run, "--base-url: must look like http://host:port/v1",
                 options="--base-url nowhere"),
@@ -438,7 +438,9 @@ def test_a_full_redis_takes_no_part_of_a_run(valkey: ValkeyServer, tmp_path: Pat
         done = run_command("submit.py", shlex.split(f"{WITHOUT_MODEL} --no-pool"), tmp_path, {"REDIS_URL": valkey.url})
 
         assert done.returncode == 2
-        assert done.stderr.startswith("error: Redis did not take the run, so nothing was enqueued: Redis refuses: OOM")
+        assert done.stderr.startswith(
+            "error: Redis did not accept the run, so nothing was enqueued: Redis refuses: OOM"
+        )
         assert done.stderr.count("\n") == 1
         assert client.dbsize() == 0
     assert list((tmp_path / "results").iterdir()) == []

@@ -108,7 +108,7 @@ def test_a_run_is_cancelled(tmp_path: Path) -> None:
 def test_what_is_wrong_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^--env-mode: unknown environment 'maths': did you mean math\?"):
         run(RunConfig(env_mode="maths", output_dir=tmp_path), Benchmark(ITEMS))
-    with pytest.raises(UserError, match=r"^env_kwargs: screen_widht is no option; did you mean screen_width\?$"):
+    with pytest.raises(UserError, match=r"^env_kwargs: screen_widht is not an option; did you mean screen_width\?$"):
         ParallelRolloutConfig(env_kwargs={"screen_widht": 1}).run_config()
     with pytest.raises(UserError, match=r"^env_kwargs: openai_api_key is a secret"):
         ParallelRolloutConfig(env_kwargs={"openai_api_key": "k"}).run_config()

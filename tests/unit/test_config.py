@@ -35,8 +35,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"output_dir": "a\0b"}, "--output-dir: is no file name in UTF-8, got 'a\\x00b'"),
     ({"data": {"path": "\udcff.jsonl"}}, "--data-path: is no file name in UTF-8, got '\\udcff.jsonl'"),
     ({"limits": 5}, "limits: must be a mapping of options, got 5"),
-    ({"limits": {"max_turn": 5}}, "limits.max_turn: is no option; did you mean max_turns?"),
-    ({"zzz": 1}, "zzz: is no option"),
+    ({"limits": {"max_turn": 5}}, "limits.max_turn: is not an option; did you mean max_turns?"),
+    ({"zzz": 1}, "zzz: is not an option"),
     ({"simulated": {"seconds": 3}}, "simulated.seconds: must be two numbers, the shortest and the longest, got 3"),
     (
         {"simulated": {"seconds": [1, 2, 3]}},

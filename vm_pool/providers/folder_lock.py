@@ -76,7 +76,7 @@ def wait_until_unused(folders: Iterable[Path]) -> None:
             if time.monotonic() >= deadline:
                 raise VMsInUse(f"{sentence}: stop that one, or give this host another id (--host-id)")
             if not said:
-                log.info("%s: waiting whether it ends", sentence)
+                log.info("%s: waiting for it to end", sentence)
                 said = True
             time.sleep(_LOOK_SECONDS)
 

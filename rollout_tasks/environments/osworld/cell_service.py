@@ -93,7 +93,7 @@ class _SessionService:
     @property
     def _open(self) -> AttachedSession:
         if self._session is None:
-            raise RuntimeError("begin comes first")
+            raise RuntimeError("begin must be called first")
         return self._session
 
 

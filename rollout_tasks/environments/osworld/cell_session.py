@@ -141,7 +141,7 @@ class CellSession:
 
     def _call(self, method: str, content_to: Callable[[bytes], object] | None = None, **arguments: Any) -> Any:
         if self._cell is None:
-            raise RuntimeError("begin comes first")
+            raise RuntimeError("begin must be called first")
         try:
             return self._cell.call(method, self._handlers, content_to, **arguments)
         except CallFailed as failure:
@@ -196,7 +196,7 @@ def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Comm
                 "pictured": bool(pictured),
             } if max(len(output), len(error), len(text)) <= MOST_TEXT:
                 if (width, height) != screen or (pictured and size_of(picture) != screen):
-                    raise ValueError("the screen has another size than it had")
+                    raise ValueError("the screen has changed its size")
                 observation = Observation(text, (picture,) if pictured else ())
                 return CommandOutcome(ok, output, error), DesktopView(observation, (width, height), _marks(marks))
     except (TypeError, ValueError) as error:
@@ -210,7 +210,7 @@ def _marks(marks: Any) -> Mapping[int, tuple[int, int]] | None:
     found = {}
     for number, x, y in marks[:MOST_MARKS]:
         if not all(type(one) is int and 0 <= one < _LARGEST_PIXEL for one in (number, x, y)):
-            raise ValueError("a mark is nowhere")
+            raise ValueError("a mark has no position")
         found[number] = (x, y)
     return found
 

@@ -211,7 +211,7 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
 
 
 def _how_to_trust(error: NotPublic) -> str:
-    return "" if isinstance(error, Unresolved) else "; ROLLOUT_DOWNLOAD_HOSTS names hosts of one's own network"
+    return "" if isinstance(error, Unresolved) else "; ROLLOUT_DOWNLOAD_HOSTS names hosts of your own network"
 
 
 def _total(response: httpx.Response, have: int) -> int | None:

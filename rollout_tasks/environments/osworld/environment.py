@@ -205,7 +205,7 @@ class OSWorldEnvironment(Environment):
     @property
     def _open_session(self) -> DesktopSession:
         if self._session is None:
-            raise RuntimeError("reset comes first")
+            raise RuntimeError("reset must be called first")
         return self._session
 
     def _seen(self, desktop_view: DesktopView) -> Observation:

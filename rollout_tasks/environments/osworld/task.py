@@ -156,7 +156,7 @@ def _check_evaluator(evaluator: Any, names: DesktopEnvNames | None) -> None:
     if names is not None and (unknown := [name for name in functions if name not in names.metrics]):
         raise TaskUnsupported(f"evaluator.func: desktop-env has no metric {unknown[0]!r}")
     if evaluator.get("conj", "and") not in ("and", "or"):
-        raise TaskError(f"evaluator.conj must be and or or, got {_shown(evaluator['conj'])}")
+        raise TaskError(f"evaluator.conj must be 'and' or 'or', got {_shown(evaluator['conj'])}")
     _check_steps("evaluator.postconfig", evaluator.get("postconfig") or [], names)
     for side in ("result", "expected", "options"):
         _check_side(side, evaluator, names)
@@ -191,7 +191,7 @@ def _check_getter(where: str, getter: Mapping[str, Any], names: DesktopEnvNames 
             words = "lists" if getter.get("multi") else "text, or lists with multi"
             raise TaskError(f"{where}: path and dest must be {words}, got {_shown(getter)}")
         if len(_listed(getter["path"])) != len(_listed(getter["dest"])):
-            raise TaskError(f"{where}: path and dest must be as many, got {_shown(getter)}")
+            raise TaskError(f"{where}: path and dest must be lists of the same length, got {_shown(getter)}")
         for url in _listed(getter.get("path")):
             _check_url(where, url)
     if kind == "cache_file":

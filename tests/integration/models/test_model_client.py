@@ -235,7 +235,7 @@ REFUSALS = {
     ),
     "long wait": (
         error(429, "quota used up", retry_after="300"),
-        "answered 429: quota used up; it asks to wait 300 s, more than the 120 s waited here",
+        "answered 429: quota used up; it asks for a wait of 300 s, longer than the limit of 120 s",
     ),
     "context by code": (error(400, "too long", "context_length_exceeded"), "answered 400: too long"),
     "context by text": (error(400, "This model's maximum context length is 4096 tokens."), "4096 tokens."),

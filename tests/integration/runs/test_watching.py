@@ -54,7 +54,7 @@ def test_a_redis_that_comes_back_is_waited_for(store: RunStore, valkey: ValkeySe
         redis.Redis.from_url(valkey.url).hset(f"{{run:{RUN}}}", "state", "done")
         assert watching.result(30).state == "done"
 
-    assert console.file.getvalue().count("Redis does not answer now; looking on: ") == 1  # type: ignore[attr-defined]
+    assert console.file.getvalue().count("Redis does not answer; still trying: ") == 1  # type: ignore[attr-defined]
 
 
 def test_a_redis_that_stays_away_ends_the_watching_and_says_how_to_come_back(

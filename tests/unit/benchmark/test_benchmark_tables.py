@@ -96,7 +96,9 @@ def test_a_dataset_as_the_hub_keeps_it(tmp_path: Path) -> None:
 
 def test_a_field_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("question\nOne?\n")
-    with pytest.raises(BenchmarkError, match=r'items\.csv, line 2: has no field "label", which is to be its answer$'):
+    with pytest.raises(
+        BenchmarkError, match=r'items\.csv, line 2: has no field "label", which --field names as its answer$'
+    ):
         load_items(tmp_path / "items.csv", fields={"answer": "label"})
 
 

@@ -370,7 +370,7 @@ def test_a_beat_without_redis_changes_nothing_and_says_so(
 
     assert pulse.silent > 10
     assert not pulse.interruption.requested
-    assert f"heartbeat of {ROLLOUT}: Redis does not do it: Error 111" in caplog.text
+    assert f"heartbeat of {ROLLOUT}: Redis failed: Error 111" in caplog.text
 
 
 def test_a_redis_that_does_it_again_is_told_once(submit: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -389,8 +389,8 @@ def test_a_redis_that_does_it_again_is_told_once(submit: Any, caplog: pytest.Log
 
     said = [record.message for record in caplog.records if record.name == heartbeat.__name__]
     assert [sentence.partition(": Error")[0] for sentence in said] == [
-        f"heartbeat of {ROLLOUT}: Redis does not do it",
-        f"heartbeat of {ROLLOUT}: Redis does it again",
+        f"heartbeat of {ROLLOUT}: Redis failed",
+        f"heartbeat of {ROLLOUT}: Redis works again",
     ]
 
 

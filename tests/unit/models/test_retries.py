@@ -27,7 +27,7 @@ def test_a_server_that_asks_for_too_long_a_pause_ends_the_call_at_once() -> None
     decision = decide(failed(wanted=300.0), 1, 3)
 
     assert decision.delay is None
-    assert decision.sentence == "it broke; it asks to wait 300 s, more than the 120 s waited here"
+    assert decision.sentence == "it broke; it asks for a wait of 300 s, longer than the limit of 120 s"
 
 
 def test_the_last_try_is_the_last() -> None:

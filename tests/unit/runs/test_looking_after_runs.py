@@ -98,7 +98,7 @@ def test_a_look_that_took_too_long_is_left_to_who_has_begun_another(
 
     assert reconcile_runs(cancel_run) == {}
 
-    assert caplog.messages == ["another process looks for lost work by now; leaving it to that"]
+    assert caplog.messages == ["another process has taken over the search for lost work; leaving it to that one"]
     assert shell.client.get(LOCK) == "theirs"
     assert not shell.client.exists("{run:r-1}:suspects")
 
@@ -162,7 +162,7 @@ def test_whatever_is_wrong_with_one_run_keeps_nobody_from_the_next(
 
     assert reconcile_runs(cancel_run) == {"rollouts": 1, "finalized": 0}
 
-    said = "cannot be looked after" if step == "adopt" else "its lost rollouts cannot be sent again"
+    said = "cannot be checked" if step == "adopt" else "its lost rollouts cannot be sent again"
     assert [message for message in caplog.messages if "r-1: " in message][-1] == f"run r-1: {said}: {problem}"
     assert [json.loads(one)["headers"]["run"] for one in shell.client.lrange(QUEUE, 0, -1)] == ["r-2"]  # type: ignore[union-attr]
     assert shell.client.get(LOCK) is None

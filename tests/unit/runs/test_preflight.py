@@ -111,7 +111,7 @@ def test_a_network_is_asked_for_where_it_can_be_given(redis_url: str) -> None:
         preflight.check_provider(config(vm=asking), ["simulated"])
     preflight.check_provider(config(vm={**asking, "provider_name": "local"}), ["simulated"])
     client = redis.Redis.from_url(redis_url)
-    with pytest.raises(UserError, match=r"^--guest-network: a pool's hosts say where its VMs may go"):
+    with pytest.raises(UserError, match=r"^--guest-network: a pool's VM hosts set what its VMs may reach"):
         preflight.check_pool(config(vm=asking), client)
     client.close()
     with pytest.raises(UserError, match=r"^--guest-network: .*'a b' is no host"):

@@ -223,7 +223,10 @@ def test_a_run_is_enqueued_and_says_how_to_come_back(shell: Shell) -> None:
     progress = shell.store.progress("night-1")
     assert progress is not None
     assert (progress.state, progress.total, progress.pending) == ("running", 2, 2)
-    with pytest.raises(UserError, match=r"^--run-id: a run 'night-1' exists already; take another name, or --resume"):
+    with pytest.raises(
+        UserError,
+        match=r"^--run-id: a run 'night-1' exists already; take another name, or continue it with rollouts resume",
+    ):
         shell.call(run_actions.submit, shell.config({"id": "a"}))
 
 
@@ -266,9 +269,7 @@ def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed(shell: Shell) -> None:
     shell.call(run_actions.submit, shell.config({"id": "a"}))
 
-    with pytest.raises(
-        UserError, match=r"^--resume: run night-1 is still running; follow it with rollouts watch night-1"
-    ):
+    with pytest.raises(UserError, match=r"^run night-1 is still running; follow it with rollouts watch night-1"):
         shell.call(run_actions.resume, str(shell.run.path), {})
 
 
@@ -293,7 +294,7 @@ def test_what_is_committed_is_kept_when_a_run_is_cancelled_and_resumed(shell: Sh
 
 
 def test_cancelling_says_what_it_found(shell: Shell) -> None:
-    with pytest.raises(UserError, match=r"^--cancel: Redis does not know run 'night-1'$"):
+    with pytest.raises(UserError, match=r"^Redis does not know run 'night-1'$"):
         shell.call(run_actions.cancel, "night-1", {})
     shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"}))
     shell.store.start("night-1", "a#0", {"token": "t", "message": "m"})
@@ -301,7 +302,7 @@ def test_cancelling_says_what_it_found(shell: Shell) -> None:
     assert json.loads(shell.out) == {"run_id": "night-1", "cancelled": 1, "being_stopped": 1}
     for over in ("done", "cancelled", "finalizing"):
         shell.client.hset("{run:night-1}", "state", over)
-        with pytest.raises(UserError, match=f"^--cancel: run night-1 is {over} already$"):
+        with pytest.raises(UserError, match=f"^run night-1 is {over} already$"):
             shell.call(run_actions.cancel, "night-1", {})
 
 
@@ -328,7 +329,7 @@ def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
     [
         (
             run_actions.resume,
-            r"^--resume: the run's own configuration holds; leave out --evaluation-metric, --num-rollouts$",
+            r"^a resumed run keeps its own configuration; leave out --evaluation-metric, --num-rollouts$",
         ),
         (run_actions.status, r"^--status takes no options of a run; leave out --evaluation-metric, --num-rollouts$"),
         (run_actions.cancel, r"^--cancel takes no options of a run; leave out --evaluation-metric, --num-rollouts$"),
@@ -347,7 +348,7 @@ def test_a_run_that_redis_does_not_take_leaves_nothing(shell: Shell, monkeypatch
 
     monkeypatch.setattr(RunStore, "add_items", refuse)
 
-    with pytest.raises(UserError, match=r"^Redis did not take the run, so nothing was enqueued: gone for a moment$"):
+    with pytest.raises(UserError, match=r"^Redis did not accept the run, so nothing was enqueued: gone for a moment$"):
         shell.call(run_actions.submit, shell.config({"id": "a"}))
 
     assert shell.store.state("night-1") is None

@@ -98,7 +98,7 @@ def test_a_redis_that_keeps_losing_what_is_stored_leaves_the_run_half_submitted(
         submit(shell, "a", "b")
 
     assert str(told.value) == (
-        f"run {RUN} is half submitted: Redis keeps losing what is stored; once it is well,"
+        f"run {RUN} is half-submitted: Redis keeps losing what is stored; once it works reliably,"
         f" complete the run with: rollouts resume {shell.run.path}"
     )
     assert len(tries) == 3
@@ -138,7 +138,7 @@ def test_a_broker_that_is_lost_before_everything_was_stored_takes_nothing(
 
     monkeypatch.setattr(RunStore, "add_items", gone)
 
-    with pytest.raises(UserError, match=r"^Redis did not take the run, so nothing was enqueued: gone for a moment$"):
+    with pytest.raises(UserError, match=r"^Redis did not accept the run, so nothing was enqueued: gone for a moment$"):
         submit(shell, "a")
 
     assert shell.store.state(RUN) is None
@@ -189,7 +189,7 @@ def test_a_run_that_somebody_else_resumed_just_now_is_theirs(
     lose(shell)
     after(monkeypatch, RunStore, "adopt", lambda: shell.client.hset(KEY, "state", "running"))
 
-    with pytest.raises(UserError, match=f"^--resume: run '{RUN}' was resumed by somebody else just now$"):
+    with pytest.raises(UserError, match=f"^run '{RUN}' was resumed by somebody else just now$"):
         resume(shell)
 
     assert shell.run.verdict("a#0") is not None
@@ -204,9 +204,7 @@ def test_a_run_whose_last_rollouts_are_being_finished_is_not_resumed(shell: Shel
     seconds, _ = shell.client.time()  # type: ignore[misc]
     shell.client.zadd(f"{KEY}:alive", {"b#0": int(seconds)})
 
-    with pytest.raises(
-        UserError, match=f"^--resume: rollouts of run {RUN} are still being finished; try again in a while$"
-    ):
+    with pytest.raises(UserError, match=f"^rollouts of run {RUN} are still being finished; try again in a while$"):
         resume(shell)
 
 
@@ -229,7 +227,7 @@ def test_what_goes_on_is_not_resumed(shell: Shell, state: str) -> None:
     seconds, _ = shell.client.time()  # type: ignore[misc]
     shell.client.hset(KEY, "submitter_beat", int(seconds))
 
-    with pytest.raises(UserError, match=f"^--resume: run {RUN} is still {state}; follow it with"):
+    with pytest.raises(UserError, match=f"^run {RUN} is still {state}; follow it with"):
         resume(shell)
 
 
@@ -261,7 +259,7 @@ def test_a_folder_in_which_nothing_can_be_set_aside_is_named_and_the_run_given_f
 
     monkeypatch.setattr(Path, "rename", refuse)
 
-    with pytest.raises(UserError, match=f"^--resume: {shell.run.path} cannot be written: Read-only file system$"):
+    with pytest.raises(UserError, match=f"^{shell.run.path} cannot be written: Read-only file system$"):
         resume(shell)
 
     assert shell.store.state(RUN) is None

@@ -231,9 +231,9 @@ def test_a_redis_that_is_away_is_waited_for_each_time_and_told_once_each_time(
 
     assert [(at, line.partition(":")[0]) for at, line in screen.lines] == [
         (0.0, "running"),
-        (5.0, "Redis does not answer now; looking on"),
+        (5.0, "Redis does not answer; still trying"),
         (604.0, "running"),
-        (605.0, "Redis does not answer now; looking on"),
+        (605.0, "Redis does not answer; still trying"),
         (1204.0, "running"),
     ]
     assert set(clock.slept) == {0.5}

@@ -145,7 +145,7 @@ def test_a_pool_that_is_away_and_back_is_told_once_each(caplog: pytest.LogCaptur
 
     assert calls >= 5
     assert [record.message for record in caplog.records] == [
-        "pool p: leases cannot be renewed, trying on: Redis does not answer",
+        "pool p: leases cannot be renewed, still trying: Redis does not answer",
         "pool p: leases are renewed again",
     ]
 

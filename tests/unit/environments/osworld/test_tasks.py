@@ -119,9 +119,9 @@ def test_a_wrong_setup_is_named(config: Any, said: str) -> None:
     [
         ({"func": None}, "evaluator.func must name a metric or several, got nothing"),
         ({"func": "exact_mach"}, "evaluator.func: desktop-env has no metric 'exact_mach'"),
-        ({"conj": "xor"}, "evaluator.conj must be and or or, got 'xor'"),
-        ({"conj": ["and"]}, "evaluator.conj must be and or or, got ['and']"),
-        ({"conj": {}}, "evaluator.conj must be and or or, got {}"),
+        ({"conj": "xor"}, "evaluator.conj must be 'and' or 'or', got 'xor'"),
+        ({"conj": ["and"]}, "evaluator.conj must be 'and' or 'or', got ['and']"),
+        ({"conj": {}}, "evaluator.conj must be 'and' or 'or', got {}"),
         (
             {"result": {"type": "cache_file", "path": "/etc/passwd"}},
             "evaluator.result: path must stay in the task's folder, got '/etc/passwd'",
@@ -176,7 +176,7 @@ def test_a_wrong_setup_is_named(config: Any, said: str) -> None:
         ),
         (
             {"expected": {"type": "cloud_file", "path": ["http://a"], "dest": ["a", "b"], "multi": True}},
-            "evaluator.expected: path and dest must be as many",
+            "evaluator.expected: path and dest must be lists of the same length",
         ),
         ({"postconfig": [{"type": "slep"}]}, "evaluator.postconfig, step 1: slep is no setup step"),
     ],
