@@ -79,7 +79,7 @@ def test_a_run_outlasts_an_outage_of_its_endpoint(cluster: Cluster) -> None:
     with model(cluster, port):
         progress = run.wait(seconds=120)
 
-    assert said.startswith(f"the model endpoint {endpoint} cannot be reached (ConnectError), since ")
+    assert said.startswith(f"the model endpoint {endpoint} cannot be reached (ConnectError) (for ")
     assert before["state"] == "running"
     assert before["failures"] == {}
     assert before["pending"] > 0

@@ -99,7 +99,7 @@ def test_one_asks_and_all_go_on_when_it_is_back(
         endpoint.status = 200
         assert all(one.result(20) for one in [*waiting, *later])
 
-    assert str(known).startswith(f"the model endpoint {endpoint.url} answers HTTP 503, since ")
+    assert str(known).startswith(f"the model endpoint {endpoint.url} answers HTTP 503 (for ")
     pauses = [after - before for before, after in zip(endpoint.asked, endpoint.asked[1:], strict=False)]
     assert min(pauses) > 0.45, "two asked at a time"
     assert outage_of(client, endpoint.url) is None
@@ -149,4 +149,4 @@ def test_nothing_at_its_address_is_an_outage_too(client: redis.Redis, endpoint: 
 
     assert wait_while_out(client, url, suspected=True, wanted=lambda: next(looks))
 
-    assert str(outage_of(client, url)).startswith(f"the model endpoint {url} cannot be reached (ConnectError), since ")
+    assert str(outage_of(client, url)).startswith(f"the model endpoint {url} cannot be reached (ConnectError) (for ")
