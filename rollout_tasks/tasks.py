@@ -24,7 +24,7 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
 
     Arguments that a newer version adds to the message are ignored, so that the message is not lost.
     """
-    from rollout_tasks.execution.rollout import HANDED_BACK, Delivery, run_rollout
+    from rollout_tasks.execution.rollout import HANDED_BACK, NOT_HANDED_BACK, Delivery, run_rollout
     from rollout_tasks.runs.store import VERSION, too_new
 
     properties: dict[str, Any] = self.request.properties or {}
@@ -43,6 +43,8 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
         self.signature_from_request(self.request, headers=headers).apply_async()
         raise Ignore
     if outcome == HANDED_BACK:
+        raise Ignore
+    if outcome == NOT_HANDED_BACK:
         raise Reject(outcome, requeue=True)
     return outcome
 

@@ -52,7 +52,9 @@ from vm_pool.processes import has_ended, this_process
 logger = logging.getLogger(__name__)
 
 HANDED_BACK = "handed back"
-"""What `run_rollout` returns of a rollout whose message is to go back to its queue."""
+"""What `run_rollout` returns of a rollout whose message is back in its queue."""
+NOT_HANDED_BACK = "not handed back"
+"""What it returns if the message could not be put back."""
 _LOOK_AGAIN_SECONDS = 0.5
 
 _Made = TypeVar("_Made")
@@ -78,7 +80,7 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
 
     Returns:
         The result, for Flower and the log: the verdict's status and failure class, or why there was nothing to do;
-        `HANDED_BACK` if the worker stops.
+        `HANDED_BACK` or `NOT_HANDED_BACK` if the worker stops.
 
     Raises:
         redis.RedisError: Redis was unavailable for too long; the reconciler will send the rollout again.
@@ -90,10 +92,11 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
             if execution.failure_class is not None:
                 outcome = f"{outcome}: {execution.failure_class}"
         except WorkerShutdown:
-            outcome = execution.hand_back()
-    if execution.stop.asked:
-        execution.put_message_back()
-        execution.stop.end_child()
+            execution.hand_back()
+            outcome = HANDED_BACK
+    if execution.stop.asked or outcome == HANDED_BACK:
+        outcome = outcome if execution.put_message_back() else NOT_HANDED_BACK
+    execution.stop.end_child()
     return outcome
 
 
@@ -164,7 +167,7 @@ class Execution:
 
     # -- handing back -----------------------------------------------------------------------------------------------
 
-    def hand_back(self) -> str:
+    def hand_back(self) -> None:
         """Gives the claim back, because this worker stops; the attempt does not count."""
         try:
             mine = RunStore(connect(tries=STOPPING_TRIES)).hand_back(
@@ -172,19 +175,20 @@ class Execution:
             )
         except redis.RedisError as error:
             logger.warning("%s: this worker stops, but Redis does not take its claim back: %s", self.rollout_id, error)
-            return HANDED_BACK
+            return
         if mine:
             logger.info("%s: handed back, because this worker stops", self.rollout_id)
-        return HANDED_BACK
 
-    def put_message_back(self) -> None:
+    def put_message_back(self) -> bool:
         """Puts the message back: another worker continues the rollout, or counts it in its chord if it is committed."""
         if self.delivery.delivery_tag is None:
-            return
+            return False
         try:
             put_message_back(self.delivery.delivery_tag)
         except (redis.RedisError, OperationalError) as error:
             logger.warning("%s: its message comes back later: %s", self.rollout_id, error)
+            return False
+        return True
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 

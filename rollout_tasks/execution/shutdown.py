@@ -4,8 +4,8 @@ Celery ends such a child with a signal, and the child exits wherever it is: an e
 message comes back only after its visibility timeout. Here the signal interrupts the episode, which then cleans up as
 after any other interruption; the rollout's claim and its message are given back at once; then the child exits.
 
-A worker that is told to finish its rollouts first (SIGTERM) sends its children no signal. It says so in a byte of memory
-that it shares with them, for rollouts that only wait: they are handed back instead.
+A worker that gives its rollouts time to finish sends its children no signal meanwhile. It says so in a byte of memory that
+it shares with them, for rollouts that only wait: they are handed back instead.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
-from typing import Any
 
 from billiard.common import _shutdown_cleanup as ends_child
-from celery.signals import worker_shutting_down
 
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import Interruption
@@ -42,18 +40,13 @@ def _stop_byte() -> mmap.mmap:
     return mmap.mmap(-1, 1)
 
 
-def announce_worker_stop() -> None:
-    """Lets the children that are forked from now on know when this worker is told to stop."""
-    _stop_byte()
-    worker_shutting_down.connect(_note_worker_stop)
-
-
-def _note_worker_stop(**_signal: Any) -> None:
-    _stop_byte()[0] = 1
+def set_worker_stops(stops: bool) -> None:
+    """Tells the children that are forked after the first call whether their worker stops."""
+    _stop_byte()[0] = int(stops)
 
 
 def worker_stops() -> bool:
-    """Whether the worker has been told to stop, whichever way."""
+    """Whether this child's worker has been told to stop, whichever way."""
     return _stop_byte()[0] == 1
 
 

@@ -16,7 +16,7 @@ from celery import Celery, bootsteps, signals
 
 from rollout_tasks import settings as settings_of_process
 from rollout_tasks.errors import UserError
-from rollout_tasks.execution.shutdown import announce_worker_stop
+from rollout_tasks.execution.shutdown import set_worker_stops
 from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import connect, this_process_works
 from rollout_tasks.runs import presence
@@ -57,6 +57,7 @@ def install(app: Celery) -> None:
         )
     )
     app.steps["worker"].add(Leftovers)
+    app.steps["worker"].add(StopNotice)
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(SharedImports)
     app.steps["worker"].add(HostedVMs)
@@ -68,12 +69,11 @@ def install(app: Celery) -> None:
 
 
 class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
-    """What children know of their worker: a killed one's children end, and the next worker or child removes temporary files."""
+    """Cleans up after a killed worker: its children end; the next worker or child removes temporary files."""
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
         use_own_folder("rollout-worker-")
-        announce_worker_stop()
         signals.worker_process_init.connect(partial(begin_child, os.getpid()), weak=False)
 
 
@@ -83,6 +83,25 @@ def begin_child(worker: int, **_signal: Any) -> None:
         os._exit(1)
     this_process_works()
     use_own_folder("child-")
+
+
+class StopNotice(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Tells the children when their worker is told to stop, whichever way, so that rollouts which only wait end at once."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        set_worker_stops(False)
+        wait_for_soft_shutdown = worker.wait_for_soft_shutdown
+
+        def say_so_first() -> None:
+            set_worker_stops(True)
+            wait_for_soft_shutdown()
+
+        worker.wait_for_soft_shutdown = say_so_first  # Celery has no signal before it
+
+    def close(self, worker: Any) -> None:  # noqa: ARG002
+        """Called first when the worker stops."""
+        set_worker_stops(True)
 
 
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]

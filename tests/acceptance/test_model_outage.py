@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from celery import Celery
 
 from benchmark.stored_report import read_report
 from tests.acceptance.commands import command
@@ -87,34 +89,60 @@ def test_a_run_outlasts_an_outage_of_its_endpoint(cluster: Cluster) -> None:
     assert right(run) == ITEMS
 
 
-@pytest.mark.parametrize("how", [pytest.param("cancelled", marks=pytest.mark.slow), "worker stopped"])
-def test_who_waits_for_an_endpoint_can_be_stopped(cluster: Cluster, how: str) -> None:
+def run_that_waits(cluster: Cluster, port: int, **environment: str) -> Run:
+    """A run whose endpoint has gone, and whose three rollouts in flight wait for it."""
+    cluster.environments["worker"] = environment
     cluster.write_items(items())
-    port = free_port()
-    config = {
-        "env_mode": "math",
-        "max_attempts": 1,
-        "model": {"base_url": f"http://127.0.0.1:{port}/v1", "max_retries": 1},
-    }
+    endpoint = {"base_url": f"http://127.0.0.1:{port}/v1", "max_retries": 1}
     with model(cluster, port):
-        run = cluster.submit(config, items())
+        run = cluster.submit({"env_mode": "math", "max_attempts": 1, "model": endpoint}, items())
         cluster.start_worker(concurrency=3, queues=LIGHT)
         run.wait_for(committed=1)
     deadline = time.monotonic() + 30
     while not command(cluster, "--status", run.run_id)["waits_for"]:
         assert time.monotonic() < deadline
         time.sleep(0.5)
+    return run
 
-    if how == "cancelled":
-        command(cluster, "--cancel", run.run_id)
-        progress = run.wait(seconds=60)
-        assert progress.state == "cancelled"
-        assert progress.completed + progress.cancelled == ITEMS
-    else:
-        worker = cluster.processes["worker"]
-        worker.terminate()
-        assert worker.wait(30) == 0, "it waits for rollouts that wait"
-        with model(cluster, port):
-            cluster.start_worker("another", concurrency=3, queues=LIGHT)
-            run.wait(seconds=120)
-        assert right(run) == ITEMS
+
+@pytest.mark.slow
+def test_a_run_that_waits_for_an_endpoint_can_be_cancelled(cluster: Cluster) -> None:
+    run = run_that_waits(cluster, free_port())
+
+    command(cluster, "--cancel", run.run_id)
+    progress = run.wait(seconds=60)
+
+    assert progress.state == "cancelled"
+    assert progress.completed + progress.cancelled == ITEMS
+
+
+@pytest.mark.parametrize(
+    ("signals", "environment"),
+    [
+        pytest.param([signal.SIGTERM], {}, id="SIGTERM"),
+        pytest.param([signal.SIGTERM], {"REMAP_SIGTERM": "SIGQUIT"}, id="by a service manager", marks=pytest.mark.slow),
+        pytest.param([], {}, id="remote control", marks=pytest.mark.slow),
+    ],
+)
+def test_a_worker_that_stops_hands_back_what_waits_for_an_endpoint(
+    cluster: Cluster, signals: list[signal.Signals], environment: dict[str, str]
+) -> None:
+    """At once, and not when the time for running rollouts is over, which is 30 s."""
+    port = free_port()
+    run = run_that_waits(cluster, port, **environment)
+    worker = cluster.processes["worker"]
+
+    for number in signals:
+        worker.send_signal(number)
+    if not signals:
+        Celery(broker=cluster.valkey.url).control.shutdown()
+    deadline = time.monotonic() + 15
+    while cluster.client.llen("rollout.light") + cluster.store.progress(run.run_id).committed < ITEMS:
+        assert time.monotonic() < deadline, "it keeps rollouts that wait"
+        time.sleep(0.2)
+    assert worker.wait(60) == 0
+    assert cluster.client.hlen("unacked") == 0
+    with model(cluster, port):
+        cluster.start_worker("another", concurrency=3, queues=LIGHT)
+        run.wait(seconds=120)
+    assert right(run) == ITEMS

@@ -361,7 +361,7 @@ def test_a_cancelled_run_keeps_what_a_stopped_worker_had_finished(place: Place) 
     verdict = Verdict(ROLLOUT, place.folder.begin_attempt(ROLLOUT, 1), "completed", answer="of the stopped", score=0.5)
     place.folder.write_attempt(verdict)
     place.folder.settle(verdict, written=True)
-    assert execution.hand_back() == "handed back"
+    execution.hand_back()
 
     cancel(place)
 
