@@ -4,7 +4,8 @@ An outage is recorded in Redis, so that all workers know of it. An endpoint has 
 or only with server errors (5xx); refusing a single call is no outage. The record expires when nobody asks any more.
 
     model:outage:<endpoint>      {since, problem}, seconds by Redis's clock
-    model:outage:<endpoint>:asked   exists while nobody else is to ask
+    model:outage:<endpoint>:asked      exists while nobody else is to ask
+    model:outage:<endpoint>:answered   when it answered last, seconds by Redis's clock
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rollout_tasks.settings import settings
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 12 * 3600.0
-"""How long to wait for an endpoint: a night."""
+"""How long an endpoint is waited for from when its outage was noticed: a night."""
 ASK_EVERY_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
@@ -79,13 +80,15 @@ def wait_while_out(
         wanted: Called about once a second: whether to go on waiting; an error that it raises ends the wait.
 
     Returns:
-        Whether it had an outage, so that the call says nothing about the model. False also if that still lasts after
+        Whether it had an outage, so that the call says nothing about the model. False also if that lasts for longer than
             `PATIENCE_SECONDS`.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
+    suspected_since = server_time(client) if suspected else 0.0
     waited = False
     while True:
         outage = outage_of(client, endpoint)
+        suspected = suspected and _answered(client, endpoint) <= suspected_since
         if outage is None and (waited or not suspected):
             if waited:
                 logger.warning("the model endpoint %s answers again", endpoint)
@@ -94,18 +97,26 @@ def wait_while_out(
             logger.warning("%s", outage)
             began()
             waited = True
-        if time.monotonic() >= deadline:
-            return False
-        if not wanted():
+        too_long = time.monotonic() >= deadline or (outage is not None and outage.seconds >= PATIENCE_SECONDS)
+        if not too_long and not wanted():
             return waited
         if client.set(f"{_key(endpoint)}:asked", "1", nx=True, px=int((_ANSWER_SECONDS + ASK_EVERY_SECONDS) * 1000)):
             problem = _ask(endpoint)
             _note(client, endpoint, problem, outage)
-            suspected = False
+            if problem and too_long:
+                return False
+        elif too_long:
+            return False
         elif outage is not None:
             time.sleep(_LOOK_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - so that not all look at once
         else:
             time.sleep(ASK_EVERY_SECONDS / 10)  # somebody asks just now
+
+
+def _answered(client: redis.Redis, endpoint: str) -> float:
+    """Returns when an endpoint that was asked answered last, by Redis's clock; 0 if it did not lately."""
+    answered: Any = client.get(f"{_key(endpoint)}:answered")
+    return float(answered or 0)
 
 
 def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | None) -> None:
@@ -116,6 +127,7 @@ def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | Non
             pipe.set(key, json.dumps({"since": since, "problem": problem[:_SENTENCE]}), ex=_NOTE_SECONDS)
         else:
             pipe.delete(key)
+            pipe.set(f"{key}:answered", server_time(client), ex=_NOTE_SECONDS)
         pipe.pexpire(f"{key}:asked", int(ASK_EVERY_SECONDS * 1000))
         pipe.execute()
 

@@ -105,6 +105,34 @@ def test_one_asks_and_all_go_on_when_it_is_back(
     assert outage_of(client, endpoint.url) is None
 
 
+def test_of_many_that_suspect_it_one_asks_for_all(client: redis.Redis, endpoint: Endpoint) -> None:
+    with ThreadPoolExecutor(20) as threads:
+        suspects = [
+            threads.submit(wait_while_out, client, endpoint.url, suspected=True, wanted=lambda: True) for _ in range(20)
+        ]
+        assert not any(suspect.result(60) for suspect in suspects)
+
+    assert len(endpoint.asked) <= 2
+
+
+def test_who_comes_late_waits_no_longer_than_those_who_came_first(
+    client: redis.Redis, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr(outage, "ASK_EVERY_SECONDS", 0.2)
+    endpoint.status = 500
+    assert not wait_while_out(client, endpoint.url, suspected=True, wanted=lambda: True)
+    looks = []
+
+    for suspected in (False, True):
+        assert not wait_while_out(client, endpoint.url, suspected=suspected, wanted=lambda: looks.append(1) or True)
+    endpoint.status = 200
+    time.sleep(0.3)  # till somebody may ask again
+    assert wait_while_out(client, endpoint.url, suspected=False, wanted=lambda: True)
+
+    assert looks == []
+
+
 def test_who_asked_may_die(client: redis.Redis, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """The right to ask, which it took with it, ends by itself, and the outage stays noted meanwhile."""
     monkeypatch.setattr(outage, "ASK_EVERY_SECONDS", 0.5)
