@@ -62,8 +62,15 @@ class Work:
 
     @property
     def spent(self) -> float:
-        """Dollars for the rollouts that a resumed run keeps, as far as they are known."""
-        return sum(verdict.total_cost or 0.0 for verdict in self.kept)
+        """Dollars that a resumed run has spent so far, as far as they are known."""
+        return sum(verdict.total_cost or 0.0 for verdict in self.kept) + sum(cost for _, cost in self.spent_before())
+
+    def spent_before(self) -> Iterator[tuple[str, float]]:
+        """Yields the rollouts that a resumed run tries again, each with the known dollars for its earlier attempts."""
+        for rollout_id in self.todo if self.resumed else ():
+            with suppress(UserError, OSError):  # as for the rollout's verdict, they stay unknown then
+                if (cost := self.folder.spent(rollout_id)) is not None:
+                    yield rollout_id, cost
 
     def count_committed(self) -> int:
         """Returns how many of them have a verdict now; reads the folder."""
@@ -239,6 +246,7 @@ def _store(work: Work, store: RunStore, token: str) -> None:
     """Stores the whole run before the first message is sent: a half-stored run is never rolled out."""
     for _ in range(_STORE_TRIES):
         store.add_results(work.run_id, token, work.kept)
+        store.add_spent(work.run_id, token, work.spent_before())
         store.add_items(work.run_id, token, work.items, work.todo)
         store.wait_until_durable()
         if store.everything_stored(work.run_id, token):
