@@ -72,6 +72,11 @@ class Work:
                 if (cost := self.folder.spent(rollout_id)) is not None:
                     yield rollout_id, cost
 
+    @property
+    def settled(self) -> bool:
+        """Whether each rollout has a verdict that is kept, and the folder has settled it."""
+        return not self.todo and all(self.folder.settled(verdict.rollout_id) for verdict in self.kept)
+
     def count_committed(self) -> int:
         """Returns how many of them have a verdict now; reads the folder."""
         return len(self.kept) + sum(1 for _ in self.folder.settled_verdicts(self.todo))
@@ -224,7 +229,8 @@ def enqueue(work: Work, store: RunStore, *, described: RunConfig | None = None) 
 def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig) -> Work:
     """Prepares the folder of a resumed run, once the run is reserved.
 
-    Records what the resume changes, and sets aside what is tried again; keeps what was finished meanwhile.
+    Records what the resume changes, and sets aside what is tried again; keeps what was finished meanwhile. What is kept and
+    was not settled, as of a worker that was stopped while Redis was away, is settled.
     """
     try:
         with submitter_beats(work.run_id, token):
@@ -232,6 +238,7 @@ def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig
             finished = [verdict for verdict in work.folder.verdicts(work.todo) if not verdict.worth_repeating]
             names = {verdict.rollout_id for verdict in finished}
             todo = [name for name in work.todo if name not in names]
+            kept = [work.folder.settle(verdict, written=True) for verdict in (*work.kept, *finished)]
             for rollout_id in todo:
                 work.folder.set_aside(rollout_id)
     except (OSError, UserError) as error:
@@ -239,7 +246,7 @@ def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig
         if isinstance(error, UserError):
             raise
         raise UserError(f"{work.folder.path} cannot be written: {error.strerror}") from error
-    return replace(work, kept=[*work.kept, *finished], todo=todo)
+    return replace(work, kept=kept, todo=todo)
 
 
 def _store(work: Work, store: RunStore, token: str) -> None:

@@ -424,6 +424,74 @@ def test_what_cannot_be_read_of_what_was_set_aside_costs_nothing_that_is_known(s
     assert cost(shell) == 4
 
 
+def finish_unsettled(shell: Shell, rollout_id: str) -> Verdict:
+    """An attempt ends while Redis is away, and its worker is stopped before the rollout is settled."""
+    attempt = shell.run.begin_attempt(rollout_id, 1)
+    verdict = Verdict(rollout_id, attempt, "failed", failure_class=FailureClass.MAX_TURNS, error="too long")
+    shell.run.write_attempt(verdict)
+    return verdict
+
+
+def test_what_ended_without_being_settled_is_settled_by_a_resume(shell: Shell) -> None:
+    submit(shell, "a", "b", "c")
+    shell.finish("a#0")
+    ended = finish_unsettled(shell, "b#0")
+    shell.client.hset(KEY, "state", "draining")
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("b#0") == ended
+    assert progress_in_folder(shell.run).committed == 2
+    assert shell.client.smembers(f"{KEY}:pending") == {"c#0"}
+
+
+def test_a_run_that_was_scored_before_and_then_ended_unsettled_is_scored_again(shell: Shell) -> None:
+    submit(shell, "a")
+    shell.run.evaluation.write_text("{}")
+    ended = finish_unsettled(shell, "a#0")
+    shell.client.hset(KEY, "state", "draining")
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("a#0") == ended
+    assert shell.client.llen("finalize") == 1
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_of_two_verdicts_a_resume_keeps_the_one_that_was_settled_first(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    submit(shell, "a", "b")
+    if found:
+        finish_unsettled(shell, "a#0")
+    shell.client.hset(KEY, "state", "draining")
+    other = Verdict("a#0", 1, "completed", answer="42")
+
+    def settle_and_go_on() -> None:
+        shell.run.settle(other, written=False)
+        if not found:
+            finish_unsettled(shell, "a#0")
+
+    after(monkeypatch, RunStore, "create", settle_and_go_on)
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("a#0") == other
+    (kept,) = shell.store.verdicts(RUN)
+    assert kept == other
+
+
+def test_what_ends_while_a_resume_begins_is_settled_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(shell, "a", "b")
+    shell.client.hset(KEY, "state", "draining")
+    after(monkeypatch, RunStore, "create", lambda: finish_unsettled(shell, "a#0"))
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("a#0") is not None
+    assert shell.client.smembers(f"{KEY}:pending") == {"b#0"}
+
+
 def commandstats(shell: Shell) -> Any:
     return shell.client.info("commandstats")
 
