@@ -22,7 +22,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.runs.description import RunDescription
 from rollout_tasks.runs.durable_files import link_once, write_once
 from rollout_tasks.runs.item_paths import encode_id
-from rollout_tasks.runs.verdict import Verdict, split_rollout_id
+from rollout_tasks.runs.verdict import Verdict, cancelled_verdict, split_rollout_id
 from rollout_tasks.validation_messages import shown
 
 _RESULT = "result.json"
@@ -160,6 +160,14 @@ class RunFolder:
             UserError: It cannot be read.
         """
         return self._result_in(self.rollout(rollout_id))
+
+    def final_verdict(self, rollout_id: str) -> Verdict:
+        """Returns the verdict of a rollout of a run that is over; one without a result was cancelled.
+
+        Raises:
+            UserError: It cannot be read.
+        """
+        return self.settled(rollout_id) or cancelled_verdict(rollout_id, "the run ended before it had a result")
 
     def verdict(self, rollout_id: str) -> Verdict | None:
         """Returns the rollout's verdict; if none was settled, that of its last attempt, as in runs of older versions.

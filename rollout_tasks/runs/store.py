@@ -25,11 +25,11 @@ import redis
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_client import LuaScripts, worker_client
 from rollout_tasks.runs.states import Cancellation, Commit, Progress, RunState, Start
-from rollout_tasks.runs.verdict import Verdict, split_rollout_id
+from rollout_tasks.runs.verdict import Verdict, cancelled_verdict, split_rollout_id
 from rollout_tasks.settings import settings
 
 ACTIVE_RUNS = "runs:active"
@@ -287,8 +287,7 @@ class RunStore:
 
     def cancel(self, run_id: str, *, why: str = "the run was cancelled") -> Cancellation:
         """Cancels rollouts that nobody has begun; running ones hear of it at their next beat. See `execution.cancellation`."""
-        verdict = Verdict("", 0, "cancelled", failure_class=FailureClass.CANCELLED, error=why)
-        document = _stored(verdict)
+        document = _stored(cancelled_verdict("", why))
         problem = "it was half-submitted and then cancelled"
         cursor, state_found, cancelled, begun = "0", "", 0, set[str]()
         while True:
