@@ -55,6 +55,8 @@ class RunResult:
     """Everything that remains of it: ``report.md``, ``evaluation.json``, and a folder for each item."""
     summary: Mapping[str, Any]
     """The figures of the report, as in ``evaluation.json``; empty where nothing was evaluated."""
+    over: bool = True
+    """Whether it was known to be over when this was asked for; `Run.result` may be asked before."""
 
     @property
     def score(self) -> float | None:
@@ -68,8 +70,12 @@ class RunResult:
         return RunFolder(self.folder).report
 
     def results(self) -> Iterator[RolloutResult]:
-        """Returns how each rollout ended, item by item."""
-        yield from _results(RunFolder(self.folder))
+        """Returns how each rollout ended, each once: first each item's first one.
+
+        A rollout that was cancelled before it began, as of a run that has reached its ``max_cost``, has the status
+        ``cancelled`` and the failure class ``cancelled``; it is left out unless the run is `over`.
+        """
+        yield from _results(RunFolder(self.folder), over=self.over)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Returns each item with its score, as in ``evaluation.json``."""
@@ -115,15 +121,18 @@ class Run:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"run {self.run_id} is not over after {seconds:g} s")
             time.sleep(_LOOK_SECONDS)
-        return self.result()
+        return _result(RunFolder(self.folder), over=True)
 
     def result(self) -> RunResult:
         """Returns what its folder has now."""
-        return _result(RunFolder(self.folder))
+        return _result(RunFolder(self.folder), over=self._known_to_be_over())
 
     def results(self) -> Iterator[RolloutResult]:
-        """Returns how each rollout that has a verdict by now ended."""
-        yield from _results(RunFolder(self.folder))
+        """Returns how each rollout that has a verdict by now ended.
+
+        Once it is known to be over, also those that were cancelled before they began: status and failure class ``cancelled``.
+        """
+        yield from _results(RunFolder(self.folder), over=self._known_to_be_over())
 
     def cancel(self) -> None:
         """Stops it; what is committed stays.
@@ -134,7 +143,10 @@ class Run:
         _call("cancel", self.run_id)
 
     def __aiter__(self) -> AsyncIterator[RolloutResult]:
-        """Yields each rollout's result once, as soon as it is committed, until the run is over."""
+        """Yields each rollout's result once, as soon as it is committed, until the run is over.
+
+        In the end it yields those of rollouts that were cancelled before they began: status and failure class ``cancelled``.
+        """
         return self._as_they_come()
 
     async def _as_they_come(self) -> AsyncIterator[RolloutResult]:
@@ -149,6 +161,13 @@ class Run:
                 yield verdict.as_result()
             if not over:
                 await asyncio.sleep(max(_LOOK_SECONDS, 10 * took))
+        for name in left:
+            yield RunFolder(self.folder).final_verdict(name).as_result()
+
+    def _known_to_be_over(self) -> bool:
+        with contextlib.suppress(UserError):
+            return self._over()
+        return False
 
     def _over(self) -> bool:
         try:
@@ -184,7 +203,7 @@ def run(config: RunConfig, benchmark: Benchmark | None = None, *, show_progress:
         KeyboardInterrupt: Ctrl-C; the run ends first, and can be resumed.
     """
     said = _call("run", config=_asking(config, benchmark), show_progress=show_progress)
-    return _result(RunFolder(Path(said["folder"])))
+    return _result(RunFolder(Path(said["folder"])), over=True)
 
 
 def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
@@ -300,13 +319,14 @@ def _listen(lines: IO[str], last: deque[str], show: bool) -> None:
             last.append(line.strip())
 
 
-def _result(folder: RunFolder) -> RunResult:
+def _result(folder: RunFolder, *, over: bool) -> RunResult:
     summary = scan_report(folder.evaluation)["summary"] if folder.evaluation.exists() else {}
-    return RunResult(folder.path.name, folder.path, summary)
+    return RunResult(folder.path.name, folder.path, summary, over)
 
 
-def _results(folder: RunFolder) -> Iterator[RolloutResult]:
-    for verdict in folder.settled_verdicts(_rollouts(folder)):
+def _results(folder: RunFolder, *, over: bool) -> Iterator[RolloutResult]:
+    names = _rollouts(folder)
+    for verdict in map(folder.final_verdict, names) if over else folder.settled_verdicts(names):
         yield verdict.as_result()
 
 

@@ -82,9 +82,9 @@ def run_parallel_rollout(config: ParallelRolloutConfig, benchmark: Benchmark) ->
 
     Returns:
         ``worker_results``, a mapping for each rollout (``task_id``, ``question``, ``answer``, ``messages``, ``success``,
-        ``error``, ``evaluation_score``); ``benchmark_evaluation``, for each item an object with ``item_id``, ``question``,
-        ``ground_truth``, ``prediction``, ``score``, ``metric_name`` and ``details``; ``summary``, the report's figures;
-        ``output_dir``, the run's folder.
+        ``error``, ``evaluation_score``), also for those that were cancelled before they began; ``benchmark_evaluation``, for each
+        item an object with ``item_id``, ``question``, ``ground_truth``, ``prediction``, ``score``, ``metric_name`` and
+        ``details``; ``summary``, the report's figures; ``output_dir``, the run's folder.
 
     Raises:
         UserError: Something is wrong.
@@ -116,7 +116,8 @@ def _worker_results(result: RunResult) -> Iterator[dict[str, Any]]:
     folder = RunFolder(result.folder)
     config = folder.description.config()
     questions = {item.id: item.question for item in folder.description.each_item()}
-    for verdict in folder.settled_verdicts(rollout_ids(folder.description.each_item(), config.rollouts_per_item)):
+    for rollout_id in rollout_ids(folder.description.each_item(), config.rollouts_per_item):
+        verdict = folder.final_verdict(rollout_id)
         item_id, _ = split_rollout_id(verdict.rollout_id)
         yield {
             "task_id": item_id,

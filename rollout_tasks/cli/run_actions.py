@@ -116,7 +116,7 @@ def resume(
     output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     work = resumed_work(find_run(run, output_dir))
-    if not work.todo and work.folder.evaluation.exists():
+    if work.settled and work.folder.evaluation.exists():
         return _complete(work, as_json=as_json)
     work = replace(work, config=_changed(work.config, changed))
     environments = preflight.check_names(work.config, work.items)

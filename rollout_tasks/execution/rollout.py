@@ -327,10 +327,9 @@ class Execution:
         return attempt.run(pulse)
 
     def _spent(self) -> float | None:
-        """Returns the dollars for the attempts that have ended so far; None when they are not known."""
+        """Returns the dollars for the attempts that have ended so far, with those set aside; None when they are not known."""
         with suppress(UserError, OSError):  # then they stay unknown
-            costs = [ended.cost for ended in self.folder.attempts(self.rollout_id) if ended.cost is not None]
-            return sum(costs) if costs else None
+            return self.folder.spent(self.rollout_id)
         return None
 
     def _without_attempt(self, attempt: int, failure: FailureClass, message: str) -> Verdict:

@@ -22,7 +22,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.runs.description import RunDescription
 from rollout_tasks.runs.durable_files import link_once, write_once
 from rollout_tasks.runs.item_paths import encode_id
-from rollout_tasks.runs.verdict import Verdict, split_rollout_id
+from rollout_tasks.runs.verdict import Verdict, cancelled_verdict, split_rollout_id
 from rollout_tasks.validation_messages import shown
 
 _RESULT = "result.json"
@@ -159,10 +159,15 @@ class RunFolder:
         Raises:
             UserError: It cannot be read.
         """
-        try:
-            return self._read(self.rollout(rollout_id) / _RESULT)
-        except FileNotFoundError:
-            return None
+        return self._result_in(self.rollout(rollout_id))
+
+    def final_verdict(self, rollout_id: str) -> Verdict:
+        """Returns the verdict of a rollout of a run that is over; one without a result was cancelled.
+
+        Raises:
+            UserError: It cannot be read.
+        """
+        return self.settled(rollout_id) or cancelled_verdict(rollout_id, "the run ended before it had a result")
 
     def verdict(self, rollout_id: str) -> Verdict | None:
         """Returns the rollout's verdict; if none was settled, that of its last attempt, as in runs of older versions.
@@ -186,6 +191,18 @@ class RunFolder:
             if ended is not None:
                 yield ended
 
+    def spent(self, rollout_id: str) -> float | None:
+        """Returns the dollars for the attempts that have ended, with those set aside; None when they are not known.
+
+        Raises:
+            UserError: A file cannot be read.
+        """
+        parents = [self.rollout(rollout_id), *self.rollout(rollout_id).glob("earlier-*")]
+        attempts = [parent / f"attempt-{number}" for parent in parents for number in _attempts_in(parent)]
+        ended = [verdict for path in attempts if (verdict := self._result_in(path)) is not None]
+        costs = [verdict.cost for verdict in ended if verdict.cost is not None]
+        return sum(costs) if costs else None
+
     def begun_attempts(self, rollout_id: str) -> list[Path]:
         """Returns the folder of each attempt that was begun, in order."""
         return [self.attempt(rollout_id, number) for number in self._numbers(rollout_id)]
@@ -203,8 +220,11 @@ class RunFolder:
         return [number for path in self.rollout(rollout_id).glob("earlier-*") for number in _attempts_in(path)]
 
     def _attempt_result(self, rollout_id: str, number: int) -> Verdict | None:
+        return self._result_in(self.attempt(rollout_id, number))
+
+    def _result_in(self, path: Path) -> Verdict | None:
         try:
-            return self._read(self.attempt(rollout_id, number) / _RESULT)
+            return self._read(path / _RESULT)
         except FileNotFoundError:
             return None
 

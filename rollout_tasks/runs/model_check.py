@@ -108,7 +108,7 @@ def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
     Args:
         config: The run's configuration.
         needs_model: Whether it asks a model.
-        spent: Dollars for the rollouts that a resumed run keeps.
+        spent: Dollars that a resumed run has spent so far.
 
     Raises:
         UserError: Only one of two prices is given, or there is a limit and no model, no known price, or nothing left of it.

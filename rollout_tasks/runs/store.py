@@ -2,7 +2,8 @@
 
 Keys of one run, all under the tag ``{run:ID}``: the hash itself (state, configuration, total), ``:items``, ``:pending``
 (rollouts without a verdict), ``:attempts``, ``:holders`` and ``:alive`` (who runs what, and the last heartbeat),
-``:results``, ``:counts``. A change of more than one of them is one script in lua/. All times in them are the server's.
+``:results``, ``:counts``, ``:spent`` (what rollouts cost before a resume). A change of more than one of them is one script in
+lua/. All times in them are the server's.
 
 A run is submitted in two steps. First everything is stored; if the submitter dies before that is done, the run is
 ``half_submitted``, and no message was sent. Then messages are sent; from here on the workers do not need the submitter.
@@ -24,11 +25,11 @@ import redis
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_client import LuaScripts, worker_client
 from rollout_tasks.runs.states import Cancellation, Commit, Progress, RunState, Start
-from rollout_tasks.runs.verdict import Verdict, split_rollout_id
+from rollout_tasks.runs.verdict import Verdict, cancelled_verdict, split_rollout_id
 from rollout_tasks.settings import settings
 
 ACTIVE_RUNS = "runs:active"
@@ -132,6 +133,17 @@ class RunStore:
                 failure, cost = verdict.failure_class or "", _cost(verdict)
                 words += [verdict.rollout_id, _stored(verdict), verdict.status, failure, score, cost]
             self._add(run_id, token, "results", words)
+
+    def add_spent(self, run_id: str, token: str, spent: Iterable[tuple[str, float]]) -> None:
+        """Stores the dollars for earlier attempts of the rollouts that a resumed run tries again.
+
+        They are a part of the run's cost from now on, and are not added again with the rollouts' verdicts.
+
+        Raises:
+            UserError: The run no longer belongs to this submission.
+        """
+        for chunk in _chunks(spent):
+            self._add(run_id, token, "spent", [word for name, cost in chunk for word in (name, repr(cost))])
 
     def submitter_lives(self, run_id: str, token: str) -> None:
         """Records that the run's submitter lives."""
@@ -260,7 +272,10 @@ class RunStore:
         return str(SCRIPTS.run(self.client, "beat", [_key(run_id)], [rollout_id, token]))
 
     def commit(self, run_id: str, verdict: Verdict, token: str) -> Commit:
-        """Records a verdict if its execution still holds the rollout and there is no earlier verdict."""
+        """Records a verdict if its execution still holds the rollout and there is no earlier verdict.
+
+        The run's cost grows by the verdict's, less what `add_spent` has counted already.
+        """
         failure = verdict.failure_class or ""
         score = "" if verdict.score is None else repr(verdict.score)
         stored = _stored(verdict, token=token)
@@ -272,8 +287,7 @@ class RunStore:
 
     def cancel(self, run_id: str, *, why: str = "the run was cancelled") -> Cancellation:
         """Cancels rollouts that nobody has begun; running ones hear of it at their next beat. See `execution.cancellation`."""
-        verdict = Verdict("", 0, "cancelled", failure_class=FailureClass.CANCELLED, error=why)
-        document = _stored(verdict)
+        document = _stored(cancelled_verdict("", why))
         problem = "it was half-submitted and then cancelled"
         cursor, state_found, cancelled, begun = "0", "", 0, set[str]()
         while True:

@@ -62,8 +62,20 @@ class Work:
 
     @property
     def spent(self) -> float:
-        """Dollars for the rollouts that a resumed run keeps, as far as they are known."""
-        return sum(verdict.total_cost or 0.0 for verdict in self.kept)
+        """Dollars that a resumed run has spent so far, as far as they are known."""
+        return sum(verdict.total_cost or 0.0 for verdict in self.kept) + sum(cost for _, cost in self.spent_before())
+
+    def spent_before(self) -> Iterator[tuple[str, float]]:
+        """Yields the rollouts that a resumed run tries again, each with the known dollars for its earlier attempts."""
+        for rollout_id in self.todo if self.resumed else ():
+            with suppress(UserError, OSError):  # as for the rollout's verdict, they stay unknown then
+                if (cost := self.folder.spent(rollout_id)) is not None:
+                    yield rollout_id, cost
+
+    @property
+    def settled(self) -> bool:
+        """Whether each rollout has a verdict that is kept, and the folder has settled it."""
+        return not self.todo and all(self.folder.settled(verdict.rollout_id) for verdict in self.kept)
 
     def count_committed(self) -> int:
         """Returns how many of them have a verdict now; reads the folder."""
@@ -217,7 +229,8 @@ def enqueue(work: Work, store: RunStore, *, described: RunConfig | None = None) 
 def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig) -> Work:
     """Prepares the folder of a resumed run, once the run is reserved.
 
-    Records what the resume changes, and sets aside what is tried again; keeps what was finished meanwhile.
+    Records what the resume changes, and sets aside what is tried again; keeps what was finished meanwhile. What is kept and
+    was not settled, as of a worker that was stopped while Redis was away, is settled.
     """
     try:
         with submitter_beats(work.run_id, token):
@@ -225,6 +238,7 @@ def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig
             finished = [verdict for verdict in work.folder.verdicts(work.todo) if not verdict.worth_repeating]
             names = {verdict.rollout_id for verdict in finished}
             todo = [name for name in work.todo if name not in names]
+            kept = [work.folder.settle(verdict, written=True) for verdict in (*work.kept, *finished)]
             for rollout_id in todo:
                 work.folder.set_aside(rollout_id)
     except (OSError, UserError) as error:
@@ -232,13 +246,14 @@ def _clear_the_way(work: Work, store: RunStore, token: str, described: RunConfig
         if isinstance(error, UserError):
             raise
         raise UserError(f"{work.folder.path} cannot be written: {error.strerror}") from error
-    return replace(work, kept=[*work.kept, *finished], todo=todo)
+    return replace(work, kept=kept, todo=todo)
 
 
 def _store(work: Work, store: RunStore, token: str) -> None:
     """Stores the whole run before the first message is sent: a half-stored run is never rolled out."""
     for _ in range(_STORE_TRIES):
         store.add_results(work.run_id, token, work.kept)
+        store.add_spent(work.run_id, token, work.spent_before())
         store.add_items(work.run_id, token, work.items, work.todo)
         store.wait_until_durable()
         if store.everything_stored(work.run_id, token):

@@ -129,6 +129,11 @@ def _values(record: Verdict | Usage | LeaseRecord) -> dict[str, Any]:
     return {entry.name: getattr(record, entry.name) for entry in fields(record)}
 
 
+def cancelled_verdict(rollout_id: str, why: str) -> Verdict:
+    """Returns the verdict of a rollout that was cancelled before it began."""
+    return Verdict(rollout_id, 0, "cancelled", failure_class=FailureClass.CANCELLED, error=why)
+
+
 def rollout_id_of(item_id: str, index: int) -> str:
     """Returns ``<item id>#<index>``."""
     return f"{item_id}#{index}"

@@ -105,6 +105,20 @@ def test_a_run_is_cancelled(tmp_path: Path) -> None:
         assert submitted.progress().state == "cancelled"
 
 
+def test_a_run_that_costs_as_much_as_it_may_has_a_result_for_each_rollout(tmp_path: Path) -> None:
+    model = {"prompt_price": 1000, "completion_price": 2000}
+    values = {"env_mode": "math", "metric": "final_number", "max_cost": 1, "num_rollouts": 1, "model": model}
+    result = run(RunConfig.model_validate({**values, "output_dir": tmp_path / "results"}), Benchmark(ITEMS, limit=5))
+
+    found = list(result.results())
+
+    assert sorted(one.item_id for one in found) == sorted(item.id for item in Benchmark(ITEMS, limit=5))
+    assert result.summary["total_rollouts"] == len(found) == 5
+    cancelled = [one.failure_class for one in found if one.status == "cancelled"]
+    assert cancelled == ["cancelled"] * result.summary["standings"]["cancelled"]
+    assert cancelled
+
+
 def test_what_is_wrong_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^--env-mode: unknown environment 'maths': did you mean math\?"):
         run(RunConfig(env_mode="maths", output_dir=tmp_path), Benchmark(ITEMS))

@@ -1,8 +1,9 @@
 -- Stores a part of a run that is being submitted, and records that its submitter lives.
 -- KEYS[1] the run's key   ARGV[1] token of the submission
--- ARGV[2] items | pending | results | beat
+-- ARGV[2] items | pending | results | spent | beat
 -- ARGV[3...] items: id, JSON, ...   pending: rollout id, ...   beat: nothing
 --            results: rollout id, verdict (JSON), status, failure class or '', score or '', cost or '', ...
+--            spent: rollout id, dollars for what a resumed run tries again, ...: they count at once, see commit.lua
 -- Returns the run's state, 'superseded' when the run belongs to another submission, 'unknown' when the run is gone.
 -- Adds only to a run that is 'submitting'.
 -- Safe to repeat after a lost reply.
@@ -32,6 +33,13 @@ elseif ARGV[2] == 'results' then
       if ARGV[at + 3] ~= '' then redis.call('HINCRBY', run .. ':counts', 'class:' .. ARGV[at + 3], 1) end
       if ARGV[at + 4] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'score', ARGV[at + 4]) end
       if ARGV[at + 5] ~= '' then redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', ARGV[at + 5]) end
+    end
+  end
+elseif ARGV[2] == 'spent' then
+  for at = 3, #ARGV, 2 do
+    if redis.call('HEXISTS', run .. ':results', ARGV[at]) == 0
+      and redis.call('HSETNX', run .. ':spent', ARGV[at], ARGV[at + 1]) == 1 then
+      redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', ARGV[at + 1])
     end
   end
 end

@@ -36,7 +36,7 @@ local left = redis.call('SCARD', run .. ':pending')
 if left == 0 and found[1] == '0' and redis.call('HLEN', run .. ':results') < tonumber(described[2]) then
   redis.call('HSET', run, 'state', 'cancelled', 'problem', ARGV[7])
   redis.call('SREM', KEYS[2], ARGV[5])
-  for _, part in ipairs({'', ':items', ':pending', ':attempts', ':alive', ':holders', ':results', ':counts'}) do
+  for _, part in ipairs({'', ':items', ':pending', ':attempts', ':alive', ':holders', ':results', ':counts', ':spent'}) do
     redis.call('EXPIRE', run .. part, ARGV[6])
   end
 end

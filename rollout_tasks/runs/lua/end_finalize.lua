@@ -12,7 +12,7 @@ if redis.call('HGET', run, 'state_before') == 'cancelling' then final = 'cancell
 redis.call('HSET', run, 'state', final, 'finished', ARGV[4], 'problem', ARGV[5])
 redis.call('HINCRBY', run, 'times_finalised', 1)
 redis.call('SREM', KEYS[2], ARGV[2])
-for _, part in ipairs({'', ':items', ':pending', ':attempts', ':alive', ':holders', ':results', ':counts'}) do
+for _, part in ipairs({'', ':items', ':pending', ':attempts', ':alive', ':holders', ':results', ':counts', ':spent'}) do
   redis.call('EXPIRE', run .. part, ARGV[3])
 end
 return final

@@ -7,7 +7,8 @@ for at = 2, #ARGV do
   if state == ARGV[at] then allowed = true end
 end
 if not allowed then return 0 end
-for _, part in ipairs({'', ':items', ':pending', ':attempts', ':alive', ':holders', ':results', ':counts', ':suspects'}) do
+for _, part in ipairs({'', ':items', ':pending', ':attempts', ':alive', ':holders', ':results', ':counts', ':spent',
+  ':suspects'}) do
   redis.call('DEL', KEYS[1] .. part)
 end
 redis.call('SREM', KEYS[2], ARGV[1])

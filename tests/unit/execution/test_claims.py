@@ -198,6 +198,20 @@ def test_what_earlier_attempts_cost_is_counted_once(submit: Any) -> None:
     assert progress.cost == 0.5
 
 
+def test_what_attempts_cost_that_a_resume_has_set_aside_is_counted_once(submit: Any) -> None:
+    bench = submit({})
+    for cost in (0.5, 0.25):
+        attempt = bench.folder.begin_attempt(ROLLOUT, 1)
+        lost = Verdict(ROLLOUT, attempt, "failed", failure_class=FailureClass.VM_LOST, cost=cost)
+        bench.folder.write_attempt(lost)
+        bench.folder.settle(lost, written=True)
+        bench.folder.set_aside(ROLLOUT)
+
+    assert bench.execute() == "completed"
+
+    assert (bench.verdict().earlier_cost, bench.verdict().total_cost) == (0.75, 0.75)
+
+
 @pytest.mark.parametrize(("earlier", "own", "total"), [(None, None, None), (None, 2.0, 2.0), (0.5, 2.0, 2.5)])
 def test_a_rollout_costs_what_its_attempts_cost(earlier: float | None, own: float | None, total: float | None) -> None:
     assert Verdict(ROLLOUT, 2, "completed", cost=own, earlier_cost=earlier).total_cost == total

@@ -14,7 +14,7 @@ from rollout_tasks.runs.store import SCRIPTS
 
 KEY = "{run:r}"
 ACTIVE = "runs:active"
-PARTS = ("", ":items", ":pending", ":attempts", ":alive", ":holders", ":results", ":counts")
+PARTS = ("", ":items", ":pending", ":attempts", ":alive", ":holders", ":results", ":counts", ":spent")
 _TIME = re.compile(r"(?<![\d.])\d{10}(?:\.\d+)?")
 DAY = 86_400
 
@@ -159,6 +159,12 @@ def test_what_is_added_is_there_and_is_a_sign_of_life(submitting: Recorder) -> N
         "pending": "a#1 a#3",
         "run.submitter_beat": "now",
     }
+    assert submitting.run("add", "s", "spent", "a#1", "4.0", "a#0", "9.0") == {
+        "spent.a#1": "4.0",
+        "counts.cost": "4.25",
+        "run.submitter_beat": "now",
+    }
+    assert submitting.run("add", "s", "spent", "a#1", "4.0") == {"run.submitter_beat": "now"}
     assert submitting.run("add", "s", "beat") == {"run.submitter_beat": "now"}
 
 
@@ -379,6 +385,20 @@ def test_a_verdict_is_recorded_once_with_what_it_counts(running: Recorder) -> No
     assert running.reply == ["committed", 1, 0, 0]
     running.run("commit", "a#0", "t", verdict(), "completed", "", "", "", keys=("{run:none}",))
     assert running.reply == ["unknown", 0, 0, 0]
+
+
+@pytest.mark.parametrize(("total", "counted"), [("4.5", "9.5"), ("", "9")])
+def test_what_a_rollout_had_cost_before_a_resume_is_not_counted_again(
+    running: Recorder, total: str, counted: str
+) -> None:
+    running.client.hset(f"{KEY}:spent", mapping={"a#0": "4.0", "a#1": "5.0"})
+    running.client.hset(f"{KEY}:counts", "cost", "9")
+    start(running)
+
+    commit(running, cost=total)
+
+    assert running.client.hget(f"{KEY}:counts", "cost") == counted
+    assert commit(running, cost=total) == {}
 
 
 @pytest.mark.parametrize("spent", [False, True])

@@ -20,7 +20,9 @@ from kombu.exceptions import OperationalError
 from rollout_tasks.cli import run_actions
 from rollout_tasks.cli.program import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.execution.rollout import Delivery, Execution
 from rollout_tasks.runs import enqueue
+from rollout_tasks.runs.progress import progress_in_folder
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submit import resumed_work
 from rollout_tasks.runs.verdict import Verdict
@@ -51,6 +53,34 @@ def lose(shell: Shell, rollout_id: str = "a#0", state: str = "done") -> None:
     assert shell.store.commit(RUN, verdict, rollout_id).outcome == "ok"
     shell.client.hset(KEY, "state", state)
     shell.client.delete(QUEUE)
+
+
+def spend(shell: Shell, rollout_id: str, *costs: float, failure: FailureClass | None = None) -> bool:
+    """A rollout ends after attempts that cost that much, all but the last lost; returns whether the run may go on."""
+    execution = Execution(shell.store, RUN, rollout_id, Delivery("task", None, "worker@here"))
+    execution.folder = shell.run
+    shell.store.start(RUN, rollout_id, {"token": rollout_id})
+    for left, cost in reversed(list(enumerate(reversed(costs)))):
+        how = FailureClass.VM_LOST if left else failure
+        verdict = Verdict(
+            rollout_id,
+            shell.run.begin_attempt(rollout_id, 1),
+            "failed" if how else "completed",
+            failure_class=how,
+            cost=cost,
+            earlier_cost=execution._spent(),
+        )
+        shell.run.write_attempt(verdict)
+    shell.run.settle(verdict, written=True)
+    commit = shell.store.commit(RUN, verdict, rollout_id)
+    assert commit.outcome == "ok"
+    return not commit.reached_max_cost
+
+
+def cost(shell: Shell) -> float | None:
+    progress = shell.store.progress(RUN)
+    assert progress is not None
+    return progress.cost
 
 
 def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, then: Callable[[], object]) -> list[int]:
@@ -338,6 +368,128 @@ def test_of_a_resumed_run_what_is_kept_and_what_came_since_is_committed(shell: S
     assert (work.total, work.count_committed()) == (3, 1)
     shell.finish("b#0")
     assert (work.total, work.count_committed()) == (3, 2)
+
+
+def test_what_was_spent_on_rollouts_that_are_tried_again_is_counted_once(shell: Shell) -> None:
+    submit(shell, "a", "b", "c")
+    spend(shell, "a#0", 1)
+    spend(shell, "b#0", 2, 2, failure=FailureClass.VM_LOST)
+    spend(shell, "c#0", 4, failure=FailureClass.MODEL_OVERLOAD)
+    shell.client.hset(KEY, "state", "done")
+    assert (cost(shell), resumed_work(shell.run).spent) == (9, 9)
+
+    resume(shell)
+    begun = cost(shell)
+    spend(shell, "b#0", 0.5)
+    with_b = cost(shell)
+    spend(shell, "c#0", 0.25, failure=FailureClass.VM_LOST)
+    shell.client.hset(KEY, "state", "done")
+    assert (begun, with_b, cost(shell), resumed_work(shell.run).spent) == (9, 9.5, 9.75, 9.75)
+
+    resume(shell)
+    begun = cost(shell)
+    spend(shell, "c#0", 0.25)
+    assert (begun, cost(shell), progress_in_folder(shell.run).cost) == (9.75, 10, 10)
+    assert [verdict.total_cost for verdict in shell.run.verdicts(["a#0", "b#0", "c#0"])] == [1, 4.5, 4.5]
+
+
+def test_what_was_spent_before_a_resume_counts_for_its_limit(shell: Shell) -> None:
+    submit(shell, "a", "b")
+    spend(shell, "a#0", 4, failure=FailureClass.VM_LOST)
+    spend(shell, "b#0", 5, failure=FailureClass.MODEL_OVERLOAD)
+    shell.client.hset(KEY, "state", "done")
+    resume(shell)
+    shell.client.hset(KEY, "max_cost", "10")
+
+    assert not spend(shell, "a#0", 1)
+
+    assert shell.store.cancel(RUN).cancelled == 1
+    assert cost(shell) == 10
+    shell.client.hset(KEY, "state", "cancelled")
+    assert resumed_work(shell.run).spent == 10, "what was spent on a rollout that was then cancelled counts"
+
+
+def test_what_cannot_be_read_of_what_was_set_aside_costs_nothing_that_is_known(shell: Shell) -> None:
+    submit(shell, "a", "b")
+    spend(shell, "a#0", 4, failure=FailureClass.VM_LOST)
+    spend(shell, "b#0", 5, failure=FailureClass.VM_LOST)
+    shell.client.hset(KEY, "state", "done")
+    resume(shell)
+    shell.client.hset(KEY, "state", "done")
+    broken = shell.run.rollout("b#0") / "earlier-1" / "attempt-1" / "result.json"
+    broken.write_text("{")
+
+    assert resumed_work(shell.run).spent == 4
+    assert resume(shell) == 0
+    assert cost(shell) == 4
+
+
+def finish_unsettled(shell: Shell, rollout_id: str) -> Verdict:
+    """An attempt ends while Redis is away, and its worker is stopped before the rollout is settled."""
+    attempt = shell.run.begin_attempt(rollout_id, 1)
+    verdict = Verdict(rollout_id, attempt, "failed", failure_class=FailureClass.MAX_TURNS, error="too long")
+    shell.run.write_attempt(verdict)
+    return verdict
+
+
+def test_what_ended_without_being_settled_is_settled_by_a_resume(shell: Shell) -> None:
+    submit(shell, "a", "b", "c")
+    shell.finish("a#0")
+    ended = finish_unsettled(shell, "b#0")
+    shell.client.hset(KEY, "state", "draining")
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("b#0") == ended
+    assert progress_in_folder(shell.run).committed == 2
+    assert shell.client.smembers(f"{KEY}:pending") == {"c#0"}
+
+
+def test_a_run_that_was_scored_before_and_then_ended_unsettled_is_scored_again(shell: Shell) -> None:
+    submit(shell, "a")
+    shell.run.evaluation.write_text("{}")
+    ended = finish_unsettled(shell, "a#0")
+    shell.client.hset(KEY, "state", "draining")
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("a#0") == ended
+    assert shell.client.llen("finalize") == 1
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_of_two_verdicts_a_resume_keeps_the_one_that_was_settled_first(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    submit(shell, "a", "b")
+    if found:
+        finish_unsettled(shell, "a#0")
+    shell.client.hset(KEY, "state", "draining")
+    other = Verdict("a#0", 1, "completed", answer="42")
+
+    def settle_and_go_on() -> None:
+        shell.run.settle(other, written=False)
+        if not found:
+            finish_unsettled(shell, "a#0")
+
+    after(monkeypatch, RunStore, "create", settle_and_go_on)
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("a#0") == other
+    (kept,) = shell.store.verdicts(RUN)
+    assert kept == other
+
+
+def test_what_ends_while_a_resume_begins_is_settled_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(shell, "a", "b")
+    shell.client.hset(KEY, "state", "draining")
+    after(monkeypatch, RunStore, "create", lambda: finish_unsettled(shell, "a#0"))
+
+    assert resume(shell) == 0
+
+    assert shell.run.settled("a#0") is not None
+    assert shell.client.smembers(f"{KEY}:pending") == {"b#0"}
 
 
 def commandstats(shell: Shell) -> Any:

@@ -1,0 +1,82 @@
+"""Which results the Python API gives of a run, on a real Valkey that no worker serves: one for each rollout, once it is over."""
+
+# ruff: noqa: F811 (the fixture `shell` is imported)
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from benchmark.results import RolloutResult
+from rollout_tasks.api import Run
+from rollout_tasks.cli import run_actions
+from rollout_tasks.parallel_rollout import _worker_results
+from rollout_tasks.runs.finalize import finalize
+from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
+
+RUN = "night-1"
+EVERY = {("a", 0): "completed", ("b", 0): "cancelled", ("a", 1): "cancelled", ("b", 1): "cancelled"}
+
+
+@pytest.fixture
+def run(shell: Shell) -> Run:
+    """Two rollouts of each of two items, of which one has ended."""
+    shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"}, rollouts_per_item=2))
+    shell.finish("a#0")
+    return Run(RUN, shell.run.path)
+
+
+@pytest.fixture
+def cancelled(shell: Shell, run: Run) -> Run:
+    """It was cancelled then, and is over."""
+    assert shell.store.cancel(RUN).left == 0
+    assert finalize(RUN) == "cancelled"
+    return run
+
+
+def test_a_cancelled_run_has_a_result_for_each_rollout(cancelled: Run) -> None:
+    result = cancelled.wait(10)
+    given = [list(cancelled.results()), list(result.results()), list(cancelled.result().results())]
+
+    for found in given:
+        assert {(one.item_id, one.index): one.status for one in found} == EVERY
+        assert len(found) == result.summary["total_rollouts"] == 4
+        assert Counter(one.failure_class for one in found) == {None: 1, "cancelled": 3}
+    assert {one.attempts for one in given[0] if one.status == "cancelled"} == {0}
+
+
+def test_results_that_come_end_with_those_of_cancelled_rollouts(cancelled: Run) -> None:
+    async def taken() -> list[RolloutResult]:
+        return [one async for one in cancelled]
+
+    found = asyncio.run(taken())
+
+    assert [(one.item_id, one.index) for one in found] == list(EVERY)
+    assert {(one.item_id, one.index): one.status for one in found} == EVERY
+
+
+def test_a_program_of_the_multi_process_framework_gets_each_rollout(cancelled: Run) -> None:
+    found = list(_worker_results(cancelled.wait(10)))
+
+    assert [(one["task_id"], one["success"]) for one in found] == [
+        ("a", True),
+        ("b", False),
+        ("a", False),
+        ("b", False),
+    ]
+    assert [bool(one["error"]) for one in found] == [False, True, True, True]
+    assert all(one["messages"] == [] for one in found)
+
+
+def test_of_a_run_that_goes_on_there_are_only_verdicts(run: Run) -> None:
+    assert [one.item_id for one in run.results()] == ["a"]
+    assert [one.item_id for one in run.result().results()] == ["a"]
+
+
+def test_of_an_incomplete_run_that_redis_does_not_know_there_are_only_verdicts(shell: Shell, cancelled: Run) -> None:
+    shell.client.flushdb()
+
+    assert [one.item_id for one in cancelled.results()] == ["a"]
+    assert [one.item_id for one in cancelled.result().results()] == ["a"]
