@@ -176,9 +176,7 @@ class Judge:
         except openai.APIStatusError as error:
             message = f"HTTP {error.status_code} from {error.request.url.copy_with(query=None, userinfo=None)}"
             if error.status_code in _OVERLOAD_STATUS or error.status_code >= 500:
-                raise _Retryable(
-                    "model_overload", message, retry_after(error.response.headers.get("retry-after"))
-                ) from error
+                raise _Retryable("model_overload", message, retry_after(error.response.headers)) from error
             raise JudgeFailure("model", f"judge {self.config.model}: {message}") from error
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or error) or type(error).__name__

@@ -162,7 +162,7 @@ class ModelClient:
             elsewhere = _shown_url(response.headers["location"], self._base_url)
             sentence += f"; it redirects to {elsewhere}, which is not followed"
         if status in RETRIED_STATUSES or status >= 500:
-            wanted = retry_after(response.headers.get("retry-after"))
+            wanted = retry_after(response.headers)
             return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)
         if _is_context_overflow(status, error, message):
             sentence = f"the conversation no longer fits the model's context: {sentence}"
