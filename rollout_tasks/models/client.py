@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from benchmark.backoff import retry_after
+from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Reply, Usage
-from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
 from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide
 from rollout_tasks.per_process import per_process
