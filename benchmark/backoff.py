@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 
@@ -31,15 +32,26 @@ def pause(
     return min(longest, first * 2.0 ** min(tries - 1, 30)) * draw()
 
 
-def retry_after(header: str | None) -> float | None:
-    """Returns the seconds that a Retry-After header asks for, as a number or an HTTP date; None if it is unreadable."""
-    if not header:
-        return None
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Returns the seconds that a response's Retry-After asks for, if they are more than 0; None uses the backoff.
+
+    A date is compared with the response's own, as the clocks of two machines may differ; without one, with this machine's.
+    """
+    wanted = headers.get("retry-after", "")
     try:
-        seconds = float(header)
+        seconds = float(wanted)
     except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError):
+        until, sent = _moment(wanted), _moment(headers.get("date", ""))
+        if until is None:
             return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+        seconds = until - (time.time() if sent is None else sent)
+    return seconds if 0 < seconds < math.inf else None
+
+
+def _moment(date: str) -> float | None:
+    """Returns an HTTP date as seconds since the epoch; None if it is no date."""
+    try:
+        moment = parsedate_to_datetime(date)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -29,7 +29,7 @@ from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.outcomes import outcomes
 from rollout_tasks.runs.store import RunStore, run_store
-from rollout_tasks.settings import settings
+from rollout_tasks.settings import checked_key, settings
 
 Check = Callable[[], None]
 
@@ -188,6 +188,6 @@ def _judge(folder: RunFolder, config: RunConfig, check: Check, opened: ExitStack
         model=config.judge_model or config.model.name,
         base_url=config.model.base_url or settings().openai_base_url,
     )
-    secret = key.get_secret_value() if key else None
+    secret = checked_key(key.get_secret_value()) if key else None
     answers = opened.enter_context(JudgedAnswers(folder.judged))
     return opened.enter_context(Judge(chosen, api_key=secret, answers=answers, before_asking=check))

@@ -11,10 +11,10 @@ from benchmark.backoff import pause
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
 from benchmark.report import dollars
+from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.models.client import OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
 

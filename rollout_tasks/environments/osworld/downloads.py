@@ -130,7 +130,7 @@ class DownloadCache:
                 elif status not in _PASSING or not left:
                     partial.unlink(missing_ok=True)
                     raise DownloadError(f"{url}: HTTP {status} {error.response.reason_phrase}") from error
-                asked = retry_after(error.response.headers.get("retry-after"))
+                asked = retry_after(error.response.headers)
             except NotPublic as error:
                 if not left or not (isinstance(error, Unresolved) and error.for_now):
                     raise DownloadError(f"{url}: {error}{_how_to_trust(error)}") from error

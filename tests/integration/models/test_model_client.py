@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         if answer.hang:
             self.server.stopping.wait(30)
             return
-        self.send_response(answer.status)
+        self.send_response_only(answer.status)
         for name, value in {"content-type": "application/json", **answer.headers}.items():
             self.send_header(name, value)
         self.send_header("content-length", str(len(answer.body)))
@@ -150,6 +150,9 @@ PASSING = {
     "429": error(429, "slow down"),
     "429 with seconds": error(429, "slow down", retry_after="0.02"),
     "429 with a date": error(429, "slow down", retry_after="Wed, 21 Oct 2015 07:28:00 GMT"),
+    "429 with a date of another century's clock": error(
+        429, "slow down", date="Sat, 31 Oct 2099 07:27:59 GMT", retry_after="Sat, 31 Oct 2099 07:28:00 GMT"
+    ),
     "500": error(500, "oops"),
     "502 in HTML": Answer(502, b"<html>Bad gateway</html>"),
     "503": error(503, "loading"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from email.message import Message
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,11 +39,21 @@ def _choice(text: Any) -> dict[str, Any]:
     return {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
 
 
-Answer = Callable[[dict[str, Any], int], Reply | None]
-"""From a request and its number to a reply; None is a body that never ends."""
+@dataclass(frozen=True)
+class Endless:
+    """A body that never ends but always goes on, which no timeout on reads ever notices."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    start: bytes = b""
+    piece: bytes = b" "
 
 
-def always(reply: Reply | None) -> Answer:
+Answer = Callable[[dict[str, Any], int], Reply | Endless | bytes]
+"""From a request and its number to a reply; bytes are sent as they are, instead of HTTP."""
+
+
+def always(reply: Reply | Endless | bytes) -> Answer:
     return lambda _request, _number: reply
 
 
@@ -69,27 +83,27 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.requests.append((self.headers, request))
             number = len(self.server.requests)
         reply = self.server.answer(request, number)
-        if reply is None:
-            self._trickle()
-            return
-        status, headers, body = reply
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
+        with suppress(OSError):  # the judge may have hung up
+            match reply:
+                case bytes():
+                    self.wfile.write(reply)
+                case Endless():
+                    self._head(reply.status, reply.headers)
+                    self._trickle(reply)
+                case status, headers, body:
+                    self._head(status, {"Content-Length": str(len(body)), **headers})
+                    self.wfile.write(body)
+
+    def _head(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response_only(status)
+        for name, value in {"Content-Type": "application/json", **headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        with suppress(OSError):  # the judge may have hung up
-            self.wfile.write(body)
 
-    def _trickle(self) -> None:
-        """A body that never ends but always goes on, which no timeout on reads ever notices."""
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        try:
-            while not self.server.finished.wait(0.02):
-                self.wfile.write(b" ")
-        except OSError:
-            self.close_connection = True
+    def _trickle(self, endless: Endless) -> None:
+        self.wfile.write(endless.start)
+        while not self.server.finished.wait(0.02):
+            self.wfile.write(endless.piece)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -157,7 +171,7 @@ FAILURES = [
     ((200, {"Content-Type": "text/html"}, b"<html>"), "model", "no chat completion", 2),
     ((200, {}, b'{"choices": []}'), "model", "no chat completion", 2),
     ((200, {}, b'{"choices": null}'), "model", "no chat completion", 2),
-    ((200, {}, b" " * 1_100_000), "model", "more than 1000000 bytes", 2),
+    ((200, {}, b" " * 1_100_000), "model", "more than 1 MiB", 2),
     (completion("Correct."), "parse", "neither Correct nor Incorrect but 'Correct.'", 2),
     (completion("correct"), "parse", "neither", 2),
     (completion(None), "parse", "neither", 2),
@@ -189,14 +203,129 @@ def test_another_try_may_succeed(endpoint: Endpoint) -> None:
     assert (score.value, score.details["tries"]) == (0.0, 3)
 
 
-def test_an_endpoint_that_never_finishes_is_given_up(endpoint: Endpoint) -> None:
-    endpoint.answer = always(None)
+ENDLESS = [
+    Endless(),
+    Endless(headers={"Content-Encoding": "gzip"}, start=b"\x1f\x8b\x08\x08" + bytes(6), piece=b"a"),
+    Endless(headers={"Content-Encoding": "gzip"}, start=b"\x1f\x8b\x08" + bytes(7), piece=b"\0\0\0\xff\xff"),
+]
 
-    with judge(endpoint, call_seconds=2, answer_seconds=30) as graded, pytest.raises(JudgeFailure) as caught:
+
+@pytest.mark.parametrize("reply", ENDLESS, ids=["blanks", "the name of a gzip", "empty blocks of a gzip"])
+def test_an_endpoint_that_never_finishes_is_given_up(endpoint: Endpoint, reply: Endless) -> None:
+    endpoint.answer = always(reply)
+
+    with judge(endpoint, call_seconds=1, answer_seconds=30) as graded, pytest.raises(JudgeFailure) as caught:
         graded("Rome", "Paris", ITEM)
 
     assert caught.value.failure_class == "model_overload"
-    assert "not complete within 2 s" in str(caught.value)
+    assert "not complete within 1 s" in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "failure_class"), [(401, "model"), (503, "model_overload")])
+def test_a_refusal_that_never_ends_is_not_read(endpoint: Endpoint, status: int, failure_class: str) -> None:
+    endpoint.answer = always(Endless(status))
+
+    with judge(endpoint) as graded, pytest.raises(JudgeFailure, match=f"HTTP {status}") as caught:
+        graded("Rome", "Paris", ITEM)
+
+    assert caught.value.failure_class == failure_class
+
+
+GZIP = {"Content-Encoding": "gzip"}
+NESTED = b"[" * 200_000
+_HEAD = b"HTTP/1.1 200 OK\r\n"
+
+ODD: dict[str, tuple[Reply | bytes, str]] = {
+    "no gzip": ((200, GZIP, b"plain"), "model"),
+    "refusal that is no gzip": ((401, GZIP, b"plain"), "model"),
+    "overload that is no gzip": ((503, GZIP, b"plain"), "model_overload"),
+    "gzip cut short": ((200, GZIP, gzip.compress(completion("Correct")[2])[:40]), "model"),
+    "gzip of far more": ((200, GZIP, gzip.compress(bytes(64 << 20))), "model"),
+    "another encoding": ((200, {"Content-Encoding": "br"}, b"plain"), "model"),
+    "encodings without end": ((200, {"Content-Encoding": "gzip, " * 5000}, b"plain"), "model"),
+    "nested deeply": ((200, {}, NESTED), "model"),
+    "refusal nested deeply": ((400, {}, NESTED), "model"),
+    "overload nested deeply": ((500, {}, NESTED), "model_overload"),
+    "a number too long": ((200, {}, b"1" * 100_000), "model"),
+    "a number": ((200, {}, b"1"), "model"),
+    "a text": ((200, {}, b'"choices"'), "model"),
+    "choices that are text": ((200, {}, b'{"choices": "abc"}'), "model"),
+    "choices that are an object": ((200, {}, b'{"choices": {"0": {}}}'), "model"),
+    "a message that is text": ((200, {}, b'{"choices": [{"message": "Correct"}]}'), "model"),
+    "content that is a list": (completion([{"text": "Correct"}]), "parse"),
+    "content that is a number": (completion(1), "parse"),
+    "half a character": (completion("\ud83d"), "parse"),
+    "no UTF-8": ((200, {}, b"\xff\xfe\x80"), "model"),
+    "UTF-16 with half a character": ((200, {}, b"\xff\xfe\x3d\xd8"), "model"),
+    "redirect to itself": ((307, {"Location": "/v1/chat/completions"}, b""), "model"),
+    "redirect to no address": ((307, {"Location": "http://[x/"}, b""), "model"),
+    "redirect to a long name": ((307, {"Location": f"http://{'a' * 300}/"}, b""), "model"),
+    "redirect to nowhere": ((302, {}, b""), "model"),
+    "no content": ((204, {}, b""), "model"),
+    "not modified": ((304, {}, b""), "model"),
+    "an unknown status": ((999, {}, b""), "model_overload"),
+    "odd cookies": ((200, {"Set-Cookie": "=;;\x01; expires=x; domain=[; max-age=9" + "9" * 5000}, b"{}"), "model"),
+    "nothing": (b"", "model_overload"),
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "model_overload"),
+    "a status that is none": (b"HTTP/1.1 -1 OK\r\n\r\n", "model_overload"),
+    "switched protocols": (b"HTTP/1.1 101 Switching Protocols\r\n\r\nx", "model_overload"),
+    "a header that is none": (_HEAD + b"\xff\x00\r\n\r\n", "model_overload"),
+    "a header without end": (_HEAD + b"X: " + b"x" * 300_000, "model_overload"),
+    "a length that is none": (_HEAD + b"Content-Length: x\r\n\r\n", "model_overload"),
+    "a body cut short": (_HEAD + b"Content-Length: 9\r\n\r\n{}", "model_overload"),
+    "chunks that are none": (_HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "model_overload"),
+}
+
+
+@pytest.mark.parametrize(("reply", "failure_class"), ODD.values(), ids=ODD.keys())
+def test_an_odd_reply_is_a_classified_failure(endpoint: Endpoint, reply: Reply | bytes, failure_class: str) -> None:
+    endpoint.answer = always(reply)
+
+    with judge(endpoint, tries=1) as grader:
+        (graded,) = grade_all(grader, [("Paris", "Paris", ITEM)])
+
+    assert isinstance(graded, JudgeFailure)
+    assert graded.failure_class == failure_class
+    str(graded).encode()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "X-GZIP"])
+def test_a_verdict_may_be_compressed(endpoint: Endpoint, encoding: str) -> None:
+    endpoint.answer = always((200, {"Content-Encoding": encoding}, gzip.compress(completion("Correct")[2])))
+
+    with judge(endpoint) as graded:
+        assert graded("Paris", "Paris", ITEM).value == 1.0
+
+
+def test_half_a_character_is_judged_like_any_answer(endpoint: Endpoint) -> None:
+    with judge(endpoint) as graded:
+        assert graded("\ud83d", "Paris", Item("\ud83d", "\ud83d?", "Paris")).value == 1.0
+
+    assert endpoint.requests[0][1]["messages"] == judge_messages("\ud83d?", "Paris", "\ud83d")
+
+
+@pytest.mark.parametrize("address", ["http://[x/v1", f"http://{'a' * 300}/v1", "nowhere", "file:///v1"])
+def test_an_address_that_is_none_is_a_classified_failure(address: str) -> None:
+    with Judge(JudgeConfig("grader", address, tries=1), api_key="k") as grader:
+        (graded,) = grade_all(grader, [("Paris", "Paris", ITEM)])
+
+    assert isinstance(graded, JudgeFailure)
+
+
+@pytest.mark.parametrize("clock", [-3600.0, 0.0, 3600.0])
+def test_a_wait_until_a_date_is_measured_by_the_endpoints_clock(endpoint: Endpoint, clock: float) -> None:
+    def busy_at_first(_request: dict[str, Any], number: int) -> Reply:
+        now = time.time() + clock
+        dates = {"Date": formatdate(now, usegmt=True), "Retry-After": formatdate(now + 1, usegmt=True)}
+        return (503, dates, b"") if number == 1 else completion("Correct")
+
+    endpoint.answer = busy_at_first
+    began = time.monotonic()
+
+    with judge(endpoint) as graded:
+        assert graded("Paris", "Paris", ITEM).details["tries"] == 2
+
+    assert 1 <= time.monotonic() - began < 4
 
 
 def test_an_endpoint_that_says_nothing_is_given_up(endpoint: Endpoint) -> None:
@@ -386,3 +515,54 @@ def test_key_and_address_come_from_the_environment(endpoint: Endpoint, monkeypat
     assert (headers["Authorization"], request["model"]) == ("Bearer sk-secret", "small-grader")
     assert evaluation.summary.average_score == 1.0
     assert "sk-secret" not in repr(evaluation)
+
+
+@pytest.mark.parametrize("key", [" sk-secret", "sk-secret\n", "sk-secret\r", "\tsk-secret\r\n"])
+def test_blanks_around_the_key_are_not_sent(endpoint: Endpoint, key: str) -> None:
+    with Judge(JudgeConfig("grader", endpoint.url, tries=1), api_key=key) as graded:
+        assert graded("Paris", "Paris", ITEM).value == 1.0
+
+    assert endpoint.requests[0][0]["Authorization"] == "Bearer sk-secret"
+
+
+def test_a_blank_key_is_none(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "\n")
+    with Judge(JudgeConfig("grader", endpoint.url, tries=1), api_key=" \n") as graded:
+        assert graded("Paris", "Paris", ITEM).value == 1.0
+
+    assert "sk" not in endpoint.requests[0][0]["Authorization"]
+
+
+@pytest.mark.parametrize("key", ["sk-sec\nret", "sk-sec\rret", "sk-sec\u201dret", "sk-sec\0ret"])
+def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(endpoint: Endpoint, key: str) -> None:
+    with pytest.raises(BenchmarkError, match="OPENAI_API_KEY: contains characters") as caught:
+        Judge(JudgeConfig("grader", endpoint.url), api_key=key)
+
+    assert "sk-sec" not in str(caught.value)
+
+
+SECRET = "sk-Very-secret"
+ECHOES: list[Reply | bytes] = [
+    completion(SECRET),
+    completion("x" * 90 + SECRET),
+    (200, {}, SECRET.encode()),
+    (200, {}, b"x" * 90 + SECRET.encode()),
+    (200, {"Content-Encoding": SECRET}, b""),
+    (200, {"Content-Encoding": "x" * 40 + SECRET}, b""),
+    f"{SECRET} 200 OK\r\n\r\n".encode(),
+    f"HTTP/1.1 200 OK\r\nContent-Length: {SECRET}\r\n\r\n".encode(),
+]
+
+
+@pytest.mark.parametrize("reply", ECHOES)
+def test_a_key_that_the_endpoint_sends_back_is_not_shown(endpoint: Endpoint, reply: Reply | bytes) -> None:
+    endpoint.answer = always(reply)
+
+    with (
+        Judge(JudgeConfig("grader", endpoint.url, tries=1), api_key=SECRET) as graded,
+        pytest.raises(JudgeFailure) as caught,
+    ):
+        graded("Paris", "Paris", ITEM)
+
+    for part in ("sk-", "very", "secret"):
+        assert part not in str(caught.value).lower()

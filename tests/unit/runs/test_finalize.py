@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pytest
 import redis
 
+from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
@@ -317,8 +318,10 @@ class Grader(BaseHTTPRequestHandler):
     """A model that finds everything correct."""
 
     asked: ClassVar[list[str]] = []
+    logins: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
+        self.logins.append(self.headers["Authorization"])
         self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["model"])
         message = {"role": "assistant", "content": "Correct"}
         reply = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
@@ -351,6 +354,37 @@ def test_a_judges_verdicts_are_kept_and_not_asked_for_again(
     assert len(finished.folder.judged.read_text("utf-8").splitlines()) == 2
 
 
+@pytest.mark.parametrize("blanks", ["\n", "\r", "\r\n", " "])
+def test_a_judge_gets_the_key_without_blanks(finished: Finished, monkeypatch: pytest.MonkeyPatch, blanks: str) -> None:
+    Grader.logins.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Grader) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        try:
+            asks(finished, monkeypatch, server.server_port)
+            monkeypatch.setenv("OPENAI_API_KEY", f"sk-secret{blanks}")
+            settings.cache_clear()
+            score = judged(finished).overview.summary.average_score
+        finally:
+            server.shutdown()
+
+    assert "sk-secret" not in finished.folder.evaluation.read_text("utf-8")
+    assert "sk-secret" not in finished.folder.report.read_text("utf-8")
+    assert (score, Grader.logins) == (1.0, ["Bearer sk-secret"] * 2)
+
+
+def test_a_key_that_cannot_be_sent_ends_the_report_but_not_the_run(
+    finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks(finished, monkeypatch, 9)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-sec\nret")
+    settings.cache_clear()
+
+    with pytest.raises((BenchmarkError, UserError), match="OPENAI_API_KEY: contains characters") as caught:
+        judged(finished)
+
+    assert "sk-sec" not in str(caught.value)
+
+
 def test_a_judge_is_reached_where_the_run_or_else_the_machine_says(
     finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,7 +398,7 @@ def test_a_judge_is_reached_where_the_run_or_else_the_machine_says(
     settings.cache_clear()
     with ExitStack() as opened:
         judge = _judge(finished.folder, finished.config, lambda: None, opened)
-        assert (judge.config.base_url, judge._key) == ("http://machine/v1", None)
+        assert (judge.config.base_url, judge._key) == ("http://machine/v1", "")
 
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     settings.cache_clear()

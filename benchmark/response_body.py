@@ -1,4 +1,4 @@
-"""Reads the body of a model's response, within limits of size and time, because endpoints are not trusted."""
+"""Reads the body of a response from a model or a judge, within limits of size and time, because endpoints are not trusted."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import httpx2
 
 _GZIP = zlib.MAX_WBITS | 16
+_KNOWN = frozenset({"br", "compress", "deflate", "zstd"})
+"""Encodings that are named in errors; anything else could be a secret that the endpoint sends back."""
 
 
 class UnreadableBodyError(ValueError):
@@ -52,7 +54,8 @@ def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
     if name in {"", "identity"}:
         return lambda piece, _most: piece
     if name not in {"gzip", "x-gzip"}:
-        raise UnreadableBodyError(f"in the encoding {name[:50]!r}, which was not asked for")
+        which = f"the encoding {name!r}, which" if name in _KNOWN else "an encoding that"
+        raise UnreadableBodyError(f"in {which} was not asked for")
     unpacker = zlib.decompressobj(_GZIP)
 
     def unpack(piece: bytes, most: int) -> bytes:
