@@ -128,8 +128,9 @@ class ModelClient:
 
         try:
             response, text = self._send(body)
+            text = self._without_key(text)  # before it is cut
             if not response.is_success:
-                return self._refused(response, self._without_key(text))  # before it is cut
+                return self._refused(response, text)
             return parse_reply(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"

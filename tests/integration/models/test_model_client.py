@@ -187,6 +187,11 @@ LASTING = {
     "hang": (Answer(hang=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
     "disconnect": (Answer(cut=True), FailureClass.MODEL_OVERLOAD, "cannot be reached: RemoteProtocolError"),
     "bad JSON": (Answer(body=b'{"ch'), FailureClass.MODEL, """answered with bad JSON: '{"ch' (try 3 of 3)"""),
+    "bad JSON with the key where it is cut": (
+        Answer(body=b"x" * 195 + KEY.encode()),
+        FailureClass.MODEL,
+        f"answered with bad JSON: '{'x' * 195}***' (try 3 of 3)",
+    ),
     "empty choices": (Answer(body=b'{"choices": []}'), FailureClass.MODEL, "answered without choices"),
     "drip": (Answer(drip=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
     "no gzip": (
