@@ -170,7 +170,7 @@ def _send(method: str, address: str, path: str, seconds: float, body: Mapping[st
     """Sends one request; reads its answer within limits.
 
     Raises:
-        UserError: The answer is too late, too long, or in an encoding that was not asked for.
+        UserError: The answer is too late, too long, or in an encoding that was not asked for; or a proxy has no address.
         httpx2.HTTPError: The endpoint cannot be reached, or the connection breaks.
     """
     import httpx2  # the HTTP client of the openai package
@@ -186,6 +186,10 @@ def _send(method: str, address: str, path: str, seconds: float, body: Mapping[st
         raise UserError(f"the model endpoint {address} gave no answer within {seconds:g} s") from error
     except UnreadableBodyError as error:
         raise UserError(f"the model endpoint {address} answers {path} {error}") from error
+    except (httpx2.InvalidURL, ValueError, ImportError) as error:  # whose message may contain a password
+        raise UserError(
+            f"the model endpoint {address} cannot be asked through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names"
+        ) from error
 
 
 def _key_refused(address: str, status: int) -> str:

@@ -386,3 +386,17 @@ def test_key_and_address_come_from_the_environment(endpoint: Endpoint, monkeypat
     assert (headers["Authorization"], request["model"]) == ("Bearer sk-secret", "small-grader")
     assert evaluation.summary.average_score == 1.0
     assert "sk-secret" not in repr(evaluation)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://10.0.0.256:8000/v1", "http://☃/v1", "localhost:8000", f"http://h/{'a' * 70_000}"]
+)
+def test_an_address_that_is_none_is_told_before_anything_is_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    sentence = r"^the judge's endpoint must look like http://host:port/v1$"
+    with pytest.raises(BenchmarkError, match=sentence):
+        Judge(JudgeConfig("judge", base_url=url))
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with pytest.raises(BenchmarkError, match=sentence):
+        evaluate([ITEM], [RolloutResult(ITEM.id)], metric="llm_judgement")
