@@ -169,7 +169,7 @@ class Run:
         folder = RunFolder(self.folder)
         if progress_in_folder(folder).pending:
             return False
-        return folder.evaluation.exists() or not folder.description.config().evaluate_results
+        return folder.evaluated_as_asked()
 
 
 def run(config: RunConfig, benchmark: Benchmark | None = None, *, show_progress: bool = False) -> RunResult:

@@ -253,6 +253,22 @@ def test_a_complete_run_is_not_sent_again(shell: Shell) -> None:
     assert json.loads(shell.out) == {"run_id": "night-1", "folder": str(shell.run.path), "rollouts": 0}
 
 
+def test_a_complete_run_that_was_not_to_be_evaluated_is_complete_without_redis(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, evaluate_results=False))
+    shell.finish("a#0")
+    finalize("night-1")
+    shell.store.forget("night-1", "done")
+    options = {"output_dir": shell.folder / "results"}
+
+    assert shell.call(run_actions.status, "night-1", options, as_json=True) == 0
+    assert json.loads(shell.out)["committed"] == 1
+    assert shell.call(run_actions.resume, "night-1", options) == 0
+    assert shell.out == f"Run night-1 is complete: each of its 1 rollouts has a verdict. Its folder: {shell.run.path}\n"
+    assert shell.store.progress("night-1") is None
+    assert shell.call(run_actions.status, "night-1", options) == 0
+    assert shell.out.startswith("Run night-1: done: 1/1 rollouts")
+
+
 def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
     shell.call(run_actions.submit, shell.config({"id": "a"}, model={"base_url": "http://127.0.0.1:1/v1"}))
     shell.store.forget("night-1", "running")
