@@ -16,6 +16,7 @@ from rollout_tasks.app import app
 from rollout_tasks.cli import run_actions
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.outage import outage_of, wait_while_out
 from rollout_tasks.runs import store
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
@@ -28,6 +29,7 @@ from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
 
 NO_VM = {"needs_vm": False}
+CLOSED = "http://127.0.0.1:1/v1"
 
 
 class Shell:
@@ -267,6 +269,25 @@ def test_a_complete_run_that_was_not_to_be_evaluated_is_complete_without_redis(s
     assert shell.store.progress("night-1") is None
     assert shell.call(run_actions.status, "night-1", options) == 0
     assert shell.out.startswith("Run night-1: done: 1/1 rollouts")
+
+
+def test_an_outage_where_this_machine_would_ask_is_none_of_a_run_without_a_model(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
+    monkeypatch.setenv("OPENAI_BASE_URL", CLOSED)
+    settings.cache_clear()
+    looks = iter([True, True, False])
+    assert wait_while_out(shell.client, CLOSED, suspected=True, wanted=lambda: next(looks))
+    assert outage_of(shell.client, CLOSED)
+
+    assert shell.call(run_actions.status, "night-1", {}, as_json=True) == 0
+
+    assert json.loads(shell.out)["waits_for"].startswith("no worker serves ")
+    with_model = shell.config({"id": "a"}, run_id="night-2", model={"base_url": CLOSED})
+    shell.call(run_actions.submit, with_model)
+    assert shell.call(run_actions.status, "night-2", {}, as_json=True) == 0
+    assert "rollouts wait for it" in json.loads(shell.out)["waits_for"]
 
 
 def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
