@@ -55,7 +55,7 @@ def check_model(config: RunConfig) -> RunConfig:
     """Checks that the model's endpoint serves the model.
 
     Returns:
-        The configuration with the endpoint filled in, and marked when it is the scripted model.
+        The configuration with the endpoint filled in, marked as scripted if and only if that is the scripted model.
 
     Raises:
         UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model.
@@ -66,7 +66,7 @@ def check_model(config: RunConfig) -> RunConfig:
             "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
             " or use rollouts run, which starts the scripted model"
         )
-    model = with_list_prices(config.model.model_copy(update={"base_url": address}))
+    model = with_list_prices(config.model.model_copy(update={"base_url": address, "scripted": False}))
     config = config.model_copy(update={"model": model})
     answer = _ask(address)
     if answer.status == 404:

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,41 @@ from vm_pool.states import Endpoint
 
 NO_VM = {"needs_vm": False}
 CLOSED = "http://127.0.0.1:1/v1"
+
+
+class Served(ThreadingHTTPServer):
+    """An endpoint whose only model belongs to somebody."""
+
+    owner = "me"
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Served
+
+    def do_GET(self) -> None:
+        body = json.dumps({"data": [{"id": "m-1", "owned_by": self.server.owner}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture(name="served")
+def _served() -> Iterator[Served]:
+    with Served() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 class Shell:
@@ -288,6 +324,26 @@ def test_an_outage_where_this_machine_would_ask_is_none_of_a_run_without_a_model
     shell.call(run_actions.submit, with_model)
     assert shell.call(run_actions.status, "night-2", {}, as_json=True) == 0
     assert "rollouts wait for it" in json.loads(shell.out)["waits_for"]
+
+
+def test_who_answers_a_resumed_run_is_what_its_endpoint_says(shell: Shell, served: Served) -> None:
+    asking = {"env_mode": "math", "model": {"base_url": served.url, "name": "m-1"}}
+    options = {"output_dir": shell.folder / "results", "model": {"base_url": f"{served.url}/other"}}
+    for before, after in (("scripted", "me"), ("me", "scripted")):
+        served.owner = before
+        shell.call(run_actions.submit, shell.config({"id": "a", "answer": "1"}, **asking))
+        assert shell.run.description.config().model.scripted is (before == "scripted")
+        shell.store.forget("night-1", "running")
+        served.owner = after
+
+        assert shell.call(run_actions.resume, "night-1", options, dry_run=True, as_json=True) == 0
+        assert json.loads(shell.out)["model"] == ("scripted" if after == "scripted" else "m-1")
+        assert shell.call(run_actions.resume, "night-1", options) == 0
+
+        assert shell.run.description.config().model.scripted is (after == "scripted")
+        assert shell.store.config("night-1")[0].model.scripted is (after == "scripted")
+        shell.store.forget("night-1", "running")
+        shell.run.discard()
 
 
 def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
