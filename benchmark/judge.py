@@ -92,8 +92,8 @@ class Judge:
             before_asking: Called before each request, from its thread; an exception from it ends the grading.
 
         Raises:
-            BenchmarkError: There is neither a key nor the address of an endpoint that may need no key, or no header can
-                hold the key.
+            BenchmarkError: There is neither a key nor the address of an endpoint that may need no key, that is no address, or
+                no header can hold the key.
         """
         self.config = config
         self._answers = answers
@@ -102,6 +102,8 @@ class Judge:
         self._base_url = config.base_url or _base_url_from_environment()
         if not self._key and not self._base_url:
             raise BenchmarkError("llm_judgement needs a model: set OPENAI_API_KEY, or OPENAI_BASE_URL for a local one")
+        if self._base_url:
+            _check_address(self._base_url)
         self._client: httpx2.Client | None = None
         self._making = threading.Lock()
 
@@ -268,6 +270,17 @@ class _Retryable(Exception):
 def _base_url_from_environment() -> str | None:
     names = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_URL")
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def _check_address(url: str) -> None:
+    import httpx2
+
+    try:
+        address = httpx2.URL(url.strip())
+    except (httpx2.InvalidURL, UnicodeError):
+        address = httpx2.URL()
+    if address.scheme not in {"http", "https"} or not address.host:
+        raise BenchmarkError("the judge's endpoint must look like http://host:port/v1")
 
 
 def _checked_key(key: str | None) -> str:

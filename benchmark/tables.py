@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import datetime
-import decimal
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from benchmark.entries import Entry, unreadable
 from benchmark.errors import BenchmarkError
 
 if TYPE_CHECKING:
+    import _csv
+
     import pyarrow
 
 _LONGEST_CELL = 1 << 24
@@ -35,15 +37,9 @@ def csv_entries(path: Path, delimiter: str) -> Iterator[Entry]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=delimiter, strict=True)
-            names = _heading(path, next(reader, []))
+            names = _heading(path, _next_row(path, reader) or [])
             empty = True
-            while True:
-                try:
-                    row = next(reader, None)
-                except csv.Error as error:
-                    raise BenchmarkError(f"{path}, line {reader.line_num}: is broken: {error}") from error
-                if row is None:
-                    break
+            while (row := _next_row(path, reader)) is not None:
                 if row:
                     empty = False
                     yield _row_entry(f"{path}, line {reader.line_num}", reader.line_num, names, row)
@@ -53,6 +49,13 @@ def csv_entries(path: Path, delimiter: str) -> Iterator[Entry]:
         raise unreadable(path, error) from error
     if empty:
         raise BenchmarkError(f"{path}: has no rows below its heading")
+
+
+def _next_row(path: Path, reader: _csv.Reader) -> list[str] | None:
+    try:
+        return next(reader, None)
+    except csv.Error as error:
+        raise BenchmarkError(f"{path}, line {reader.line_num}: is broken: {error}") from error
 
 
 def _heading(path: Path, names: list[str]) -> list[str]:
@@ -140,14 +143,43 @@ def _arrow_entries(place: Path, files: list[Path]) -> Iterator[Entry]:
     number = 0
     for file in files:
         for batch in _batches(file):
-            kept = [
-                name for name, column in zip(batch.schema.names, batch.schema.types, strict=True) if _is_text(column)
-            ]
-            for row in batch.select(kept).to_pylist():
+            kept = batch.select(_text_columns(file, batch.schema))
+            for row in _rows(kept, place, number):
                 number += 1
                 yield Entry(f"{place}, row {number}", number, {name: _plain(value) for name, value in row.items()})
     if number == 0:
         raise BenchmarkError(f"{place}: has no rows")
+
+
+def _text_columns(file: Path, schema: pyarrow.Schema) -> list[str]:
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise BenchmarkError(f"{file}: has the column {name!r} twice")
+    return [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_text(kind)]
+
+
+def _rows(batch: pyarrow.RecordBatch, place: Path, before: int) -> list[dict[str, Any]]:
+    """Returns a batch's rows as Python's values.
+
+    Args:
+        batch: The rows.
+        place: For messages.
+        before: How many rows there are before these.
+
+    Raises:
+        BenchmarkError: Python has no such value, as a day after the year 9999; names row and column.
+    """
+    try:
+        return list(batch.to_pylist())
+    except Exception:  # each type raises errors of its own
+        for number, row in enumerate(range(batch.num_rows), start=before + 1):
+            for name in batch.schema.names:
+                try:
+                    batch.column(name)[row].as_py()
+                except Exception as error:
+                    reason = " ".join(str(error).split())
+                    raise BenchmarkError(f"{place}, row {number}: {name!r} cannot be read: {reason}") from error
+        raise
 
 
 def _batches(file: Path) -> Iterator[pyarrow.RecordBatch]:
@@ -174,12 +206,15 @@ def _is_text(kind: pyarrow.DataType) -> bool:
 
 
 def _plain(value: Any) -> Any:
+    """Returns a value as JSON has it; what JSON lacks as text, except that what is no number is null."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, decimal.Decimal | datetime.timedelta):
-        return str(value)
-    return value
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)  # a decimal number, a UUID, infinity

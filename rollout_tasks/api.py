@@ -27,6 +27,7 @@ import redis
 from benchmark.benchmark import Benchmark
 from benchmark.results import RolloutResult
 from benchmark.stored_report import scan_report
+from rollout_tasks.cli.run_file import as_yaml
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.redis_client import checked_client
@@ -187,7 +188,7 @@ class Run:
         folder = RunFolder(self.folder)
         if progress_in_folder(folder).pending:
             return False
-        return folder.evaluation.exists() or not folder.description.config().evaluate_results
+        return folder.evaluated_as_asked()
 
 
 def run(config: RunConfig, benchmark: Benchmark | None = None, *, show_progress: bool = False) -> RunResult:
@@ -285,7 +286,7 @@ def _call(
         command = [sys.executable, "-m", "rollout_tasks.cli.main", action, *arguments, "--json"]
         if config is not None:
             file = Path(place) / "run.yaml"
-            file.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
+            file.write_text(as_yaml(config), encoding="utf-8")
             command += ["--config", str(file)]
         process = subprocess.Popen(  # noqa: S603
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace"

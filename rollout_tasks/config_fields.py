@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field
 from pydantic.fields import FieldInfo
 
 from rollout_tasks.validation_messages import shown
+
+_LONGEST_URL = 2000
+_NUMBERS = re.compile(r"[0-9]+(\.[0-9]+){3}")
+_PLAIN_HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 
 
 def option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:
@@ -51,7 +56,8 @@ def check_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url.strip())
-        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and url.isprintable()
+        fine = parts.scheme in {"http", "https"} and _has_host(parts) and parts.port != 0
+        fine = fine and url.isprintable() and len(url) <= _LONGEST_URL and not parts.fragment
     except ValueError:
         fine = False
     if not fine:
@@ -59,6 +65,31 @@ def check_url(url: str) -> str:
     if parts.username or parts.password or parts.query:
         raise ValueError("must not carry a user, password or query: secrets come from the environment (OPENAI_API_KEY)")
     return url.strip().rstrip("/")
+
+
+def _has_host(parts: SplitResult) -> bool:
+    """Whether an HTTP client can look for the host; the client itself, slow to import, is only asked about foreign names.
+
+    Raises:
+        ValueError: It is written as an IP address, and is none.
+    """
+    host = parts.hostname or ""
+    if "[" in parts.netloc:
+        IPv6Address(host)
+        return host.isascii() and len(host) <= 63
+    if _NUMBERS.fullmatch(host):
+        IPv4Address(host)
+    return _PLAIN_HOST.fullmatch(host) is not None or (not host.isascii() and _is_foreign_name(host))
+
+
+def _is_foreign_name(host: str) -> bool:
+    import httpx2
+
+    try:
+        httpx2.URL(scheme="http", host=host)
+    except httpx2.InvalidURL:
+        return False
+    return True
 
 
 def field_spellings(field: FieldInfo) -> list[str]:

@@ -116,7 +116,7 @@ def resume(
     output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     work = resumed_work(find_run(run, output_dir))
-    if work.settled and work.folder.evaluation.exists():
+    if work.settled and work.folder.evaluated_as_asked():
         return _complete(work, as_json=as_json)
     work = replace(work, config=_changed(work.config, changed))
     environments = preflight.check_names(work.config, work.items)
@@ -143,7 +143,9 @@ def _complete(work: Work, *, as_json: bool) -> int:
         print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": 0})
     else:
         each = f"each of its {work.total} rollouts has a verdict"
-        sys.stdout.write(f"Run {work.run_id} is complete: {each}. Its report: {work.folder.report}\n")
+        scored = work.folder.evaluation.exists()
+        where = f"Its report: {work.folder.report}" if scored else f"Its folder: {work.folder.path}"
+        sys.stdout.write(f"Run {work.run_id} is complete: {each}. {where}\n")
     return DONE
 
 

@@ -158,9 +158,11 @@ def _status_in_folder(run: str, output_dir: Path, unknown: UserError, console: C
     except UserError:
         raise unknown from None
     progress = progress_in_folder(folder)
-    if progress.pending or not folder.evaluation.exists():
+    if progress.pending or not folder.evaluated_as_asked():
         found = f"in its folder {folder.path} {progress.committed} of {progress.total} rollouts have a verdict"
         raise UserError(f"{unknown}; {found}") from unknown
+    if not (as_json or folder.evaluation.exists()):
+        console.print(f"Run {progress.run_id}: {line(progress, Rate(), {})}")
     return report(progress, folder, console, as_json=as_json)
 
 

@@ -135,7 +135,7 @@ class ModelClient:
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
             return FailedTry(slow, FailureClass.MODEL_OVERLOAD)
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:  # the latter where a worker's proxy has no address
             unreachable = f"{self._endpoint} cannot be reached: {type(error).__name__}: {error}"
             return FailedTry(unreachable, FailureClass.MODEL_OVERLOAD)
         except (NotAReplyError, UnreadableBodyError) as error:

@@ -146,7 +146,7 @@ def _ask(endpoint: str) -> str:
             return f"answers HTTP {response.status_code}" if response.status_code >= 500 else ""
     except httpx2.TimeoutException:
         return f"gives no answer within {_ANSWER_SECONDS:g} s"
-    except (httpx2.HTTPError, ValueError, OSError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError, ImportError) as error:
         return f"cannot be reached ({type(error).__name__})"
 
 

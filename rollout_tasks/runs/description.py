@@ -108,7 +108,7 @@ class RunDescription:
         return values
 
     def record_resume(self, config: RunConfig) -> None:
-        """Records what a resumed run may change: its model's endpoint and prices, and what it may cost.
+        """Records what a resumed run may change: its model's endpoint and prices, who answers there, and what it may cost.
 
         The description keeps the earlier endpoints.
 
@@ -117,7 +117,8 @@ class RunDescription:
         """
         document = self.document()
         before = document["config"].setdefault("model", {})
-        model = {name: getattr(config.model, name) for name in ("base_url", "prompt_price", "completion_price")}
+        names = ("base_url", "scripted", "prompt_price", "completion_price")
+        model = {name: getattr(config.model, name) for name in names}
         if model["base_url"] is None:
             model["base_url"] = before.get("base_url")
         if model["base_url"] != before.get("base_url"):

@@ -59,6 +59,14 @@ class RunFolder:
         """What the run is: run.json and items.jsonl."""
         return RunDescription(self.path)
 
+    def evaluated_as_asked(self) -> bool:
+        """Whether the run has its report, or is to have none: with a verdict on each rollout, it is complete.
+
+        Raises:
+            UserError: run.json is missing or broken.
+        """
+        return self.evaluation.exists() or not self.description.config().evaluate_results
+
     def rollout(self, rollout_id: str) -> Path:
         """Returns the folder of one rollout."""
         item_id, index = split_rollout_id(rollout_id)

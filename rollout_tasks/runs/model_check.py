@@ -55,7 +55,7 @@ def check_model(config: RunConfig) -> RunConfig:
     """Checks that the model's endpoint serves the model.
 
     Returns:
-        The configuration with the endpoint filled in, and marked when it is the scripted model.
+        The configuration with the endpoint filled in, marked as scripted if and only if that is the scripted model.
 
     Raises:
         UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model.
@@ -66,7 +66,7 @@ def check_model(config: RunConfig) -> RunConfig:
             "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
             " or use rollouts run, which starts the scripted model"
         )
-    model = with_list_prices(config.model.model_copy(update={"base_url": address}))
+    model = with_list_prices(config.model.model_copy(update={"base_url": address, "scripted": False}))
     config = config.model_copy(update={"model": model})
     answer = _ask(address)
     if answer.status == 404:
@@ -170,7 +170,7 @@ def _send(method: str, address: str, path: str, seconds: float, body: Mapping[st
     """Sends one request; reads its answer within limits.
 
     Raises:
-        UserError: The answer is too late, too long, or in an encoding that was not asked for.
+        UserError: The answer is too late, too long, or in an encoding that was not asked for; or a proxy has no address.
         httpx2.HTTPError: The endpoint cannot be reached, or the connection breaks.
     """
     import httpx2  # the HTTP client of the openai package
@@ -186,6 +186,10 @@ def _send(method: str, address: str, path: str, seconds: float, body: Mapping[st
         raise UserError(f"the model endpoint {address} gave no answer within {seconds:g} s") from error
     except UnreadableBodyError as error:
         raise UserError(f"the model endpoint {address} answers {path} {error}") from error
+    except (httpx2.InvalidURL, ValueError, ImportError) as error:  # whose message may contain a password
+        raise UserError(
+            f"the model endpoint {address} cannot be asked through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names"
+        ) from error
 
 
 def _key_refused(address: str, status: int) -> str:

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from benchmark.report import dollars
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.client import endpoint_of
 from rollout_tasks.models.outage import outage_of
 from rollout_tasks.runs import presence
 from rollout_tasks.runs.progress import progress_of
@@ -184,8 +183,8 @@ def out_of_reach(store: RunStore, progress: Progress) -> str:
     if not progress.pending:
         return ""
     with suppress(KeyError, UnreadableRun):
-        outage = outage_of(store.client, endpoint_of(store.config(progress.run_id)[0].model))
-        return str(outage or "")
+        endpoint = store.config(progress.run_id)[0].model.base_url  # None in a run that asks no model
+        return str(outage_of(store.client, endpoint) or "") if endpoint else ""
     return ""
 
 

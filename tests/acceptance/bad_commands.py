@@ -45,14 +45,19 @@ def run(arguments: str, *says: str, **more: object) -> Case:
     return rollouts(f"run --data items.jsonl --env-mode math --dry-run {arguments}", *says, name=arguments, **more)  # type: ignore[arg-type]
 
 
-def parquet_file(**columns: list[object]) -> bytes:
+def parquet_file(**columns: list[object] | pyarrow.Array) -> bytes:
     """A Parquet file with these columns."""
+    return _parquet(pyarrow.table(columns))
+
+
+def _parquet(table: pyarrow.Table) -> bytes:
     written = io.BytesIO()
-    parquet.write_table(pyarrow.table(columns), written)
+    parquet.write_table(table, written)
     return written.getvalue()
 
 
 GOOD_TABLE = parquet_file(question=["What is 2 + 3?"], answer=["5"])
+COLUMN_TWICE = _parquet(pyarrow.table([["?"], ["1"], ["2"]], names=["question", "a", "a"]))
 
 TABLE_CASES = [
     table("CSV that is empty", "--data t.csv", "t.csv: is empty", t_csv=""),
@@ -60,6 +65,7 @@ TABLE_CASES = [
     table("CSV with a column twice", "--data t.csv", "its heading has 'answer' twice", t_csv="answer,answer\n1,2\n"),
     table("CSV with too many cells", "--data t.csv", "line 2: has 3 cells under a heading of 2", t_csv="question,answer\n1,2,3\n"),
     table("CSV with an open quote", "--data t.csv", "t.csv, line 2: is broken", t_csv='question,answer\n"1,2\n'),
+    table("CSV with a broken quote in its heading", "--data t.csv", "t.csv, line 1: is broken", t_csv='"que"stion,answer\n1,2\n'),
     table("CSV that is not UTF-8", "--data t.csv", "t.csv: is not UTF-8 at byte", t_csv=b"question,answer\n\xff,2\n"),
     table("CSV without a question", "--data t.csv", "t.csv, line 2: question is missing", t_csv="prompt,answer\n1,2\n"),
     table("TSV with commas", "--data t.tsv", "t.tsv, line 2: question is missing", t_tsv="question,answer\n1,2\n"),
@@ -71,6 +77,9 @@ TABLE_CASES = [
           t_csv="prompt,answer\n1,2\n"),
     table("Parquet that is broken", "--data t.parquet", "t.parquet: is broken", t_parquet=b"PAR1 nothing PAR1"),
     table("Parquet that is empty", "--data t.parquet", "t.parquet: is broken", t_parquet=b""),
+    table("Parquet with a column twice", "--data t.parquet", "t.parquet: has the column 'a' twice", t_parquet=COLUMN_TWICE),
+    table("Parquet with a day that is none of Python's", "--data t.parquet", "t.parquet, row 2: 'day' cannot be read",
+          t_parquet=parquet_file(question=["?", "?"], day=pyarrow.array([0, 10**7], pyarrow.date32()))),
     table("Parquet without rows", "--data t.parquet", "t.parquet: has no rows", t_parquet=parquet_file(question=[])),
     table("Parquet without a question", "--data t.parquet", "t.parquet, row 1: question is missing",
           t_parquet=parquet_file(prompt=["?"])),
@@ -111,6 +120,14 @@ RUN_CASES = [
     run("--system-prompt-file gone.txt", "--system-prompt-file: gone.txt cannot be read"),
     run("--system-prompt-file empty.txt", "--system-prompt-file: empty.txt is empty", files={**DATA, "empty.txt": ""}),
     run("--prompt-price 1 --base-url {odd}/served --model m1", "--prompt-price, --completion-price: only one of them is given"),
+    run("--base-url http://10.0.0.256:8000/v1", "--base-url: must look like http://host:port/v1"),
+    run("--base-url http://☃/v1", "--base-url: must look like http://host:port/v1"),
+    rollouts(f"run --data items.jsonl --env-mode math --dry-run --base-url http://host/{'a' * 70_000}",
+             "--base-url: must look like http://host:port/v1", name="an endpoint of 70,000 characters"),
+    rollouts("submit --data items.jsonl --env-mode math", "OPENAI_BASE_URL: must look like http://host:port/v1",
+             name="an endpoint of 256 in the environment", environment={"OPENAI_BASE_URL": "http://10.0.0.256/v1"}, broker=True),
+    rollouts("run --data items.jsonl --env-mode math --dry-run --base-url {odd}/served --model m1",
+             "HTTP_PROXY", name="a proxy of 256", environment={"HTTP_PROXY": "http://10.0.0.256:1", "NO_PROXY": ""}),
     run("--prompt-price -1", "--prompt-price: must be at least 0, got -1"),
     run("--max-cost 0", "--max-cost: must be more than 0, got 0"),
     run("--max-cost 1 --base-url {odd}/served --model m1", "--max-cost: what 'm1' costs is not known: give --prompt-price"),
@@ -132,6 +149,7 @@ OTHER_CASES = [
     rollouts("watch nobody", "Redis does not know run 'nobody'", broker=True),
     rollouts("cancel nobody", "Redis does not know run 'nobody'", broker=True),
     rollouts("resume nobody", "no run 'nobody'"),
+    rollouts("resume nobody --base-url http://10.0.0.256/v1", "--base-url: must look like http://host:port/v1"),
     rollouts("resume nobody --max-cost much", "--max-cost: must be a number, got 'much'"),
     rollouts("show", "missing argument"),
     rollouts("list everything", "what: 'everything' is not one of 'runs', "),

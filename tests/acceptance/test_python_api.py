@@ -14,6 +14,7 @@ import redis
 
 from benchmark import Benchmark, BenchmarkError
 from rollout_tasks import ParallelRolloutConfig, RunConfig, UserError, embedded_services, find, run, submit
+from rollout_tasks.runs.folder import RunFolder
 from tests.conftest import REPOSITORY
 
 ITEMS = REPOSITORY / "examples" / "items.jsonl"
@@ -76,6 +77,15 @@ def test_a_rollout_that_is_tried_again_comes_once_with_its_verdict(tmp_path: Pat
         came = asyncio.run(results())
 
     assert sorted(came) == [(f"item-{n}", "completed") for n in range(4)]
+
+
+def test_a_run_has_the_numbers_that_it_was_given(tmp_path: Path) -> None:
+    body = {"min_p": 1e-05, "large": 1e16, "text": "1e-05"}
+    values = {**SIMULATED, "model": {"extra_body": body}, "output_dir": tmp_path / "results"}
+
+    result = run(RunConfig.model_validate(values), Benchmark(simulated_items(tmp_path, 1)))
+
+    assert RunFolder(result.folder).description.config().model.extra_body == body
 
 
 def test_an_incomplete_run_that_redis_does_not_know_is_not_waited_for(tmp_path: Path) -> None:

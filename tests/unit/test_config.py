@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -96,8 +100,8 @@ def test_a_wrong_value_of_a_file_is_named_by_file_and_key() -> None:
 
 
 def test_more_fields_of_a_request_come_as_json_or_as_a_mapping() -> None:
-    for given in ('{"top_k": 20}', {"top_k": 20}):
-        assert parse_config({"model": {"extra_body": given}}).model.extra_body == {"top_k": 20}
+    for body in ('{"top_k": 20}', {"top_k": 20}):
+        assert parse_config({"model": {"extra_body": body}}).model.extra_body == {"top_k": 20}
 
 
 def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
@@ -119,6 +123,15 @@ def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
         "http://hunter2:port/v1",
         "http:///hunter2",
         "http://host/v1\nhunter2",
+        "http://host/v1#hunter2",
+        "http://10.0.0.256:8000/hunter2",
+        "http://☃/hunter2",
+        "http://a..b/hunter2",
+        f"http://{'a' * 64}/hunter2",
+        "http://[v1.a]/hunter2",
+        "http://[fe80::1%☃]/hunter2",
+        "http://hunter 2/v1",
+        f"http://host/hunter2/{'a' * 70_000}",
     ],
 )
 def test_an_endpoint_that_is_none_or_holds_a_secret_is_refused_without_repeating_it(url: str) -> None:
@@ -131,6 +144,33 @@ def test_an_endpoint_that_is_none_or_holds_a_secret_is_refused_without_repeating
 
 def test_an_endpoint_loses_its_last_slash() -> None:
     assert parse_config({"model": {"base_url": "http://host:1/v1/"}}).model.base_url == "http://host:1/v1"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://10.0.0.255:8000/v1",
+        "https://api.example.com./v1",
+        "http://my_model-1:80/v1",
+        "http://[::1]:8000/v1",
+        "http://[fe80::1%eth0]/v1",
+        "http://münchen.example/v1",
+        "http://数学.example/ü",
+    ],
+)
+def test_an_unusual_endpoint_is_kept_as_it_is(url: str) -> None:
+    assert parse_config({"model": {"base_url": url}}).model.base_url == url
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([*"a1.-_:/[]%@\\~* é☃ａ", "256", "::1"]), max_size=20))
+def test_what_is_taken_for_an_address_can_be_asked(parts: list[str]) -> None:
+    try:
+        url = check_url(f"http://{''.join(parts)}")
+    except ValueError:
+        return
+    host = httpx2.URL(f"{url}/models").raw_host
+    assert host.decode().encode("idna")  # what the system's resolver does with it
 
 
 def test_text_from_a_command_line_becomes_the_values_types() -> None:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -38,6 +37,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 WAIT_SECONDS = 3600.0
 """How long another process may take to download the same URL."""
 SILENCE_SECONDS = 60.0
+_SHOWN = 500
+"""Characters of a wrong URL that are shown."""
 _TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -99,8 +100,7 @@ class DownloadCache:
         """
         if (found := self.find(url)) is not None:
             return found
-        if urlsplit(url).scheme not in {"http", "https"}:
-            raise DownloadError(f"{url}: only http and https are downloaded")
+        _check_address(url)
         for name in ("objects", "urls", "partial", "locks"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         with self._lock(url):
@@ -164,6 +164,17 @@ class DownloadCache:
             if not alone:
                 raise DownloadError(f"{url}: another process has been downloading it for {WAIT_SECONDS:g} s")
             yield
+
+
+def _check_address(url: str) -> None:
+    shown = url if len(url) <= _SHOWN else f"{url[:_SHOWN]}..."
+    try:
+        address = httpx.URL(url)
+        _ = address.raw_host  # which must be ASCII
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise DownloadError(f"{shown}: is no address: {error}") from error
+    if address.scheme not in {"http", "https"}:
+        raise DownloadError(f"{shown}: only http and https are downloaded")
 
 
 class _BrokenOff(Exception):

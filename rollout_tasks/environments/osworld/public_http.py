@@ -44,7 +44,7 @@ def request(method: str, url: str, *, timeout: tuple[float, float], **options: A
             return _whole(response)
     except httpx.TimeoutException as error:
         raise requests.Timeout(f"{url}: {error}") from error
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, OSError) as error:
         if isinstance(error, requests.RequestException):
             raise
         raise requests.ConnectionError(f"{url}: {error}") from error

@@ -314,6 +314,16 @@ def test_nobody_there() -> None:
     assert caught.value.failure_class is FailureClass.MODEL_OVERLOAD
 
 
+def test_a_proxy_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://10.0.0.256:1")
+    model = open_model(ModelConfig(name="m", base_url="http://model.example/v1", max_retries=1), session_id="s")
+
+    with pytest.raises(RolloutFailure, match="cannot be reached: InvalidURL") as caught:
+        model.complete(MESSAGES, [])
+
+    assert caught.value.failure_class is FailureClass.MODEL_OVERLOAD
+
+
 def test_a_forked_child_does_not_share_its_parents_connection(
     endpoint: Endpoint, connect: Callable[..., ModelClient]
 ) -> None:

@@ -178,3 +178,11 @@ def test_nothing_at_its_address_is_an_outage_too(client: redis.Redis, endpoint: 
     assert wait_while_out(client, url, suspected=True, wanted=lambda: next(looks))
 
     assert str(outage_of(client, url)).startswith(f"the model endpoint {url} cannot be reached (ConnectError) (for ")
+
+
+def test_an_address_that_is_none_is_out(client: redis.Redis) -> None:
+    looks = iter([True, True, False])
+
+    assert wait_while_out(client, "http://10.0.0.256/v1", suspected=True, wanted=lambda: next(looks))
+
+    assert "cannot be reached (InvalidURL)" in str(outage_of(client, "http://10.0.0.256/v1"))

@@ -566,3 +566,17 @@ def test_a_key_that_the_endpoint_sends_back_is_not_shown(endpoint: Endpoint, rep
 
     for part in ("sk-", "very", "secret"):
         assert part not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://10.0.0.256:8000/v1", "http://☃/v1", "localhost:8000", f"http://h/{'a' * 70_000}"]
+)
+def test_an_address_that_is_none_is_told_before_anything_is_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    sentence = r"^the judge's endpoint must look like http://host:port/v1$"
+    with pytest.raises(BenchmarkError, match=sentence):
+        Judge(JudgeConfig("judge", base_url=url))
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with pytest.raises(BenchmarkError, match=sentence):
+        evaluate([ITEM], [RolloutResult(ITEM.id)], metric="llm_judgement")

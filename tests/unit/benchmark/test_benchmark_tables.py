@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow
@@ -100,6 +103,138 @@ def test_a_field_that_is_not_there_is_named(tmp_path: Path) -> None:
         BenchmarkError, match=r'items\.csv, line 2: has no field "label", which --field names as its answer$'
     ):
         load_items(tmp_path / "items.csv", fields={"answer": "label"})
+
+
+def plain_types() -> Iterator[pyarrow.DataType]:
+    """Each type of pyarrow that has no other inside; those with arguments, with each that matters."""
+    for name in dir(pyarrow):
+        make = getattr(pyarrow, name)
+        if re.search("^Create ", make.__doc__ or "", re.MULTILINE):
+            with suppress(Exception):
+                if isinstance(kind := make(), pyarrow.DataType):
+                    yield kind
+    for unit in ("s", "ms", "us", "ns"):
+        yield pyarrow.duration(unit)
+        yield from (pyarrow.timestamp(unit, zone) for zone in (None, "UTC", "Europe/Berlin", "No/Where"))
+    yield from (
+        pyarrow.time32("s"),
+        pyarrow.time32("ms"),
+        pyarrow.time64("us"),
+        pyarrow.time64("ns"),
+        pyarrow.binary(4),
+    )
+    yield from (getattr(pyarrow, f"decimal{bits}")(5, 2) for bits in (32, 64, 128, 256))
+    yield from (pyarrow.opaque(inner, "a", "b") for inner in (pyarrow.int8(), pyarrow.binary(), pyarrow.binary(4)))
+
+
+def one_value(kind: pyarrow.DataType, byte: bytes) -> pyarrow.Array:
+    """One value of a type; where it has a fixed size, that byte again and again, whatever it means."""
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        return pyarrow.ExtensionArray.from_storage(kind, one_value(kind.storage_type, byte))
+    if pyarrow.types.is_null(kind):
+        return pyarrow.nulls(1)
+    try:
+        return pyarrow.Array.from_buffers(kind, 1, [None, pyarrow.py_buffer(byte * (kind.bit_width // 8 or 1))])
+    except ValueError:  # its values have lengths of their own
+        return pyarrow.array(["1"]).cast(kind)
+
+
+def alone_and_inside(value: pyarrow.Array) -> Iterator[pyarrow.Array]:
+    """A value of a type, and that inside each type that holds others, where pyarrow makes such a thing of it."""
+    yield value
+    try:
+        value.validate(full=True)
+    except pyarrow.ArrowInvalid:  # as the time of day 16843009
+        return
+    yield pyarrow.ListArray.from_arrays([0, 1], value)
+    yield pyarrow.LargeListArray.from_arrays([0, 1], value)
+    yield pyarrow.ListViewArray.from_arrays([0], [1], value)
+    yield pyarrow.LargeListViewArray.from_arrays([0], [1], value)
+    yield pyarrow.FixedSizeListArray.from_arrays(value, 1)
+    yield pyarrow.StructArray.from_arrays([value], ["inner"])
+    yield pyarrow.StructArray.from_arrays([value, value], ["twice", "twice"])
+    yield pyarrow.MapArray.from_arrays([0, 1], pyarrow.array(["key"]), value)
+    if value.null_count == 0:
+        yield pyarrow.MapArray.from_arrays([0, 1], value, pyarrow.array(["value"]))
+    yield pyarrow.DictionaryArray.from_arrays(pyarrow.array([0]), value)
+    yield pyarrow.RunEndEncodedArray.from_arrays([1], value)
+    yield pyarrow.UnionArray.from_sparse(pyarrow.array([0], pyarrow.int8()), [value])
+    yield pyarrow.UnionArray.from_dense(
+        pyarrow.array([0], pyarrow.int8()), pyarrow.array([0], pyarrow.int32()), [value]
+    )
+
+
+def test_every_type_is_tried() -> None:
+    tried = {value.type.id for kind in plain_types() for value in alone_and_inside(one_value(kind, b"\0"))}
+    known = {name: getattr(pyarrow.lib, name) for name in dir(pyarrow.lib) if name.startswith("Type_")}
+    assert {name for name, number in known.items() if number not in tried} == {
+        "Type_INTERVAL_DAY_TIME",  # neither of these has a value in Python
+        "Type_INTERVAL_MONTHS",
+    }
+
+
+@pytest.mark.parametrize("kind", list(dict.fromkeys(plain_types())), ids=str)
+def test_a_value_of_any_type_becomes_json_or_is_refused_in_one_sentence(tmp_path: Path, kind: pyarrow.DataType) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "a.arrow"}]}))
+    for byte in (b"\0", b"\1", b"\x7f", b"\xff"):
+        for value in alone_and_inside(one_value(kind, byte)):
+            table = pyarrow.table({"question": ["?"], "value": value})
+            with pyarrow.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            said = ""
+            try:
+                (item,) = load_items(tmp_path).items
+            except BenchmarkError as error:
+                said = str(error)
+            else:
+                json.dumps(item.metadata, allow_nan=False)
+            row = rf"{tmp_path}, row 1: 'value' cannot be read: .+"
+            whole = rf"{tmp_path}/a\.arrow: is broken: .+"  # what pyarrow writes and does not read
+            assert re.fullmatch(f"{row}|{whole}|", said), value.type
+
+
+def test_values_that_json_lacks_are_text(tmp_path: Path) -> None:
+    table = pyarrow.table(
+        {
+            "question": ["?"],
+            "uuid": pyarrow.array([bytes(15) + b"\1"], pyarrow.uuid()),
+            "number": [float("nan")],
+            "limit": [float("inf")],
+            "lasts": [datetime.timedelta(hours=1)],
+        }
+    )
+    parquet.write_table(table, tmp_path / "a.parquet")
+
+    (item,) = load_items(tmp_path / "a.parquet").items
+
+    uuid = "00000000-0000-0000-0000-000000000001"
+    assert item.metadata == {"uuid": uuid, "number": None, "limit": "inf", "lasts": "1:00:00"}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_column_that_comes_twice_is_named(tmp_path: Path, ending: str) -> None:
+    table = pyarrow.table([["?"], [b"PNG"], ["2"]], names=["question", "a", "a"])
+    if ending == "parquet":
+        parquet.write_table(table, tmp_path / "a.parquet")
+    else:
+        (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "a.arrow"}]}))
+        with pyarrow.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    with pytest.raises(BenchmarkError, match=rf"/a\.{ending}: has the column 'a' twice$"):
+        load_items(tmp_path if ending == "arrow" else tmp_path / "a.parquet")
+
+
+def test_a_value_that_python_has_none_for_is_named_by_row_and_column(tmp_path: Path) -> None:
+    days = pyarrow.array([0, 1, 10**7], pyarrow.date32())
+    parquet.write_table(pyarrow.table({"question": ["?"] * 3, "day": days}), tmp_path / "a.parquet", row_group_size=2)
+    with pytest.raises(BenchmarkError, match=r"a\.parquet, row 3: 'day' cannot be read: date value out of range$"):
+        load_items(tmp_path / "a.parquet")
+
+
+def test_a_broken_quote_in_a_heading_is_named_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('"que"stion,answer\n1,2\n')
+    with pytest.raises(BenchmarkError, match=r"a\.csv, line 1: is broken: "):
+        load_items(tmp_path / "a.csv")
 
 
 def test_items_come_from_standard_input(tmp_path: Path) -> None:

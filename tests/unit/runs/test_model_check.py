@@ -106,6 +106,19 @@ def test_the_options_address_goes_before_the_environments(known: Callable[..., N
     known(OPENAI_BASE_URL="ftp://127.0.0.1")
     with pytest.raises(UserError, match=r"^OPENAI_BASE_URL: "):
         model_check.model_address(config())
+    known(OPENAI_BASE_URL="http://10.0.0.256:8000/v1")
+    with pytest.raises(UserError, match=r"^OPENAI_BASE_URL: must look like http://host:port/v1$"):
+        model_check.model_address(config())
+
+
+def test_a_proxy_that_is_none_is_told_without_its_password(
+    known: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for proxy in ("http://me:hunter2@10.0.0.256:1", "nonsense://me:hunter2@host:1", "http://me:hunter2"):
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        says = _told(lambda: model_check.check_model(config(model={"base_url": "http://model.example/v1"})))
+        assert "HTTP_PROXY" in says
+        assert "hunter2" not in says
 
 
 def test_without_an_endpoint_a_run_says_what_to_set(known: Callable[..., None]) -> None:

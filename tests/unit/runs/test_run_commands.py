@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rollout_tasks.app import app
 from rollout_tasks.cli import run_actions
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.outage import outage_of, wait_while_out
 from rollout_tasks.runs import store
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
@@ -28,6 +30,42 @@ from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
 
 NO_VM = {"needs_vm": False}
+CLOSED = "http://127.0.0.1:1/v1"
+
+
+class Served(ThreadingHTTPServer):
+    """An endpoint whose only model belongs to somebody."""
+
+    owner = "me"
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Served
+
+    def do_GET(self) -> None:
+        body = json.dumps({"data": [{"id": "m-1", "owned_by": self.server.owner}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture(name="served")
+def _served() -> Iterator[Served]:
+    with Served() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 class Shell:
@@ -251,6 +289,61 @@ def test_a_complete_run_is_not_sent_again(shell: Shell) -> None:
     assert shell.store.progress("night-1") is None
     shell.call(run_actions.resume, "night-1", {"output_dir": shell.folder / "results"}, as_json=True)
     assert json.loads(shell.out) == {"run_id": "night-1", "folder": str(shell.run.path), "rollouts": 0}
+
+
+def test_a_complete_run_that_was_not_to_be_evaluated_is_complete_without_redis(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, evaluate_results=False))
+    shell.finish("a#0")
+    finalize("night-1")
+    shell.store.forget("night-1", "done")
+    options = {"output_dir": shell.folder / "results"}
+
+    assert shell.call(run_actions.status, "night-1", options, as_json=True) == 0
+    assert json.loads(shell.out)["committed"] == 1
+    assert shell.call(run_actions.resume, "night-1", options) == 0
+    assert shell.out == f"Run night-1 is complete: each of its 1 rollouts has a verdict. Its folder: {shell.run.path}\n"
+    assert shell.store.progress("night-1") is None
+    assert shell.call(run_actions.status, "night-1", options) == 0
+    assert shell.out.startswith("Run night-1: done: 1/1 rollouts")
+
+
+def test_an_outage_where_this_machine_would_ask_is_none_of_a_run_without_a_model(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
+    monkeypatch.setenv("OPENAI_BASE_URL", CLOSED)
+    settings.cache_clear()
+    looks = iter([True, True, False])
+    assert wait_while_out(shell.client, CLOSED, suspected=True, wanted=lambda: next(looks))
+    assert outage_of(shell.client, CLOSED)
+
+    assert shell.call(run_actions.status, "night-1", {}, as_json=True) == 0
+
+    assert json.loads(shell.out)["waits_for"].startswith("no worker serves ")
+    with_model = shell.config({"id": "a"}, run_id="night-2", model={"base_url": CLOSED})
+    shell.call(run_actions.submit, with_model)
+    assert shell.call(run_actions.status, "night-2", {}, as_json=True) == 0
+    assert "rollouts wait for it" in json.loads(shell.out)["waits_for"]
+
+
+def test_who_answers_a_resumed_run_is_what_its_endpoint_says(shell: Shell, served: Served) -> None:
+    asking = {"env_mode": "math", "model": {"base_url": served.url, "name": "m-1"}}
+    options = {"output_dir": shell.folder / "results", "model": {"base_url": f"{served.url}/other"}}
+    for before, after in (("scripted", "me"), ("me", "scripted")):
+        served.owner = before
+        shell.call(run_actions.submit, shell.config({"id": "a", "answer": "1"}, **asking))
+        assert shell.run.description.config().model.scripted is (before == "scripted")
+        shell.store.forget("night-1", "running")
+        served.owner = after
+
+        assert shell.call(run_actions.resume, "night-1", options, dry_run=True, as_json=True) == 0
+        assert json.loads(shell.out)["model"] == ("scripted" if after == "scripted" else "m-1")
+        assert shell.call(run_actions.resume, "night-1", options) == 0
+
+        assert shell.run.description.config().model.scripted is (after == "scripted")
+        assert shell.store.config("night-1")[0].model.scripted is (after == "scripted")
+        shell.store.forget("night-1", "running")
+        shell.run.discard()
 
 
 def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:

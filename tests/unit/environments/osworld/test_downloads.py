@@ -15,8 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import requests
 
-from rollout_tasks.environments.osworld import downloads
+from rollout_tasks.environments.osworld import downloads, public_http
 from rollout_tasks.environments.osworld.downloads import DownloadCache, DownloadError
 from rollout_tasks.settings import settings
 
@@ -280,6 +281,27 @@ def test_a_file_that_is_too_large_is_refused(
     server.faults = ["no length"]
     with pytest.raises(DownloadError, match="larger than"):
         cache.fetch(server.url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://10.0.0.256/x",
+        "http://☃/x",
+        "http://[::1/x",
+        "http://[fe80::1%☃]/x",
+        "http://host/\udc80",
+        f"http://host/{'a' * 70_000}",
+    ],
+)
+def test_what_is_no_address_is_said_at_once(url: str, cache: DownloadCache) -> None:
+    began = time.monotonic()
+    with pytest.raises(DownloadError, match=r"^http://.*: is no address: ") as caught:
+        cache.fetch(url)
+    assert len(str(caught.value)) < 1000
+    assert time.monotonic() - began < 0.5, "it is not tried again"
+    with pytest.raises(requests.ConnectionError):
+        public_http.request("GET", url, timeout=(1.0, 1.0))
 
 
 def test_a_damaged_object_is_downloaded_again(server: FileServer, cache: DownloadCache) -> None:
