@@ -56,7 +56,7 @@ def test_it_is_said_never_scored_and_completed_by_a_resume(cluster: Cluster) -> 
     assert f"run {RUN} is half-submitted: its submission ended when 2 of 6 rollouts were stored" in said.stderr
     assert f"rollouts resume {run.folder.path}" in said.stderr
     assert taken.returncode == 2
-    assert "--resume" in taken.stderr
+    assert "rollouts resume" in taken.stderr
     assert not run.folder.evaluation.exists()
     assert not run.folder.rollout(ROLLOUTS[0]).exists(), "a rollout of a half-submitted run ran"
 
