@@ -33,7 +33,7 @@ from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.scripted.scripts import METADATA_KEY
 from rollout_tasks.runs.folder import RunFolder, find_run
-from rollout_tasks.runs.submit import new_work
+from rollout_tasks.runs.submit import new_work, resumed_work
 from rollout_tasks.runs.verdict import rollout_id_of
 from tests.acceptance.osworld_standins import StandIn, stand_ins
 
@@ -159,7 +159,7 @@ def run(
     run_id: Annotated[str | None, typer.Option(help="The run's name.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what came of each task as JSON.")] = False,
 ) -> int:
-    """Rolls tasks out, each solved, left alone and missed narrowly.
+    """Rolls tasks out, each solved, left alone and missed narrowly. A run that is there already is resumed.
 
     For example:  [bold]osworld_standins.py run --data-path osworld/test_all.json --task d16c99dc[/bold]
     """
@@ -185,7 +185,8 @@ def run(
         }
     )
     benchmark = replace(load_items(data_path), items=tuple(items))
-    work = new_work(config, benchmark)
+    there = RunFolder(output_dir / config.run_id) if config.run_id else None
+    work = resumed_work(there) if there and there.path.exists() else new_work(config, benchmark)
     console = Console(stderr=True, highlight=False)
     console.print(f"{len(items)} tasks, {times + 2} rollouts each; folder {work.folder.path}", soft_wrap=True)
     with downloads_of(files):
