@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from benchmark.backoff import pause, retry_after
 from benchmark.errors import BenchmarkError, JudgeFailure
+from benchmark.http_client import http_client, plain_key
 from benchmark.items import Item
 from benchmark.judged_answers import JudgedAnswers, Judgement
 from benchmark.metrics import Score
@@ -236,7 +237,7 @@ class Judge:
     def _connection(self) -> httpx2.Client:
         with self._making:
             if self._client is None:
-                self._client = _connected(self._key or "not-needed", self._base_url or _OPENAI_URL)
+                self._client = http_client(self._key or "not-needed", self._base_url or _OPENAI_URL)
             return self._client
 
 
@@ -284,26 +285,7 @@ def _check_address(url: str) -> None:
 
 
 def _checked_key(key: str | None) -> str:
-    """Returns the key without surrounding blanks; empty if there is none.
-
-    Raises:
-        BenchmarkError: It cannot be sent in a header; the message does not contain it.
-    """
-    key = (key or "").strip()
-    if not key.isascii() or not key.isprintable():
-        raise BenchmarkError("OPENAI_API_KEY: contains characters that no key has, such as a line break")
-    return key
-
-
-def _connected(key: str, base_url: str) -> httpx2.Client:
-    """Returns the `openai` package's HTTP client with its headers, except those that describe this machine."""
-    import openai
-
-    client = openai.DefaultHttpxClient()
-    package = openai.OpenAI(api_key=key, base_url=base_url, http_client=client)
-    for name, value in {**package.default_headers, **package.auth_headers}.items():
-        if isinstance(value, str) and not name.startswith("X-Stainless-"):
-            client.headers[name] = value
-    client.headers["Accept-Encoding"] = "gzip"
-    client.base_url = package.base_url
-    return client
+    try:
+        return plain_key(key or "")
+    except ValueError as error:
+        raise BenchmarkError(f"OPENAI_API_KEY: {error}") from error

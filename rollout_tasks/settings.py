@@ -8,6 +8,7 @@ from functools import lru_cache
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from benchmark.http_client import plain_key
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.validation_messages import clause
@@ -123,10 +124,10 @@ def checked_key(key: str) -> str:
     Raises:
         UserError: It cannot be sent in a header; the message does not contain it.
     """
-    key = key.strip()
-    if not key.isascii() or not key.isprintable():
-        raise UserError("OPENAI_API_KEY: contains characters that no key has, such as a line break or a curly quote")
-    return key
+    try:
+        return plain_key(key)
+    except ValueError as error:
+        raise UserError(f"OPENAI_API_KEY: {error}") from error
 
 
 def trust_tasks() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from benchmark.backoff import retry_after
+from benchmark.http_client import http_client
 from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
@@ -128,9 +129,8 @@ class ModelClient:
 
         try:
             response, text = self._send(body)
-            text = self._without_key(text)  # before it is cut
             if not response.is_success:
-                return self._refused(response, text)
+                return self._refused(response, self._without_key(text))  # before it is cut
             return parse_reply(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
@@ -138,8 +138,18 @@ class ModelClient:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:  # the latter where a worker's proxy has no address
             unreachable = f"{self._endpoint} cannot be reached: {type(error).__name__}: {error}"
             return FailedTry(unreachable, FailureClass.MODEL_OVERLOAD)
-        except (NotAReplyError, UnreadableBodyError) as error:
+        except NotAReplyError:
+            return FailedTry(f"{self._endpoint} answered {self._why_no_reply(text)}", FailureClass.MODEL)
+        except UnreadableBodyError as error:
             return FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL)
+
+    def _why_no_reply(self, text: str) -> str:
+        """Returns what is wrong with a text that is no reply; what is quoted of it has no part of the key."""
+        try:
+            parse_reply(self._without_key(text), Usage())
+        except NotAReplyError as error:
+            return str(error)
+        return "with the key, where no key can be"
 
     def _send(self, body: bytes) -> tuple[httpx2.Response, str]:
         import httpx2
@@ -180,15 +190,7 @@ class ModelClient:
 
 @per_process
 def _connected(api_key: str, base_url: str) -> _Connected:
-    """Returns the `openai` package's HTTP client, with its headers except those that describe this machine."""
-    import openai
-
-    client = openai.DefaultHttpxClient()
-    client.headers["Accept-Encoding"] = "gzip"
-    package = openai.OpenAI(api_key=api_key, base_url=base_url, http_client=client)
-    for name, value in {**package.default_headers, **package.auth_headers}.items():
-        if isinstance(value, str) and not name.startswith("X-Stainless-"):
-            client.headers[name] = value
+    client = http_client(api_key, base_url)
     sample = client.build_request("POST", f"{base_url}/chat/completions")
     del sample.headers["Content-Length"]
     return _Connected(client, sample.url, sample.headers.raw)

@@ -137,6 +137,15 @@ def test_one_turn(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> No
     assert body == expected
 
 
+def test_a_key_that_is_a_common_word_is_left_in_replies(endpoint: Endpoint) -> None:
+    """Local servers are given keys such as EMPTY."""
+    reply = {**ANSWER, "choices": [{"index": 0, "message": {"role": "assistant", "content": "The list is EMPTY."}}]}
+    endpoint.will(Answer(body=json.dumps(reply).encode()))
+    client = open_model(ModelConfig(base_url=endpoint.url), session_id="s", api_key="EMPTY")
+
+    assert client.complete(MESSAGES, []).text == "The list is EMPTY."
+
+
 def test_text_that_is_no_unicode_is_sent_all_the_same(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> None:
     half = [{"role": "user", "content": "half a pair: \ud83d"}]
 

@@ -1,0 +1,37 @@
+"""The HTTP client with which models and judges are asked, and the key that it sends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+def http_client(api_key: str, base_url: str) -> httpx2.Client:
+    """Returns the `openai` package's HTTP client with its headers, except those that describe this machine.
+
+    Requests for relative addresses go to the endpoint; gzip is the only encoding asked for.
+    """
+    import openai  # slow to import, and not needed by commands that ask no model
+
+    client = openai.DefaultHttpxClient()
+    package = openai.OpenAI(api_key=api_key, base_url=base_url, http_client=client)
+    for name, value in {**package.default_headers, **package.auth_headers}.items():
+        if isinstance(value, str) and not name.startswith("X-Stainless-"):
+            client.headers[name] = value
+    client.headers["Accept-Encoding"] = "gzip"
+    client.base_url = package.base_url
+    return client
+
+
+def plain_key(key: str) -> str:
+    """Returns a model's key without surrounding blanks.
+
+    Raises:
+        ValueError: It cannot be sent in a header; the message does not contain it.
+    """
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ValueError("contains characters that no key has, such as a line break or a curly quote")
+    return key
