@@ -100,7 +100,7 @@ class Judge:
         self._answers = answers
         self._before_asking = before_asking
         self._key = _checked_key(api_key) or _checked_key(os.environ.get("OPENAI_API_KEY"))
-        self._base_url = config.base_url or _base_url_from_environment()
+        self._base_url = (config.base_url or _base_url_from_environment() or "").strip()
         if not self._key and not self._base_url:
             raise BenchmarkError("llm_judgement needs a model: set OPENAI_API_KEY, or OPENAI_BASE_URL for a local one")
         if self._base_url:

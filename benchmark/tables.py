@@ -9,6 +9,7 @@ import csv
 import datetime
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,10 +153,11 @@ def _arrow_entries(place: Path, files: list[Path]) -> Iterator[Entry]:
 
 
 def _text_columns(file: Path, schema: pyarrow.Schema) -> list[str]:
-    for name in schema.names:
-        if schema.names.count(name) > 1:
+    names = schema.names
+    for name, times in Counter(names).items():
+        if times > 1:
             raise BenchmarkError(f"{file}: has the column {name!r} twice")
-    return [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_text(kind)]
+    return [name for name, kind in zip(names, schema.types, strict=True) if _is_text(kind)]
 
 
 def _rows(batch: pyarrow.RecordBatch, place: Path, before: int) -> list[dict[str, Any]]:

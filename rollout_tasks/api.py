@@ -57,7 +57,7 @@ class RunResult:
     summary: Mapping[str, Any]
     """The figures of the report, as in ``evaluation.json``; empty where nothing was evaluated."""
     over: bool = True
-    """Whether it was known to be over when this was asked for; `Run.result` may be asked before."""
+    """Whether it was known to be over when this was asked for: `Run.result` may be asked before, and a run be resumed after."""
 
     @property
     def score(self) -> float | None:

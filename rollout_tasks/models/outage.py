@@ -103,6 +103,7 @@ def wait_while_out(
         if client.set(f"{_key(endpoint)}:asked", "1", nx=True, px=int((_ANSWER_SECONDS + ASK_EVERY_SECONDS) * 1000)):
             problem = _ask(endpoint)
             _note(client, endpoint, problem, outage)
+            suspected = suspected and bool(problem)  # whatever the server's clock says of the answer
             if problem and too_long:
                 return False
         elif too_long:

@@ -125,7 +125,7 @@ def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
         )
     if spent >= config.max_cost:
         raise UserError(
-            f"--max-cost: the run's finished rollouts cost {dollars(spent)} already, of {dollars(config.max_cost)}: raise it"
+            f"--max-cost: the run has cost {dollars(spent)} already, of {dollars(config.max_cost)}: raise it"
         )
 
 

@@ -33,7 +33,7 @@ def test_a_run_ends_when_it_has_cost_as_much_as_it_may_and_goes_on_with_more(tmp
     assert of_one["cost"] == (usage["prompt_tokens"] * 1000 + usage["completion_tokens"] * 2000) / 1e6
 
     again = rollouts(tmp_path, "resume", "dear", "--embedded")
-    assert (again.returncode, again.stderr.startswith("error: --max-cost: the run's finished rollouts cost $2.")) == (
+    assert (again.returncode, again.stderr.startswith("error: --max-cost: the run has cost $2.")) == (
         2,
         True,
     )

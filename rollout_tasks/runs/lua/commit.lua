@@ -1,7 +1,7 @@
 -- Records a rollout's verdict: only its current holder may, and the first one wins. Safe to repeat after a lost reply.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] verdict (JSON, carries the token)
 -- ARGV[4] status   [5] failure class or ''   [6] score or ''   [7] dollars or '': for all attempts, also those
--- before a resume, which `:spent` has and the run's cost contains already
+-- before a resume, which `:spent` has and the run's cost contains already, unless the worker could not read them
 -- Returns {outcome, rollouts of the run without a verdict, 1 when the caller must ask for the run to be finalised,
 -- 1 when the caller must cancel the run, because it has cost as much as it may}
 -- outcome: ok | committed (there is an earlier one) | superseded | unknown
@@ -27,7 +27,7 @@ else
   if ARGV[7] ~= '' then
     redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', ARGV[7])
     local spent = redis.call('HGET', run .. ':spent', rollout)
-    if spent then redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', '-' .. spent) end
+    if spent and tonumber(ARGV[7]) >= tonumber(spent) then redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', '-' .. spent) end
   end
   left = left - 1
 end
