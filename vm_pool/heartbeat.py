@@ -91,8 +91,8 @@ class LeaseHeartbeat:
                 self._running = False
                 return None
             else:
-                # No lease that is added from now on is due before this, so a series of short leases needs no wake-up.
-                self._wakes_at = now + self._shortest
+                # In time for whatever is added meanwhile, so a series of short leases needs no wake-up.
+                self._wakes_at = now + min(self._shortest, LOOK_SECONDS)
             self._changed.wait(self._wakes_at - now)
             return []
 
