@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -35,13 +36,32 @@ class CtrlC:
         self.stop_now = True
         raise StopRequested
 
+    def check(self) -> None:
+        """Ends the program if a signal has asked for it and Python ignored what the handler raised.
+
+        It does so in a weak reference's callback, for example. To be called between steps.
+
+        Raises:
+            StopRequested: A signal has asked for it.
+        """
+        if self.stop_now:
+            raise StopRequested
+
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Handles the signals. Restores the old handlers only if no signal came: otherwise the program is ending."""
         before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        report = sys.unraisablehook
+
+        def report_others(ignored: sys.UnraisableHookArgs) -> None:
+            if ignored.exc_type is not StopRequested:  # `check` raises that one again
+                report(ignored)
+
+        sys.unraisablehook = report_others
         try:
             yield
         finally:
+            sys.unraisablehook = report
             if self.count == 0:
                 for number, handler in before.items():
                     signal.signal(number, handler)

@@ -55,6 +55,7 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     with ctrl_c.caught():
         try:
             write_down(work)
+            ctrl_c.check()
             described = work.config  # the address of the run's own scripted model is of no use to a later resume
             stack = EmbeddedServices(work.folder.path / "logs")
             if scripted:
@@ -62,6 +63,7 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
                 address = model.start()
                 if model.pid is not None:
                     stack.stop_afterwards(model.pid)
+                ctrl_c.check()
                 work = replace(work, config=_with_model(work.config, base_url=address))
             progress = _run(work, described, stack, model, ctrl_c, console)
             failed = False
@@ -88,19 +90,25 @@ def _run(
     config = work.config
     with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
     stack.start_valkey()
+    ctrl_c.check()
     vms = WorkerVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, provider_options(config))
     queues = [*queues_of(config, work.items), FINALIZE_QUEUE]
     at_a_time = concurrency(config.num_rollouts, len(work.todo), psutil.virtual_memory().available)
     if at_a_time.reason:
         console.print(f"note: {at_a_time.reason}")
     stack.start_worker(at_a_time.number, vms if with_vms else None, queues)
+    ctrl_c.check()
     stack.start_flower()
+    ctrl_c.check()
     _say_where_flower_is(stack, ctrl_c, console)
     store = RunStore(checked_client())
+    ctrl_c.check()
     enqueue(work, store, described=described)
+    ctrl_c.check()
     ctrl_c.finish_first = True
 
     def look() -> None:
+        ctrl_c.check()
         stack.check()
         if model is not None:
             model.check()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -46,11 +46,11 @@ class EmbeddedRun:
         }
         self.config.write_text(json.dumps(settings))
 
-    def command(self, *options: str) -> subprocess.Popen[str]:
+    def command(self, *options: str, program: Sequence[str] = ("scripts/submit.py",)) -> subprocess.Popen[str]:
         name, _, value = self.mark.partition("=")
         environment = {key: text for key, text in os.environ.items() if "REDIS_URL" not in key and "OPENAI" not in key}
         return subprocess.Popen(
-            [sys.executable, "scripts/submit.py", "--embedded", *options],
+            [sys.executable, *program, "--embedded", *options],
             cwd=REPOSITORY,
             env={**environment, name: value, "TMPDIR": str(self.temporary)},
             stdout=subprocess.PIPE,
@@ -211,6 +211,45 @@ def test_ctrl_c_at_its_first_moments(embedded: EmbeddedRun) -> None:
         assert (f"Stopped: 0 of {ITEMS}" if begun else "Stopped before anything was begun.") in output
         embedded.check_nothing_left(seconds=30)
         embedded.run.discard()
+
+
+IGNORED = """
+import os, signal, sys, weakref
+from rollout_tasks.cli.submit import main
+from rollout_tasks.embedded import run
+from rollout_tasks.embedded.services import EmbeddedServices
+
+where, name = (EmbeddedServices, sys.argv[1]) if hasattr(EmbeddedServices, sys.argv[1]) else (run, sys.argv[1])
+step, done = getattr(where, name), []
+
+class Thing: pass
+
+def pressing(*arguments, **options):
+    result = step(*arguments, **options)
+    if not done:
+        done.append(weakref.ref(Thing(), lambda _gone: (os.kill(os.getpid(), signal.SIGINT), sum(range(1000)))))
+    return result
+
+setattr(where, name, pressing)
+sys.argv = ["submit.py", *sys.argv[2:]]
+main()
+"""
+"""Presses Ctrl-C at the end of a step, where Python ignores what the handler raises."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step", ["write_down", "start_valkey", "start_worker", "start_flower", "checked_client", "enqueue"]
+)
+def test_a_ctrl_c_that_python_ignores_stops_the_run_all_the_same(embedded: EmbeddedRun, step: str) -> None:
+    process = embedded.command("--config", str(embedded.config), program=("-c", IGNORED, step))
+    output, _ = process.communicate(timeout=60)
+
+    assert (process.returncode, "Traceback" in output) == (INTERRUPTED, False), output
+    assert f"Stopped: 0 of {ITEMS}" in output
+    embedded.check_nothing_left(seconds=30)
+    embedded.resume()
+    assert embedded.committed() == ITEMS
 
 
 def service(run: EmbeddedRun, word: str) -> psutil.Process:

@@ -1,0 +1,75 @@
+"""Ctrl-C where Python ignores what a signal handler raises: the program ends a little later, and says nothing of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from rollout_tasks.embedded.ctrl_c import SIGNALS, CtrlC, StopRequested
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Restores what `caught` leaves when a signal came."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Anything:
+    pass
+
+
+def press_where_it_is_ignored(_gone: object = None) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000):  # the handler runs between two of these
+        pass
+
+
+def test_what_is_ignored_in_a_callback_ends_the_program_at_the_next_check(capfd: pytest.CaptureFixture[str]) -> None:
+    ctrl_c = CtrlC()
+    with pytest.raises(StopRequested), ctrl_c.caught():
+        thing = Anything()
+        watched = weakref.ref(thing, press_where_it_is_ignored)
+        del thing
+        assert watched() is None
+        assert ctrl_c.count == 1, "it came, and nothing was raised"
+        ctrl_c.check()
+    assert ctrl_c.stop_now
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_signal_a_check_does_nothing() -> None:
+    ctrl_c = CtrlC()
+    with ctrl_c.caught():
+        ctrl_c.check()
+
+
+def test_a_first_ctrl_c_that_finishes_running_work_ends_nothing() -> None:
+    ctrl_c = CtrlC()
+    ctrl_c.finish_first = True
+    with ctrl_c.caught():
+        os.kill(os.getpid(), signal.SIGINT)
+        ctrl_c.check()
+        assert ctrl_c.drain_wanted
+
+
+def test_other_errors_that_python_ignores_are_still_reported() -> None:
+    reported: list[sys.UnraisableHookArgs] = []
+    before, sys.unraisablehook = sys.unraisablehook, reported.append
+    try:
+        with CtrlC().caught():
+            thing = Anything()
+            watched = weakref.ref(thing, lambda _gone: 1 // 0)
+            del thing
+            assert watched() is None
+        assert sys.unraisablehook == reported.append
+    finally:
+        sys.unraisablehook = before
+    assert [error.exc_type for error in reported] == [ZeroDivisionError]
