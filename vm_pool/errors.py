@@ -19,6 +19,10 @@ class PoolRefusedForNow(PoolRefused):
     """Redis refuses for now: out of memory, or a replica that was not promoted. The same call may succeed later."""
 
 
+PASSING = (PoolUnreachable, PoolRefusedForNow)
+"""After these, the same call may succeed later."""
+
+
 class AcquireTimeout(PoolError):
     """No VM became available within the caller's timeout."""
 

@@ -59,7 +59,6 @@ class LeaseHeartbeat:
             self._busy_at = now
             if not self._running:
                 self._running, self._wakes_at = True, due
-                self._breaks_seen = self._breaks()
                 threading.Thread(target=self._run, name=f"leases of {self._pool}", daemon=True).start()
             elif due < self._wakes_at:
                 self._changed.notify()
@@ -82,7 +81,7 @@ class LeaseHeartbeat:
                 self._breaks_seen = breaks
                 self._due = dict.fromkeys(self._due, now)
             # Leases that are nearly due are renewed too: wake-ups stay few however many leases there are.
-            leases = [lease for lease, due in self._due.items() if due <= now + lease.ttl / 30]
+            leases = [lease for lease, due in self._due.items() if due <= now + _early(lease)]
             if leases:
                 return leases
             if self._due:
@@ -105,10 +104,12 @@ class LeaseHeartbeat:
                 defect = None if isinstance(error, PoolError) else error
                 log.warning("pool %s: leases cannot be renewed, still trying: %s", self._pool, error, exc_info=defect)
             self._away = True
+            self._breaks_seen = self._breaks()  # a failure is no news: `_all_due` follows once it is over
             self._after_failure(leases, min(RETRY_SECONDS, interval / 2))
             return
         if self._away:
             log.warning("pool %s: leases are renewed again", self._pool)
+            self._all_due()
         self._away = False
         now = time.monotonic()
         with self._changed:
@@ -120,6 +121,11 @@ class LeaseHeartbeat:
                     else:
                         self._due[lease] = now + lease.ttl / 3
 
+    def _all_due(self) -> None:
+        now = time.monotonic()
+        with self._changed:
+            self._due = dict.fromkeys(self._due, now)
+
     def _after_failure(self, leases: list[Lease], pause: float) -> None:
         now = time.monotonic()
         with self._changed:
@@ -130,6 +136,9 @@ class LeaseHeartbeat:
                     lease.lose("Redis could not be reached until its deadline")
                     del self._due[lease]
                 else:
-                    self._due[lease] = min(now + pause, lease.deadline)
-            # A pause shorter than what `_next_due` renews early would spin.
-            self._changed.wait(min(pause, 0.05))
+                    self._due[lease] = min(now + pause + _early(lease), lease.deadline)
+
+
+def _early(lease: Lease) -> float:
+    """Returns how many seconds before it is due a lease may be renewed, together with others."""
+    return lease.ttl / 30

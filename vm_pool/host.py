@@ -16,17 +16,17 @@ from collections.abc import Callable
 from vm_pool.booting import SAY_EVERY_SECONDS, BootProgress
 from vm_pool.canary import CleanState
 from vm_pool.errors import (
+    PASSING,
     HostSuperseded,
     HostTaken,
     PoolError,
     PoolRefused,
-    PoolRefusedForNow,
     PoolUnreachable,
     VMsInUse,
 )
 from vm_pool.gate import Gates
 from vm_pool.host_client import Beat, HostClient, HostedVM
-from vm_pool.images import image_name, tell_image
+from vm_pool.images import image_name, publish_image
 from vm_pool.jobs import Jobs
 from vm_pool.machine import Machine
 from vm_pool.pool import VMPool
@@ -131,8 +131,7 @@ class VMHost:
                 away, pause = False, RECONNECT_SECONDS[0]
                 self._sleep(sleep)
             except (PoolUnreachable, PoolRefused) as error:
-                for_good = isinstance(error, PoolRefused) and not isinstance(error, PoolRefusedForNow)
-                if for_good and not self._joined:
+                if not self._joined and not isinstance(error, PASSING):
                     raise  # most likely a wrong password
                 if not away:
                     log.warning("host %s: waiting for Redis: %s", self.host_id, error)
@@ -202,7 +201,7 @@ class VMHost:
             self._register(machine, VMState.INITIALIZING)
         self._side.trust(beat.server)
         self._joined = True
-        self._tell_image()
+        self._publish_image()
         if self.pool.gate_key is None:
             log.warning("host %s: Redis has no password, so VMs are lent out at ports without a login", self.host_id)
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
@@ -239,16 +238,16 @@ class VMHost:
             behind = vm.fence < machine.fence or not self._provider.needs_reset
             if behind or vm.state not in (VMState.LEASED, VMState.ERROR, VMState.STOPPED):
                 self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
-        self._tell_image()  # as Redis may have lost it
+        self._publish_image()  # as Redis may have lost it
         log.warning(
             "host %s: Redis is another process than before; its VMs were compared with what it says", self.host_id
         )
         self._side.trust(beat.server)
 
-    def _tell_image(self) -> None:
+    def _publish_image(self) -> None:
         if name := image_name(self._provider):
             try:
-                tell_image(self.pool, self.host_id, name, self._facts)
+                publish_image(self.pool, self.host_id, name, self._facts)
             except PoolError as error:  # no VM depends on it
                 log.warning("host %s: the pool does not know what its VMs are made from: %s", self.host_id, error)
 

@@ -145,7 +145,7 @@ class HostClient:
                 words += (token, "")
         return int(self._run("ended", *words)) if words else 0
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Wakes up `wait_for_work`, from another thread."""
         self.pool.redis.call("RPUSH", self.pool.keys.work(self.host_id), "")
 

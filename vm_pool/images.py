@@ -29,15 +29,20 @@ def image_name(provider: Provider) -> str:
     return provider.image_name() if isinstance(provider, NamesImage) else ""
 
 
-def tell_image(pool: VMPool, host_id: str, name: str, facts: str) -> None:
+def publish_image(pool: VMPool, host_id: str, name: str, facts: str) -> None:
     """Publishes which image a host's VMs are made from; forgotten when another process takes the host over.
+
+    What is known of images that no host has any more is removed.
 
     Raises:
         PoolError: Redis did not store it.
     """
+    pool.redis.call("HSET", pool.keys.images, host_id, name)
     if facts:
         pool.redis.call("HSET", pool.keys.facts, name, facts)
-    pool.redis.call("HSET", pool.keys.images, host_id, name)
+    known = pool.redis.call("HKEYS", pool.keys.facts)  # first: a host names its image before it says what is known
+    if outdated := set(known) - set(pool.redis.call("HVALS", pool.keys.images)):
+        pool.redis.call("HDEL", pool.keys.facts, *outdated)
 
 
 def images(pool: VMPool) -> list[PoolImage]:

@@ -76,7 +76,7 @@ class Jobs:
         """Wakes up the host: it did not act on the VM's state while the VM was busy."""
         if not self.stop.is_set():
             with suppress(PoolError):
-                self._side.nudge()
+                self._side.wake()
 
     def _prepare(self, machine: Machine, fence: int, work: Callable[[int], Endpoint]) -> None:
         vm_id = machine.vm_id

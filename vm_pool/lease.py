@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Protocol, Self
 
-from vm_pool.errors import LeaseLost, PoolError, PoolUnreachable
+from vm_pool.errors import PASSING, LeaseLost, PoolError, PoolUnreachable
 from vm_pool.heartbeat import LeaseHeartbeat
 from vm_pool.states import Endpoint
 from vm_pool.waiting import Grant, Request
@@ -147,7 +147,8 @@ class Lease:
 
         Raises:
             LeaseLost: The lease is over.
-            PoolUnreachable: Redis did not answer; the lease lives until its deadline, so try again.
+            PoolUnreachable: Redis did not answer; the lease lives until its deadline, so try again. The same holds for
+                `PoolRefusedForNow`.
         """
         self.check()
         breaks = self._keeper.breaks()
@@ -177,8 +178,8 @@ class Lease:
                 if not held and not unanswered:  # otherwise the first try may have released it
                     self.lose("it had expired or been taken back when it was released")
                 return held
-            except PoolUnreachable as error:
-                unanswered = True
+            except PASSING as error:
+                unanswered = unanswered or isinstance(error, PoolUnreachable)
                 if time.monotonic() >= min(give_up_at, self.deadline):
                     log.warning("%s of pool %s is left to expire: %s", self.vm_id, self._keeper.name, error)
                     return False
@@ -193,6 +194,8 @@ class Lease:
         Args:
             deadline: The new local deadline, or None when the renewal was refused.
         """
+        if deadline is None and self._released:
+            return  # its release came first
         if deadline is None:
             self.lose("its renewal was refused: it expired, was taken back or reached its maximum age")
         else:

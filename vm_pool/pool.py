@@ -61,7 +61,7 @@ class VMPool:
         Args:
             holder: Who wants it; free text for people.
             priority: -100 to 100; higher goes first.
-            timeout: Longest wait in seconds, including waiting for Redis to come back.
+            timeout: Longest wait in seconds, including waiting for Redis to come back or to have memory again.
             ttl: Seconds that the lease lives without renewal.
             max_age: Seconds that the lease lives at most, however often it is renewed.
             token: The request's identity. Repeating it finds a grant whose reply was lost.
@@ -71,7 +71,7 @@ class VMPool:
         Raises:
             AcquireTimeout: No VM came in time; `PoolEmpty` when the pool has none at all.
             AcquireStopped: `should_stop` returned True.
-            PoolRefused: Redis answered with an error, as for a wrong password.
+            PoolRefused: Redis refuses for good, as for a wrong password.
         """
         who = Request(holder, priority, timeout, ttl, max_age, should_stop, token)
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from vm_pool.errors import AcquireStopped, AcquireTimeout, PoolEmpty, PoolError, PoolUnreachable
+from vm_pool.errors import PASSING, AcquireStopped, AcquireTimeout, PoolEmpty, PoolError
 from vm_pool.processes import this_process
 from vm_pool.scripts import microseconds
 
@@ -118,7 +118,7 @@ class Pop:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait this long: Redis cannot be reached."""
+    """Wait this long: Redis cannot be reached, or refuses for now."""
 
     seconds: float
 
@@ -160,7 +160,7 @@ class _Acquisition:
         self.again = request.asked_before
         self.vms: int | None = None
         self.pause = 0.05
-        self.trouble: PoolUnreachable | None = None
+        self.trouble: PoolError | None = None
 
     def steps(self) -> Generator[Step, Any, Grant]:
         try:
@@ -184,7 +184,7 @@ class _Acquisition:
         asked, again, self.again = self.clock(), self.again, True
         try:
             reply = yield Ask(self.request.words(self.ticket, again))
-        except PoolUnreachable as error:
+        except PASSING as error:
             self.trouble = error
             self._may_go_on()
             yield Sleep(min(self.pause, max(self.end - self.clock(), 0.0)))
@@ -203,7 +203,7 @@ class _Acquisition:
             seconds = max(min(longest, refresh_at - now, self.end - now), 0.001)
             try:
                 message = yield Pop(self.request.token, seconds)
-            except PoolUnreachable:
+            except PASSING:
                 return None
             if message is not None:
                 return self._handed_over(message, asked, server_then)

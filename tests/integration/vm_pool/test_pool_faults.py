@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from tests.conftest import ValkeyServer
-from vm_pool import AcquireTimeout, LeaseLost, PoolError, VMPool, VMState
+from vm_pool import AcquireTimeout, Endpoint, LeaseLost, PoolError, VMPool, VMState
 from vm_pool import waiting as waiting_module
 from vm_pool.scripts import scripts
 
@@ -327,6 +327,20 @@ def test_a_wait_outlives_a_restart_of_redis(valkey: ValkeyServer, actor: Callabl
         until(lambda: states(pool) != [])
         held.release()
         assert waiter.result(60).holder == "patient"
+
+
+def test_who_asks_and_who_gives_back_outlast_a_redis_without_memory(valkey: ValkeyServer) -> None:
+    pool, client = valkey_pool(valkey), redis.Redis.from_url(valkey.url)
+    pool.register("vm", Endpoint("127.0.0.1"))
+    held = pool.acquire("now", timeout=20)
+    client.config_set("maxmemory", 1)
+    with ThreadPoolExecutor(2) as executor:
+        asking, giving = executor.submit(pool.acquire, "patient", timeout=60), executor.submit(held.release)
+        time.sleep(1)
+        assert [asking.done(), giving.done()] == [False, False]
+        client.config_set("maxmemory", 0)
+        assert giving.result(30) is True
+        assert asking.result(30).holder == "patient"
 
 
 def renews(lease: object) -> bool:

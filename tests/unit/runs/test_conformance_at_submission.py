@@ -13,7 +13,7 @@ import redis
 
 from benchmark.items import Item
 from benchmark.stored_report import read_report
-from desktop_image.cache import cache_folder
+from desktop_image.cache import guest_cache_folder
 from desktop_image.conformance.facts import Facts, packed
 from desktop_image.image_facts import facts_folder_name
 from desktop_image.root import guest_image_name
@@ -25,7 +25,7 @@ from rollout_tasks.runs.folder import RunFolder
 from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 from vm_pool.host_client import HostClient
-from vm_pool.images import tell_image
+from vm_pool.images import publish_image
 from vm_pool.pool import VMPool
 from vm_pool.states import VMState
 
@@ -59,7 +59,7 @@ def host(client: redis.Redis, name: str, image: str, facts: str) -> None:
     side.trust(side.beat(take_over=True).server)
     side.register(f"{name}-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
     if image:
-        tell_image(pool, name, image, facts)
+        publish_image(pool, name, image, facts)
 
 
 def options(**more: Any) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_what_is_known_on_this_machine_serves_too(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = cache_folder() / facts_folder_name(guest_image_name("core"))
+    folder = guest_cache_folder() / facts_folder_name(guest_image_name("core"))
     folder.mkdir(parents=True)
     (folder / "facts").write_text(packed(FACTS))
 

@@ -272,7 +272,7 @@ def test_a_vm_that_has_moved_on_by_itself_is_left_alone(
 def test_work_is_waited_for_once_however_often_it_was_announced(pool: VMPool) -> None:
     side = HostClient(pool, "h", silent_after=60)
     for _ in range(3):
-        side.nudge()
+        side.wake()
     assert side.wait_for_work(20) is True
     assert side.wait_for_work(0) is False, "and no wait of no time is for ever"
 
@@ -313,7 +313,7 @@ class Side:
     def try_move(self, *what: Any) -> None:
         self.told.append(("try_move", *what))
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         self.nudged.release()
         if self.fails is not None:
             raise self.fails

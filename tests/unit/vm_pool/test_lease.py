@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from vm_pool import lease as lease_module
-from vm_pool.errors import LeaseLost, PoolError, PoolRefused, PoolUnreachable
+from vm_pool.errors import LeaseLost, PoolError, PoolRefused, PoolRefusedForNow, PoolUnreachable
 from vm_pool.lease import Lease
 from vm_pool.states import Endpoint
 from vm_pool.waiting import Grant, Request
 
 REQUEST = Request(holder="me", priority=0, timeout=1.0, ttl=6.0, max_age=60.0, token="t")
 GONE = PoolUnreachable("nobody answers")
+NO_MEMORY = PoolRefusedForNow("no memory")
 
 
 class Clock:
@@ -97,6 +98,20 @@ def lease(keeper: Keeper, beats: Beats) -> Lease:
     return Lease(keeper, REQUEST, grant, beats)  # type: ignore[arg-type]
 
 
+def test_a_renewal_that_the_release_overtakes_loses_nothing(lease: Lease, keeper: Keeper) -> None:
+    """As when a heartbeat's renewal is on its way while its holder gives the VM back."""
+    keeper.releases = [True]
+
+    def renewed(_leases: object, _seconds: float) -> list[float | None]:
+        assert lease.release()
+        return [None]
+
+    keeper.renew = renewed  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost, match="is over: it was released"):
+        lease.renew()
+    assert not lease.ended_early
+
+
 def test_a_lease_says_what_was_granted(lease: Lease, beats: Beats) -> None:
     assert (lease.vm_id, lease.fence, lease.holder, lease.token) == ("vm-0", 7, "me", "t")
     assert (lease.ttl, lease.waited, lease.deadline) == (6.0, 0.5, 106.0)
@@ -113,6 +128,8 @@ def test_a_lease_says_what_was_granted(lease: Lease, beats: Beats) -> None:
         ([False], False, True, [100.0]),  # somebody else may have had the VM
         ([GONE, True], True, False, [100.0, 100.1]),
         ([GONE, False], False, False, [100.0, 100.1]),  # the first try may have done it
+        ([NO_MEMORY, True], True, False, [100.0, 100.1]),
+        ([NO_MEMORY, False], False, True, [100.0, 100.1]),  # the first try did nothing
         ([PoolRefused("no right")], False, False, [100.0]),
         ([GONE, PoolRefused("no right")], False, False, [100.0, 100.1]),
     ],

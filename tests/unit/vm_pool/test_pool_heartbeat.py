@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from vm_pool.errors import PoolUnreachable
-from vm_pool.heartbeat import LeaseHeartbeat
+from vm_pool.heartbeat import LOOK_SECONDS, LeaseHeartbeat
 
 
 class Rented:
@@ -84,6 +84,7 @@ def test_many_leases_are_renewed_with_few_calls() -> None:
 
 
 def test_short_leases_in_a_row_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
     heartbeat = LeaseHeartbeat(renewing, "p")
     looks = []
     look = heartbeat._next_due
@@ -93,7 +94,7 @@ def test_short_leases_in_a_row_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> N
         heartbeat.watch(lease)
         heartbeat.unwatch(lease)
         time.sleep(0.002)
-    assert len(looks) <= 3
+    assert len(looks) <= 2 + (time.monotonic() - began) / LOOK_SECONDS
 
 
 @pytest.mark.parametrize("ttl", [0.15, 0.6])

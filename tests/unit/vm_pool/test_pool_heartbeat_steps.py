@@ -126,17 +126,19 @@ def test_only_a_lease_that_is_due_before_it_wakes_up_wakes_it(heartbeat: Stepped
     assert heartbeat.changed.woken == 2
 
 
-def test_only_breaks_from_the_first_lease_on_have_all_renewed_once(clock: Clock) -> None:
+def test_each_break_has_all_renewed_once(clock: Clock) -> None:
     breaks = 3
     heartbeat = Stepped(clock, lambda: breaks)
     leases = [Rented("a", 30), Rented("b", 3600)]
     for lease in leases:
         heartbeat.watch(lease)
-    assert heartbeat._next_due() == [], "what broke before is no matter of theirs"
+    heartbeat.answers = [500.0, 600.0]
+    assert heartbeat._next_due() == leases, "it may have been just after the grant"
+    heartbeat._beat(leases)
+    assert heartbeat._next_due() == []
 
     breaks = 4
     assert heartbeat._next_due() == leases
-    heartbeat.answers = [500.0, 600.0]
     heartbeat._beat(leases)
     assert heartbeat._next_due() == []
 
@@ -146,7 +148,7 @@ def test_only_breaks_from_the_first_lease_on_have_all_renewed_once(clock: Clock)
     assert heartbeat._next_due() is None
     breaks = 5
     heartbeat.watch(leases[0])
-    assert heartbeat._next_due() == [], "nor what broke while there was no lease"
+    assert heartbeat._next_due() == [leases[0]], "it may have been just after this one's grant"
 
 
 def test_nobody_asks_for_breaks_without_leases(clock: Clock) -> None:
@@ -230,19 +232,42 @@ def test_after_a_failure_what_is_not_over_is_tried_again_before_its_deadline(hea
     heartbeat.answers = PoolUnreachable("gone")
     heartbeat._beat(leases)
 
-    assert heartbeat._due == {soon: 101.25, later: 101.5}
+    assert heartbeat._due == {soon: 101.25, later: 101.75}
     assert over.why == ["Redis could not be reached until its deadline"]
     assert [lease.why for lease in (gone, soon, later)] == [[], [], []]
-    assert heartbeat.changed.slept == [0.05]
 
 
-@pytest.mark.parametrize(("ttl", "due", "slept"), [(60, 101.0, 0.05), (6, 101.0, 0.05), (0.12, 100.02, 0.02)])
+def test_a_failed_renewal_is_no_news_of_a_break_but_its_end_is(clock: Clock) -> None:
+    """It breaks a connection itself: otherwise, all leases would be asked about without any pause."""
+    breaks = 0
+    heartbeat = Stepped(clock, lambda: breaks)
+    leases = [Rented("a", 30), Rented("b", 3600)]
+    for lease in leases:
+        heartbeat.watch(lease)
+
+    def broken() -> None:
+        nonlocal breaks
+        breaks += 1
+
+    heartbeat.during, heartbeat.answers = broken, PoolUnreachable("gone")
+    heartbeat._beat(leases[:1])
+    assert heartbeat._next_due() == []
+    clock.now += 1.001
+    assert heartbeat._next_due() == leases[:1]
+    heartbeat.during, heartbeat.answers = lambda: None, [500.0]
+    heartbeat._beat(leases[:1])
+    assert heartbeat._next_due() == leases[1:], "Redis may have come back without them"
+
+
+@pytest.mark.parametrize(("ttl", "pause"), [(60, 1.0), (6, 1.0), (0.12, 0.02)])
 def test_it_is_tried_again_after_a_second_or_half_of_what_is_between_renewals(
-    heartbeat: Stepped, ttl: float, due: float, slept: float
+    heartbeat: Stepped, clock: Clock, ttl: float, pause: float
 ) -> None:
     lease = Rented("a", ttl)
     heartbeat.watch(lease)
     heartbeat.answers = PoolUnreachable("gone")
     heartbeat._beat([lease])
-    assert heartbeat._due == {lease: pytest.approx(due)}
-    assert heartbeat.changed.slept == [slept]
+    clock.now += pause - 0.001
+    assert heartbeat._next_due() == []
+    clock.now += 0.002
+    assert heartbeat._next_due() == [lease]

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from vm_pool import AcquireStopped, AcquireTimeout, PoolEmpty, PoolRefused, PoolUnreachable
+from vm_pool.errors import (
+    AcquireStopped,
+    AcquireTimeout,
+    PoolEmpty,
+    PoolError,
+    PoolRefused,
+    PoolRefusedForNow,
+    PoolUnreachable,
+)
 from vm_pool.processes import this_process
 from vm_pool.waiting import EMPTY_SECONDS, REFRESH_SECONDS, Ask, Grant, Leave, Pop, Request, Sleep, acquisition
 
@@ -108,11 +116,12 @@ def test_blocking_is_sliced_so_that_a_stop_is_noticed(clock: Clock) -> None:
     assert blocked == pytest.approx(REFRESH_SECONDS)
 
 
-def test_pauses_grow_while_redis_is_away_and_end_with_the_timeout(clock: Clock) -> None:
+@pytest.mark.parametrize("trouble", [PoolUnreachable("gone"), PoolRefusedForNow("gone")], ids=["away", "refuses"])
+def test_pauses_grow_while_redis_is_away_and_end_with_the_timeout(clock: Clock, trouble: PoolError) -> None:
     steps = begin(clock, timeout=10)
     next(steps)
     pauses = []
-    while isinstance(step := steps.throw(PoolUnreachable("gone")), Sleep):
+    while isinstance(step := steps.throw(trouble), Sleep):
         pauses.append(step.seconds)
         clock.now += step.seconds
         assert isinstance(steps.send(None), Ask)
@@ -120,15 +129,15 @@ def test_pauses_grow_while_redis_is_away_and_end_with_the_timeout(clock: Clock) 
     assert max(pauses) == 1.0
     assert isinstance(step, Leave)
     with pytest.raises(AcquireTimeout, match="me got no VM of pool 'p' within 10 s; gone"):
-        steps.throw(PoolUnreachable("gone"))
+        steps.throw(trouble)
 
 
 def test_a_refusal_is_passed_on_after_leaving(clock: Clock) -> None:
     steps = begin(clock)
     next(steps)
-    leave = steps.throw(PoolRefused("no memory"))
+    leave = steps.throw(PoolRefused("no right"))
     assert leave.args[1] == "1"
-    with pytest.raises(PoolRefused, match="no memory"):
+    with pytest.raises(PoolRefused, match="no right"):
         steps.send([0, 0, SERVER_NOW])
 
 
@@ -257,7 +266,7 @@ def test_a_grant_that_comes_while_leaving_is_taken(clock: Clock) -> None:
     assert result(steps, granted_in(10)) == Grant("vm", 7, 112.0, "", 2.5), "its time began when leaving was asked for"
 
 
-@pytest.mark.parametrize("error", [PoolUnreachable("gone"), PoolRefused("no memory")])
+@pytest.mark.parametrize("error", [PoolUnreachable("gone"), PoolRefused("no right"), PoolRefusedForNow("no memory")])
 def test_who_cannot_leave_knows_no_place(clock: Clock, error: Exception) -> None:
     steps = begin(clock, timeout=0)
     next(steps)
@@ -344,11 +353,12 @@ def test_no_pause_is_below_nothing(clock: Clock) -> None:
     assert steps.throw(PoolUnreachable("gone")) == Sleep(0.0)
 
 
-def test_an_inbox_that_cannot_be_read_is_asked_about_at_once(clock: Clock) -> None:
+@pytest.mark.parametrize("trouble", [PoolUnreachable("gone"), PoolRefusedForNow("read-only")], ids=["away", "refuses"])
+def test_an_inbox_that_cannot_be_read_is_asked_about_at_once(clock: Clock, trouble: PoolError) -> None:
     steps = begin(clock)
     next(steps)
     assert isinstance(steps.send(QUEUED), Pop)
-    ask = steps.throw(PoolUnreachable("gone"))
+    ask = steps.throw(trouble)
     assert isinstance(ask, Ask)
     assert ask.args[8] == 1
 
