@@ -20,8 +20,9 @@ from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
 from tests import fake_hypervisor
 from tests.virtual_machines import processes_naming, wait_until
-from vm_pool.errors import ProviderError
+from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.gate_client import relayed
+from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env.keeper_client import KeeperFailed, state_folder
 from vm_pool.states import Endpoint
@@ -197,6 +198,23 @@ def owner(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, objec
 
 def test_a_killed_owner_leaves_nothing(home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]) -> None:
     owner[0].kill()
+    wait_until(lambda: traces(home) == [])
+
+
+def test_the_vms_of_a_living_process_are_not_reaped(
+    home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, options = owner
+    monkeypatch.setattr(folder_lock, "LET_GO_SECONDS", 0.5)
+    before = processes_naming(str(home))
+    provider = make("vmware", **options)
+    for act in (lambda: provider.reap_leftovers(HOST), lambda: provider.boot(VM), lambda: provider.stop(VM)):
+        with pytest.raises(VMsInUse, match=f"process {process.pid} of this machine uses {VM}: stop that one, or"):
+            act()
+    assert processes_naming(str(home)) == before
+
+    process.kill()
+    process.wait()
     wait_until(lambda: traces(home) == [])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from desktop_image.cache import cache_folder
+from desktop_image.cache import guest_cache_folder
 from tests.desktops import said_by
 from tests.virtual_machines import processes_naming, put_failing_kvm
 from vm_pool.providers import guest_server
@@ -130,11 +130,11 @@ def test_a_guest_whose_server_is_dead_fails_its_check_and_is_well_after_a_reset(
 def test_where_kvm_fails_the_guest_image_no_other_program_tries_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    built = list(cache_folder().iterdir())
+    built = list(guest_cache_folder().iterdir())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cache_folder().mkdir(parents=True)
+    guest_cache_folder().mkdir(parents=True)
     for part in built:
-        (cache_folder() / part.name).symlink_to(part)
+        (guest_cache_folder() / part.name).symlink_to(part)
     qemu = put_failing_kvm(tmp_path, monkeypatch)
     assert choose("auto", qemu).name == "kvm"
     with pytest.raises(RuntimeError, match=f"{HOST}-2 is not ready within 2 s"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from vm_pool.providers.program_output import in_one_line
+
 log = logging.getLogger(__name__)
 
 LABEL = "computer-use-rollouts.vm"
@@ -25,7 +26,6 @@ COMMAND_PAUSE_SECONDS = 0.5
 """Between two checks of a VM that starts; also replaces waits after commands, which have ended by then."""
 USUAL_SNAPSHOT = "init_state"
 """OSWorld's name for a VM's clean state."""
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SDK_OF = {"volcenginesdkcore": "volcengine-python-sdk", "volcenginesdkecs": "volcengine-python-sdk"}
 
 
@@ -305,4 +305,4 @@ def _run_to_end(command: Sequence[str], return_output: bool = False) -> str | No
 
 def words_of(error: BaseException) -> str:
     """Returns an error's message on one line and without colours."""
-    return " ".join(_COLOURS.sub("", str(error)).split())[:500] or type(error).__name__
+    return in_one_line(str(error)) or type(error).__name__

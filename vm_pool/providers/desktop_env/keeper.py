@@ -70,6 +70,7 @@ class Keeper:
             self._tool().stop(self._request["path"] or "")
         self._record.unlink(missing_ok=True)
         self._record.with_suffix(".log").unlink(missing_ok=True)
+        self._record.parent.with_name("held").joinpath(self._record.stem).unlink(missing_ok=True)
 
     def _tool(self) -> Adapter:
         if self._adapter is None:

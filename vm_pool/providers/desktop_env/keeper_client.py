@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -17,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import vm_pool
-from desktop_image.cache import cache_folder
-from vm_pool.errors import ProviderError
+from desktop_image.cache import guest_cache_folder
+from desktop_image.locks import hold_file
+from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.processes import command_lines, ends_within
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
+from vm_pool.providers.program_output import last_lines
 from vm_pool.scripts import checked_vm_id
 
 PROGRAM = "vm_pool.providers.desktop_env.keeper"
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 END_SECONDS = 10.0
 """From SIGKILL to the end of a process."""
 
@@ -35,7 +35,7 @@ class KeeperFailed(RuntimeError):
 
 def state_folder(provider: str) -> Path:
     """Returns the working folder of a provider's keepers, which also has desktop-env's downloads and notes."""
-    return cache_folder().with_name("desktop-env") / provider
+    return guest_cache_folder().with_name("desktop-env") / provider
 
 
 def record_of(provider: str, vm_id: str) -> Path:
@@ -45,6 +45,11 @@ def record_of(provider: str, vm_id: str) -> Path:
         ValueError: The VM's id is not valid.
     """
     return state_folder(provider) / "vms" / f"{checked_vm_id(vm_id)}.json"
+
+
+def lock_of(provider: str, vm_id: str) -> Path:
+    """Returns the file that is locked by the process whose keeper holds a VM, as long as that process lives."""
+    return state_folder(provider) / "held" / checked_vm_id(vm_id)
 
 
 def leftovers(provider: str, host_id: str) -> list[str]:
@@ -63,6 +68,9 @@ class KeeperClient:
         provider: desktop-env's name of the provider.
         vm_id: The VM that it will hold.
         options: The provider's options.
+
+    Raises:
+        VMsInUse: Another living process has a keeper of this VM.
     """
 
     def __init__(self, provider: str, vm_id: str, options: DesktopEnvOptions) -> None:
@@ -72,7 +80,12 @@ class KeeperClient:
         self._record = record_of(provider, vm_id)
         self._guard = threading.Lock()
         self._received = b""
-        self._record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock_file = lock_of(provider, vm_id)
+        for folder in (self._record.parent, self._lock_file.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = hold_file(self._lock_file)
+        if self._lock is None:
+            raise VMsInUse(f"another process of this machine uses {vm_id}")
         self._write_request()
         self._log = self._record.with_suffix(".log")
         with self._log.open("wb") as log:
@@ -141,11 +154,19 @@ class KeeperClient:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._log.unlink(missing_ok=True)
+        self._lock_file.unlink(missing_ok=True)
+        self._unlock()
 
     def let_go(self) -> None:
-        """For a fork of this process: closes its end of the pipe, so that the keeper ends with the original process."""
+        """For a fork of this process, so that the keeper and the lock end with the original process."""
         if self._process.stdin is not None:
             self._process.stdin.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _answer(self, word: str, deadline: float, seconds: float) -> dict[str, Any]:
         stdout = self._process.stdout
@@ -191,11 +212,7 @@ class KeeperClient:
         partial.rename(self._record)
 
     def _last_words(self) -> str:
-        with suppress(OSError):
-            said = _COLOURS.sub("", self._log.read_bytes()[-4000:].decode(errors="replace"))
-            if lines := [line for line in said.splitlines() if line.strip()]:
-                return " | ".join(lines[-2:])[-300:]
-        return "nothing"
+        return last_lines(self._log, 2) or "nothing"
 
 
 def end_keepers_of(provider: str, vm_id: str, seconds: float) -> None:

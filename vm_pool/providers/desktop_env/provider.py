@@ -12,8 +12,16 @@ from typing import Any, ClassVar
 
 from vm_pool.errors import ProviderError
 from vm_pool.providers import guest_server
-from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed, end_keepers_of, leftovers, record_of
+from vm_pool.providers.desktop_env.keeper_client import (
+    KeeperClient,
+    KeeperFailed,
+    end_keepers_of,
+    leftovers,
+    lock_of,
+    record_of,
+)
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
+from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.guest_server import DesktopUnwell
 from vm_pool.states import Endpoint
 
@@ -85,19 +93,28 @@ class DesktopEnvProvider:
         return self._ready(keeper, keeper.ask("revert", self.options.revert_seconds))
 
     def stop(self, vm_id: str) -> None:
-        """Stops the VM, even if an earlier process started it."""
+        """Stops the VM, even if an earlier process started it.
+
+        Raises:
+            VMsInUse: Another living process uses it.
+        """
         with self._guard:
             keeper = self._keepers.pop(vm_id, None)
             self._endpoints.pop(vm_id, None)
         if keeper is not None:
             self._stop(keeper)
         if record_of(self.name, vm_id).exists():  # of an earlier process, or of a keeper that was killed
+            wait_until_unused([lock_of(self.name, vm_id)])
             end_keepers_of(self.name, vm_id, self.options.stop_seconds)
         if record_of(self.name, vm_id).exists():
             self._stop(KeeperClient(self.name, vm_id, self.options), raises=True)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Stops the VMs of a predecessor of this host."""
+        """Stops the VMs of a predecessor of this host.
+
+        Raises:
+            VMsInUse: The predecessor still lives.
+        """
         left = leftovers(self.name, host_id)
         for vm_id in left:
             self.stop(vm_id)

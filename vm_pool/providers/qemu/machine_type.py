@@ -179,7 +179,7 @@ class MachineType:
             except DesktopUnwell as error:
                 machine.run()
                 if time.monotonic() > deadline:
-                    raise RuntimeError(
+                    raise DesktopUnwell(
                         f"{machine.vm_id} is not ready within {seconds:.0f} s: {error}; the last lines of its console: "
                         f"{machine.console()}"
                     ) from error

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vm_pool.providers.guest_server import PORTS, DesktopUnwell
+from vm_pool.providers.program_output import last_lines
 from vm_pool.providers.qemu.command_line import CONSOLE
 from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_leftover, make_folder
 from vm_pool.providers.qemu.private_network import PrivateNetwork
@@ -29,7 +30,6 @@ SNAPSHOT_SECONDS = 120.0
 CLOCK_SECONDS = 20.0
 SNAPSHOT = "clean"
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)")
 
 
@@ -271,11 +271,7 @@ class QemuProcess:
         return monitor
 
     def _last_words(self, file: str) -> str:
-        try:
-            lines = (self._folder / file).read_bytes()[-2000:].decode(errors="replace").splitlines()
-        except OSError:
-            return ""
-        return " | ".join(_COLOURS.sub("", line) for line in lines[-4:])[-500:]
+        return last_lines(self._folder / file, 4)
 
 
 _processes: weakref.WeakSet[QemuProcess] = weakref.WeakSet()
