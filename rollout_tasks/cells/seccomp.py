@@ -20,13 +20,18 @@ _EQUAL = 0x15
 _GREATER = 0x25
 _AT_LEAST = 0x35
 _ANY_BIT = 0x45
+_MASK = 0x54
 _RETURN = 0x06
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _EPERM = 0x00050001
+_EINVAL = 0x00050016
 _ENOSYS = 0x00050026
+_EPROTONOSUPPORT = 0x0005005D
 _EAFNOSUPPORT = 0x00050061
-_NUMBER_OFFSET, _ARCH_OFFSET, _FIRST_ARGUMENT_OFFSET = 0, 4, 16
+_NUMBER_OFFSET, _ARCH_OFFSET = 0, 4
+_FIRST_ARGUMENT_OFFSET, _SECOND_ARGUMENT_OFFSET, _THIRD_ARGUMENT_OFFSET = 16, 24, 32
+"""Of the lower half: all arguments that are checked have 32 bits in the kernel."""
 _X32 = 0x40000000
 """Numbers from here on are x86_64's second system call table."""
 
@@ -34,7 +39,18 @@ _NEW_NAMESPACES = 0x7E020080
 """Every flag of `clone` that makes a namespace."""
 _FAMILIES = (1, 2, 10, 16)
 """Unix, IPv4, IPv6, netlink: address families that a network namespace confines."""
-_WITH_CONDITION = ("clone", "socket", "socketpair")
+_UNIX, _NETLINK = 1, 16
+_SOCKET_TYPE = 0xF
+"""The bits of a socket's type; the others are flags."""
+_STREAMS, _DATAGRAMS = (1, (0, 6)), (2, (0, 17))
+"""Types of IPv4 and IPv6 sockets, each with its protocols. For any other, the host would look for a module to load."""
+_ROUTES = 0
+"""The protocol of netlink sockets, for the same reason."""
+_FILE_COMMANDS = (*range(8), 1030, 1032, 1033, 1034)
+"""Of `fcntl`: duplicates, flags, locks of a process, size of a pipe, seals. Among the others are leases, which stop every
+program of the host that opens the file.
+"""
+_WITH_CONDITION = ("clone", "fcntl", "socket", "socketpair")
 
 
 def supported(machine: str | None = None) -> bool:
@@ -46,7 +62,8 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
     """Returns the filter for a machine, by default this one.
 
     Args:
-        allowed: Names of system calls. `clone` cannot make namespaces, and sockets are limited to `_FAMILIES`.
+        allowed: Names of system calls. `clone` cannot make namespaces; sockets are limited to `_FAMILIES` and their usual
+            protocols, `fcntl` to `_FILE_COMMANDS`.
 
     Raises:
         KeyError: There is no table for the machine (see `supported`), or a call is not in it.
@@ -68,9 +85,12 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
         # clone3 hides its flags from filters: the C library falls back to clone.
         lines += _when(_EQUAL, number("clone3"), [_line(_RETURN, _ENOSYS)])
         lines += _when(_EQUAL, number("clone"), _flags_checked())
-    for name in ("socket", "socketpair"):
-        if name in allowed:
-            lines += _when(_EQUAL, number(name), _family_checked())
+    if "fcntl" in allowed:
+        lines += _when(_EQUAL, number("fcntl"), _one_of(_SECOND_ARGUMENT_OFFSET, _FILE_COMMANDS, _EINVAL))
+    if "socket" in allowed:
+        lines += _when(_EQUAL, number("socket"), _socket_checked())
+    if "socketpair" in allowed:
+        lines += _when(_EQUAL, number("socketpair"), _one_of(_FIRST_ARGUMENT_OFFSET, _FAMILIES, _EAFNOSUPPORT))
     for first, last in _ranges(plain):
         lines += _when(_AT_LEAST, first, _when(_GREATER, last, [_line(_RETURN, _ALLOW)], otherwise=True))
     lines.append(_line(_RETURN, _EPERM))
@@ -86,11 +106,29 @@ def _flags_checked() -> list[bytes]:
     ]
 
 
-def _family_checked() -> list[bytes]:
+def _socket_checked() -> list[bytes]:
     lines = [_line(_LOAD, _FIRST_ARGUMENT_OFFSET)]
+    lines += _when(_EQUAL, _UNIX, [_line(_RETURN, _ALLOW)])
+    lines += _when(_EQUAL, _NETLINK, _one_of(_THIRD_ARGUMENT_OFFSET, [_ROUTES], _EPROTONOSUPPORT))
     for family in _FAMILIES:
-        lines += _when(_EQUAL, family, [_line(_RETURN, _ALLOW)])
+        if family not in (_UNIX, _NETLINK):
+            lines += _when(_EQUAL, family, _type_checked())
     return [*lines, _line(_RETURN, _EAFNOSUPPORT)]
+
+
+def _type_checked() -> list[bytes]:
+    lines = [_line(_LOAD, _SECOND_ARGUMENT_OFFSET), _line(_MASK, _SOCKET_TYPE)]
+    for kind, protocols in (_STREAMS, _DATAGRAMS):
+        lines += _when(_EQUAL, kind, _one_of(_THIRD_ARGUMENT_OFFSET, protocols, _EPROTONOSUPPORT))
+    return [*lines, _line(_RETURN, _EPROTONOSUPPORT)]
+
+
+def _one_of(offset: int, values: Sequence[int], otherwise: int) -> list[bytes]:
+    """Returns lines that allow the call if the argument is one of these, and return `otherwise` if not."""
+    lines = [_line(_LOAD, offset)]
+    for value in values:
+        lines += _when(_EQUAL, value, [_line(_RETURN, _ALLOW)])
+    return [*lines, _line(_RETURN, otherwise)]
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

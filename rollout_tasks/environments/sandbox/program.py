@@ -102,6 +102,7 @@ def _limit(memory: int, cpu: int, file: int) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_SIGPENDING: 64,
     }
     for kind, most in limits.items():
         resource.setrlimit(kind, (most, most))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import platform
 import sys
@@ -92,10 +93,34 @@ def test_every_limit_is_set_and_cannot_be_raised(interpreter: Interpreter) -> No
         "CORE": 0,
         "MEMLOCK": 0,
         "MSGQUEUE": 0,
+        "SIGPENDING": 64,
     }
     for name, most in expected.items():
         seen = said(interpreter, f"import resource\nresource.getrlimit(resource.RLIMIT_{name})")
         assert seen == (most, most), name
+
+
+def test_it_leases_no_file_of_the_host(interpreter: Interpreter) -> None:
+    """A lease would stop every program of the host that opens the file."""
+    lease = (
+        "import fcntl, signal\nsignal.signal(signal.SIGIO, signal.SIG_IGN)\n"
+        "def leased():\n    try:\n        return fcntl.fcntl(open('/etc/ld.so.cache', 'rb'), fcntl.F_SETLEASE, fcntl.F_RDLCK)\n"
+        "    except OSError as error:\n        return error.errno\nleased()"
+    )
+
+    assert said(interpreter, lease) == errno.EINVAL
+    lock = "with open('mine', 'w') as mine:\n    fcntl.lockf(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)\nos.unlink('mine')\n7"
+    assert said(interpreter, f"import fcntl, os\n{lock}") == 7
+
+
+def test_its_timers_are_few(interpreter: Interpreter) -> None:
+    made = said(
+        interpreter,
+        "import ctypes\nlibc, timer, made = ctypes.CDLL(None), ctypes.c_void_p(), 0\n"
+        "while made < 1000 and libc.timer_create(0, None, ctypes.byref(timer)) == 0: made += 1\nmade",
+    )
+
+    assert made <= 64
 
 
 def test_only_its_folder_can_be_written_and_is_as_large_as_said(
