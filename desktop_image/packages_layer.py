@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ RECIPE = Path(__file__).parent / "recipe"
 CUSTOMIZE = RECIPE / "customize.sh"
 DPKG_SETTINGS = RECIPE / "dpkg.cfg"
 REQUIREMENTS = RECIPE / "requirements.txt"
+_VERSION = 2
+"""Of what this module does beside the recipe: a higher number has every image built anew."""
 WITHOUT_SYNC = Path("/usr/share/mmdebstrap/hooks/eatmydata")
 """Installs packages without waiting for the disk after each, in a third of the time. It needs `dpkg-architecture`."""
 
@@ -29,7 +32,7 @@ WITHOUT_SYNC = Path("/usr/share/mmdebstrap/hooks/eatmydata")
 def digest(profile: str, release: Release) -> str:
     """Returns an id of everything this layer is made from, except the versions that the release has today."""
     recipe = [(file.name, file.read_text()) for file in sorted(RECIPE.iterdir())]
-    made_from = [release.suite, release.mirror, PROFILES[profile], recipe]
+    made_from = [_VERSION, release.suite, release.mirror, PROFILES[profile], recipe]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
@@ -55,6 +58,20 @@ def build(profile: str, release: Release, target: Path, progress: Callable[[str]
     _install_python_packages(python.removeprefix("python"), target / packages)
     compiling = ["chroot", str(target), "python3", "-m", "compileall", "-q", f"/{packages}"]
     _call(compiling, "compiling the Python packages")
+    _close_to_others(target)
+
+
+def _close_to_others(target: Path) -> None:
+    """Lets nobody but its owner write to a file: one that a user may change would make the user's desktop count as altered.
+
+    uv leaves a lock like that beside the packages.
+    """
+    for folder, _folders, files in os.walk(target):
+        for name in files:
+            path = Path(folder, name)
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & stat.S_IWOTH:
+                path.chmod(stat.S_IMODE(mode) & ~stat.S_IWOTH)
 
 
 def _install_python_packages(version: str, target: Path) -> None:

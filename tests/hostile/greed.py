@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -222,7 +223,83 @@ def _locks(most: int) -> int:
     return _count(one, most)
 
 
+@kind("locks of the dead", spread=True)
+def _locks_of_the_dead(most: int) -> int:
+    """Of processes that have the same files as this one, so that their locks stay when they end."""
+    lock = struct.Struct("hhqqi4x")
+    clone = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+    files = [os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600) for _ in range(1000)]
+
+    def one(number: int) -> None:
+        if _checked(libc.syscall(clone, 0x400 | signal.SIGCHLD, 0, 0, 0, 0)) == 0:
+            for each in range(5000 * number, 5000 * (number + 1)):
+                fcntl.fcntl(files[each % 1000], fcntl.F_SETLK, lock.pack(fcntl.F_WRLCK, 0, 2 * (each // 1000), 1, 0))
+            os._exit(0)
+        os.wait()
+
+    return 5000 * _count(one, most // 5000)
+
+
+@kind("access lists")
+def _access_lists(most: int) -> int:
+    """Bytes of lists of who may do what with a file, which each file of a folder has from it."""
+    users = 4000
+    entries = [(1, 7, -1), *((2, 7, 1000 + user) for user in range(users)), (4, 7, -1), (16, 7, -1), (32, 7, -1)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    total = 0
+    for place in _folders():
+        try:
+            os.setxattr(place, "system.posix_acl_default", acl)
+        except OSError:
+            continue
+        make = lambda number, at=place: os.close(os.open(f"{at}/{number}", os.O_CREAT | os.O_WRONLY, 0o666))  # noqa: E731
+        total += len(acl) * _count(make, (most - total) // len(acl))
+    return total
+
+
 # Processes, memory, signals
+
+
+class _Line(ctypes.Structure):
+    _fields_ = (
+        ("code", ctypes.c_ushort),
+        ("true", ctypes.c_ubyte),
+        ("false", ctypes.c_ubyte),
+        ("value", ctypes.c_uint),
+    )
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.POINTER(_Line)))
+
+
+@kind("filters of system calls", spread=True)
+def _filters(most: int) -> int:
+    """Each allows everything, is as long as may be, and stays with a descriptor when its thread is gone."""
+    length = 4000
+    lines = (_Line * length)(*[_Line(0x34, 0, 0, 0x12345)] * length)
+    lines[0] = lines[length - 1] = _Line(0x06, 0, 0, 0x7FFF0000)
+    program = _Filter(length, lines)
+    seccomp = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
+    libc.prctl(38, 1, 0, 0, 0)
+    made = [0]
+
+    def in_thread() -> None:
+        for flags in (0, 0, 0, 0, 0, 8):
+            if libc.syscall(seccomp, 1, flags, ctypes.byref(program)) < 0:
+                return
+            made[0] += 1
+
+    def one(_: int) -> None:
+        before = made[0]
+        thread = threading.Thread(target=in_thread)
+        thread.start()
+        thread.join()
+        if made[0] < before + 6:
+            raise BlockingIOError(errno.EAGAIN, "no more")
+
+    _count(one, most // 6)
+    return made[0]
 
 
 @kind("processes")
@@ -274,6 +351,33 @@ def _roomy(one: socket.socket) -> socket.socket:
 def _waiting_in(one: socket.socket) -> int:
     """Bytes of the kernel's memory in which something waits at a socket to be read."""
     return int(struct.unpack_from("I", one.getsockopt(socket.SOL_SOCKET, 55, 36))[0])  # SO_MEMINFO
+
+
+@kind("netlink sockets", spread=True)
+def _netlink_sockets(most: int) -> int:
+    return _count(lambda _: KEPT.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)), most)
+
+
+@kind("keys of TCP", spread=True)
+def _keys_of_tcp(most: int) -> int:
+    """Bytes of the keys that sockets have for their peers' signatures."""
+    key = struct.Struct("HH4s120xBBHI80s")
+
+    def open_one(_: int) -> Callable[[bytes], int]:
+        KEPT.append(socket.socket())
+        peers = iter(range(1 << 20))
+
+        def add(_: bytes) -> int:
+            address = struct.pack(">I", 0x0A000000 + next(peers))
+            KEPT[-1].setsockopt(socket.IPPROTO_TCP, 14, key.pack(2, 0, address, 0, 0, 8, 0, b"k" * 8))
+            return 150
+
+        return add
+
+    try:
+        return _filled(most, open_one)
+    except PermissionError:
+        return 0
 
 
 @kind("TCP connections", spread=True)

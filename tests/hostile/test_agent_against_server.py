@@ -144,6 +144,7 @@ AS_USER = {
     " echo 1000 >/proc/$pid/oom_score_adj; done",
     "write over its files": "for file in /usr/lib/guest/python/server/app.py /usr/lib/guest/python/session/desktop.py"
     " /usr/lib/guest/session /usr/bin/python3.11 /usr/lib/python3.11/socket.py /lib/x86_64-linux-gnu/libc.so.6 /bin/sh"
+    " /usr/local/lib/python3.11/dist-packages/.lock $(find /usr /etc /opt -xdev -type f -perm -o+w 2>/dev/null)"
     " /etc/ld.so.preload /etc/ld.so.cache /etc/python3.11/sitecustomize.py /etc/passwd; do echo bad >>$file; rm -f $file; done",
     "write beside its files": "cd /usr/lib/guest/python && touch waitress.py; touch /usr/lib/python3.11/waitress.py"
     " /usr/lib/python3/dist-packages/x.py /usr/local/lib/python3.11/dist-packages/x.py /waitress.py /run/guest/x",
@@ -313,6 +314,7 @@ AS_ROOT = {
     "other code": ("echo >>/usr/lib/guest/python/server/app.py", "written over: /usr/lib/guest"),
     "code beside its own": ("touch /usr/lib/guest/python/waitress.py", "written over: /usr/lib/guest"),
     "code before the library": ("touch /usr/lib/python3.11/waitress.py", "written over: /usr/lib/python3.11"),
+    "a library of Python before its own": ("touch /usr/lib/python311.zip", "written over: /usr/lib/python311.zip"),
     "code that was there and gone": (
         "touch /usr/lib/python3.11/bait.py; rm /usr/lib/python3.11/bait.py",
         "written over: /usr/lib/python3.11",

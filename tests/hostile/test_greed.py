@@ -21,7 +21,7 @@ from tests.desktops import in_guest, needs_local_desktops, traces
 from tests.hostile import greed
 from vm_pool.providers.local import LocalProvider
 
-pytestmark = [needs_local_desktops, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [needs_local_desktops, pytest.mark.slow, pytest.mark.timeout(240)]
 
 HOST = f"test-greed-{os.getpid()}"
 GREEDY, NEIGHBOUR = f"{HOST}-0", f"{HOST}-1"
@@ -30,6 +30,8 @@ MIB = 1 << 20
 MOST_MEMORY = 2 * OPTIONS["memory_mib"] * MIB
 """What the machine may lack at most: the desktop's memory, and as much again for what is not charged, and for other tests."""
 SECONDS = 60.0
+ATTEMPTS = 3
+"""What the host counts is for all: an attempt may be disturbed by another test's machines that start meanwhile."""
 PROGRAM = Path(greed.__file__)
 
 
@@ -75,6 +77,11 @@ KINDS = {
     "TCP connections": (6144 * MIB, 16 * MIB),
     "netlink's answers": (6144 * MIB, 4 * MIB),
     "connections that nobody accepts": (6144 * MIB, 16 * MIB),
+    "locks of the dead": (2_000_000, 0),
+    "access lists": (3072 * MIB, 0),
+    "filters of system calls": (20_000, 0),
+    "keys of TCP": (3072 * MIB, 0),
+    "netlink sockets": (1_000_000, 1_000),
     "connections that nobody has open": (number("/proc/sys/net/ipv4/tcp_max_orphans"), 500),
 }
 
@@ -165,15 +172,22 @@ def watched() -> Iterator[dict[str, int]]:
 )
 def test_others_have_enough_left(greedy: LocalProvider, what: str, root: bool) -> None:
     most, few = KINDS[what]
-    with watched() as lost:
-        asking, had = taken(greedy, what, most, root=root)
-        with asking:
-            greedy.check(NEIGHBOUR)
-            inside, outside = got_inside(greedy, what, few, root=root), got_outside(what, few)
-    print(f"\n{what}, {root=}: had {had} of {most}; {inside=}, {outside=}", end=" ")
-    print({name: f"{value / MIB:.0f} MiB" if name == "memory" else value for name, value in lost.items() if value})
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            greedy.reset(GREEDY)
+            bring_program(greedy, GREEDY)
+        with watched() as lost:
+            asking, had = taken(greedy, what, most, root=root)
+            with asking:
+                greedy.check(NEIGHBOUR)
+                inside, outside = got_inside(greedy, what, few, root=root), got_outside(what, few)
+        print(f"\n{what}, {root=}: had {had} of {most}; {inside=}, {outside=}", end=" ")
+        print({name: f"{value / MIB:.0f} MiB" if name == "memory" else value for name, value in lost.items() if value})
 
-    assert had is None or 0 <= had < most
-    assert {name: value for name, value in lost.items() if value > COUNTED[name][1] / 2} == {}
-    assert int(inside) >= few
-    assert int(outside) >= few
+        assert had is None or 0 <= had < most
+        assert int(inside) >= few
+        assert int(outside) >= few
+        too_much = {name: value for name, value in lost.items() if value > COUNTED[name][1] / 2}
+        if not too_much:
+            break
+    assert too_much == {}

@@ -19,7 +19,7 @@ from vm_pool.egress import relay
 from vm_pool.errors import ProviderError
 from vm_pool.gate_client import connect
 from vm_pool.providers import guest_server
-from vm_pool.providers.local import LocalProvider, cgroups
+from vm_pool.providers.local import LocalProvider, cgroups, requirements
 from vm_pool.unpooled import unpooled_vm
 
 pytestmark = needs_local_desktops
@@ -159,6 +159,14 @@ def test_a_machine_that_cannot_limit_says_how_to_do_without(tmp_path: Path, monk
     ):
         LocalProvider({}).check_available()
     LocalProvider({"memory_mib": None, "processes": None}).check_available()
+
+
+def test_a_host_that_lets_users_trace_what_changes_them_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = requirements._text
+    dumpable = "/proc/sys/fs/suid_dumpable"
+    monkeypatch.setattr(requirements, "_text", lambda path, other: "1\n" if path == dumpable else text(path, other))
+    with pytest.raises(ProviderError, match=r"act as its control server: sysctl -w fs\.suid_dumpable=0$"):
+        LocalProvider({}).check_available()
 
 
 def test_a_runtime_that_cannot_run_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,12 +192,22 @@ def _limits_hit(vm_id: str) -> set[str]:
     """The limits that the kernel has held a desktop to, in either version of cgroups."""
     hit = set()
     for folder in cgroups(vm_id):
-        for name in ("pids.events", "memory.events", "memory.failcnt"):
+        for name in ("pids.events", "memory.events", "memory.failcnt", "memory.oom_control"):
             with contextlib.suppress(OSError):
                 counts = dict(line.rpartition(" ")[::2] for line in (folder / name).read_text().splitlines())
-                if int(counts.get("max", counts.get("", 0))) > 0:
+                if int(counts.get("max", counts.get("oom_kill", counts.get("", 0)))) > 0:
                     hit.add(name.partition(".")[0])
     return hit
+
+
+def test_no_desktop_is_swapped_out(provider: LocalProvider) -> None:
+    """One at its limit would fill the swap of the whole host."""
+    (cgroup,) = [folder for folder in cgroups(VM) if (folder / "memory.stat").exists()]
+    versions = {"memory.memsw.limit_in_bytes": SMALL["memory_mib"] << 20, "memory.swap.max": 0}
+    seen = {name: int((cgroup / name).read_text()) for name in versions if (cgroup / name).exists()}
+    if not seen:
+        pytest.skip("this kernel does not count swap")
+    assert seen == {name: versions[name] for name in seen}
 
 
 @pytest.mark.parametrize(

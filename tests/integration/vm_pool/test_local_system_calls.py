@@ -19,8 +19,28 @@ pytestmark = needs_local_desktops
 
 VM = f"test-calls-{os.getpid()}-0"
 NUMBERS = {
-    "x86_64": {"mmap": 9, "socket": 41, "setsockopt": 54, "fcntl": 72, "io_setup": 206, "add_key": 248, "memfd": 319},
+    "x86_64": {
+        "mmap": 9,
+        "ioctl": 16,
+        "socket": 41,
+        "socketpair": 53,
+        "setsockopt": 54,
+        "clone": 56,
+        "fcntl": 72,
+        "prctl": 157,
+        "setxattr": 188,
+        "io_setup": 206,
+        "add_key": 248,
+        "seccomp": 317,
+        "memfd": 319,
+    },
     "aarch64": {
+        "ioctl": 29,
+        "socketpair": 199,
+        "clone": 220,
+        "prctl": 167,
+        "setxattr": 5,
+        "seccomp": 277,
         "mmap": 222,
         "socket": 198,
         "setsockopt": 208,
@@ -40,6 +60,9 @@ HIGH = 1 << 32
 """A bit that the kernel does not look at, where a call has a 32-bit argument."""
 OF_SOCKETS, FILTER, ROOM, REUSE = 1, 26, 8, 2
 LOCK = 37
+TCP, MD5_KEYS = 6, 14
+SAME_FILES, CHILD = 0x400, 17
+OWN_FILTER, LINE_DISCIPLINE = 22, 0x5423
 
 REFUSED = [
     ("statmount", (0, 0, 0, 0), errno.ENOSYS),
@@ -59,6 +82,20 @@ REFUSED = [
     ("setsockopt", (-1, OF_SOCKETS, HIGH + FILTER, 0, 0), errno.ENOSYS),
     ("setsockopt", (-1, OF_SOCKETS, ROOM, 0, 0), 0),  # it is not made, without a word
     ("setsockopt", (-1, OF_SOCKETS, HIGH + ROOM, 0, 0), errno.ENOSYS),
+    ("setsockopt", (-1, TCP, MD5_KEYS, 0, 0), errno.EPERM),
+    ("setsockopt", (-1, TCP, HIGH + MD5_KEYS, 0, 0), errno.ENOSYS),
+    ("socket", (2, 1, 262), errno.EPROTONOSUPPORT),  # MPTCP
+    ("socket", (10, 5, 0), errno.ENOSYS),
+    ("socket", (2, 3, 1), errno.EPERM),  # raw
+    ("socketpair", (2, 1, 132, 0), errno.EOPNOTSUPP),
+    ("clone", (SAME_FILES + CHILD, 0, 0, 0, 0), errno.EPERM),
+    ("clone", (HIGH + SAME_FILES + CHILD, 0, 0, 0, 0), errno.EPERM),
+    ("seccomp", (1, 0, 0), errno.ENOSYS),
+    ("prctl", (OWN_FILTER, 2, 0, 0, 0), errno.EINVAL),
+    ("prctl", (HIGH + OWN_FILTER, 2, 0, 0, 0), errno.EINVAL),
+    ("ioctl", (-1, LINE_DISCIPLINE, 0), errno.EINVAL),
+    ("ioctl", (-1, HIGH + LINE_DISCIPLINE, 0), errno.EINVAL),
+    ("setxattr", (0, 0, 0, 0, 0), errno.EOPNOTSUPP),
     ("fcntl", (-1, LOCK, 0), errno.EINVAL),
     ("fcntl", (-1, HIGH + LOCK, 0), errno.EINVAL),
 ]
@@ -90,13 +127,27 @@ def test_it_is_refused(provider: LocalProvider, name: str, arguments: tuple[int,
     assert outside != inside
 
 
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6"])
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM"])
+def test_usual_sockets_are_made(provider: LocalProvider, family: str, kind: str) -> None:
+    protocol = "IPPROTO_TCP" if kind == "SOCK_STREAM" else "IPPROTO_UDP"
+    for which in ("0", f"socket.{protocol}"):
+        code = f"import socket; socket.socket(socket.{family}, socket.{kind} | socket.SOCK_CLOEXEC, {which}); print('made')"
+        assert in_guest(provider, VM, shlex.join(["python3", "-c", code])).strip() == "made"
+
+
 def test_so_is_what_no_kernel_has_yet(provider: LocalProvider) -> None:
     assert outcomes(provider, ["1000"]) == (str(errno.ENOSYS), str(errno.ENOSYS))
 
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("setsockopt", (-1, OF_SOCKETS, REUSE, 0, 0)), ("setsockopt", (-1, 6, 1, 0, 0)), ("fcntl", (-1, 1, 0))],
+    [
+        ("setsockopt", (-1, OF_SOCKETS, REUSE, 0, 0)),
+        ("setsockopt", (-1, TCP, 1, 0, 0)),
+        ("fcntl", (-1, 1, 0)),
+        ("ioctl", (-1, 0x5401, 0)),
+    ],
 )
 def test_what_programs_need_is_made(provider: LocalProvider, name: str, arguments: tuple[int, ...]) -> None:
     """As these are made for no descriptor at all, the kernel says that of them."""

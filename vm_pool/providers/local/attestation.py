@@ -146,7 +146,9 @@ class Attestor:
                     yield path.removesuffix(" (deleted)").lstrip("/")
 
     def _altered_files(self, python: str, libraries: Collection[str]) -> Iterator[str]:
-        whole = [*_WHOLE, *_SHELLS, f"usr/bin/{python}", f"usr/lib/{python}", f"etc/{python}", *sorted(libraries)]
+        before_library = f"usr/lib/{python.replace('.', '')}.zip"  # Python looks there first
+        of_python = (f"usr/bin/{python}", f"usr/lib/{python}", f"etc/{python}", before_library)
+        whole = [*_WHOLE, *_SHELLS, *of_python, *sorted(libraries)]
         packages = ("usr/lib/python3/dist-packages", f"usr/local/lib/{python}/dist-packages")
         altered = [path for path in dict.fromkeys(whole) if self._is_written(path)]
         altered += islice((path for folder in packages for path in self._replaced_below(folder)), NAMED_FILES + 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from desktop_image import GUEST_ID_COUNT
-from vm_pool.providers.local import seccomp
+from vm_pool.providers.local import cgroups, seccomp
 from vm_pool.providers.local.id_ranges import IdRange
 from vm_pool.providers.local.options import LocalOptions
 
@@ -108,6 +108,8 @@ def _limits(options: LocalOptions) -> dict[str, Any]:
     limits: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}]}
     if options.memory_mib is not None:
         limits["memory"] = {"limit": options.memory_mib * 1024 * 1024}
+        if cgroups.counts_swap():
+            limits["memory"]["swap"] = limits["memory"]["limit"]  # of both together: none
     if options.processes is not None:
         limits["pids"] = {"limit": options.processes}
     if options.cpus is not None:

@@ -33,6 +33,12 @@ def unlimitable(wanted: list[str]) -> list[str]:
     return [name for name in wanted if not os.access(_MOUNTED / name / "cgroup.procs", os.W_OK)]
 
 
+def counts_swap() -> bool:
+    """Whether swap can be limited."""
+    names = ("memory/memory.memsw.limit_in_bytes", "*/memory.swap.max")
+    return any(any(_MOUNTED.glob(name)) for name in names)
+
+
 def counts_sockets_with_memory() -> bool:
     """Whether socket memory counts as a desktop's memory, as in version 2, and not separately."""
     return not (_MOUNTED / "memory" / _SOCKETS).exists()

@@ -13,7 +13,7 @@ LOOK_SECONDS = 0.25
 MOST_LOCKS = 10_000
 """A desktop with every program open has a few hundred."""
 MOST_NETLINK_BYTES = 64 << 20
-"""Data in netlink sockets that waits to be read."""
+"""Netlink sockets, and the data in them that waits to be read."""
 MOST_TCP_SOCKETS = 2048
 """One that was not accepted yet holds up to 128 KiB (see `bundle`); the host also limits those without an owner."""
 NEW_TCP_SOCKETS = 10_000
@@ -44,6 +44,7 @@ class KernelMemoryWatch:
         with self._files as opening:
             self._locks = self._open(processes / "locks")
             self._netlink = self._open(network / "netlink")
+            self._protocols = self._open(network / "protocols")
             self._sockets = [
                 self._open(network / name) for name in ("sockstat", "sockstat6") if (network / name).exists()
             ]
@@ -78,15 +79,15 @@ class KernelMemoryWatch:
         sockets = sum(map(_tcp_sockets, self._sockets))
         if sockets > MOST_TCP_SOCKETS:
             return f"more than {MOST_TCP_SOCKETS} TCP sockets"
-        held = 0
-        lines = _lines(self._netlink)
+        held = _netlink_sockets(self._protocols) * _BYTES_OF_SOCKET
+        lines = _lines(self._netlink)  # only of sockets that have an address
         next(lines, None)  # the column headings
         for line in lines:
             _, _, _, _, received, sent, *_ = line.split()
-            held += int(received) + int(sent) + _BYTES_OF_SOCKET
+            held += int(received) + int(sent)
             if held > MOST_NETLINK_BYTES:
-                return f"more than {MOST_NETLINK_BYTES >> 20} MiB in netlink sockets"
-        return ""
+                break
+        return f"more than {MOST_NETLINK_BYTES >> 20} MiB in netlink sockets" if held > MOST_NETLINK_BYTES else ""
 
 
 def _tcp_sockets(descriptor: int) -> int:
@@ -94,6 +95,15 @@ def _tcp_sockets(descriptor: int) -> int:
     for line in _lines(descriptor):
         match line.split():
             case [b"TCP:" | b"TCP6:", b"inuse", number, *_]:
+                return int(number)
+    return 0
+
+
+def _netlink_sockets(descriptor: int) -> int:
+    """Returns the number of netlink sockets in a network namespace."""
+    for line in _lines(descriptor):
+        match line.split():
+            case [b"NETLINK", _, number, *_]:
                 return int(number)
     return 0
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desktop_image import GUEST_ID_COUNT, GUEST_ID_SHIFT
-from desktop_image.cache import cache_folder
+from desktop_image.cache import guest_cache_folder
 from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import check_commands
 from vm_pool.errors import ProviderError
@@ -59,6 +59,11 @@ def check_machine(options: LocalOptions) -> str:
             raise ProviderError(f"local desktops need the command {command}: apt-get install util-linux mount")
     if not _text("/proc/sys/user/max_user_namespaces", "1").strip("0\n"):
         raise ProviderError("local desktops need user namespaces: sysctl -w user.max_user_namespaces=10000")
+    if _text("/proc/sys/fs/suid_dumpable", "0").strip() == "1":
+        raise ProviderError(
+            "local desktops need programs that change users to be closed to others, or a desktop's user could act as its"
+            " control server: sysctl -w fs.suid_dumpable=0"
+        )
     _check_namespaces()
     if "overlay" not in _text("/proc/filesystems", ""):
         subprocess.run(["modprobe", "overlay"], check=False, capture_output=True)  # noqa: S607
@@ -125,7 +130,7 @@ def _check_limits(options: LocalOptions) -> None:
 
 def _shifts_owners() -> bool:
     """Tests whether owners can be shifted on the images' file system, with an overlay on top."""
-    stored = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.is_dir())
+    stored = next(folder for folder in (guest_cache_folder(), *guest_cache_folder().parents) if folder.is_dir())
     one = IdRange(0, shared=False)
     settings: entry.EntrySettings = {
         "owner": one.owner,
