@@ -119,11 +119,11 @@ def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Ite
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("a time limit works in a process's main thread only")
     began = time.monotonic()
-    overdue = False
+    overdue = ended = False
 
     def ring(number: int, frame: FrameType | None) -> None:
         nonlocal overdue
-        if time.monotonic() - began >= seconds:
+        if not ended and time.monotonic() - began >= seconds:
             overdue = True
             raise EpisodeInterrupted(failure_class, message)
         if callable(before):
@@ -135,6 +135,7 @@ def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Ite
         signal.setitimer(signal.ITIMER_REAL, min(seconds, outer or seconds), _RING_AGAIN_SECONDS)
         yield
     finally:
+        ended = True
         left = max(outer - (time.monotonic() - began), 0.001) if outer else 0
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -20,7 +20,7 @@ from typing import Any
 from rollout_tasks.cells.channel import BadMessage, Channel, ChannelEnded, ChannelSilent
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.resource_watch import ResourceWatch
-from rollout_tasks.cells.template import INTERRUPT
+from rollout_tasks.cells.template import INTERRUPT, INTERRUPTED, NUMBER
 from rollout_tasks.cells.template_process import TemplateProcess
 from vm_pool.gate import Dial, Gate, Gates
 
@@ -32,7 +32,7 @@ END_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
 """After this time, a call that still runs is interrupted again."""
 _CREDENTIALS = struct.Struct("3i")
-_NUMBER = struct.Struct("i")
+_INTERRUPTED = NUMBER.pack(INTERRUPTED)
 _MOST_LISTENERS = 32
 
 Content = Iterable[bytes]
@@ -96,6 +96,8 @@ class Cell:
         self._gates = Gates()
         self._gate: Gate | None = None
         self._ended = ""
+        self._said_last = _INTERRUPTED
+        """What the template answered last: that, or the exit code."""
         self._over = ""
         limits = limits or CellLimits()
         addresses = {host: f"127.0.1.{number}" for number, host in enumerate(hosts, 1)}
@@ -118,14 +120,14 @@ class Cell:
     def _welcome(self, mine: socket.socket, dial: Dial, limits: CellLimits) -> None:
         """Receives the process id and listening sockets that the cell sends before it runs untrusted code."""
         mine.settimeout(OPEN_SECONDS)
-        room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_NUMBER.size * _MOST_LISTENERS)
+        room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(NUMBER.size * _MOST_LISTENERS)
         said, ancillary, _, _ = mine.recvmsg(1 << 16, room)
         pid, descriptors = 0, []
         for _, kind, content in ancillary:
             if kind == socket.SCM_CREDENTIALS:
                 pid = _CREDENTIALS.unpack(content)[0]
             elif kind == socket.SCM_RIGHTS:
-                descriptors = [number for (number,) in _NUMBER.iter_unpack(content)]
+                descriptors = [number for (number,) in NUMBER.iter_unpack(content)]
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         if not said or not pid:
             raise CellEnded(f"a cell cannot be made: {self._how_it_ended()}")
@@ -184,8 +186,7 @@ class Cell:
         self._channel.socket.settimeout(_AGAIN_SECONDS)
         try:
             while True:
-                with suppress(OSError):
-                    self._template.send(INTERRUPT)
+                self._interrupt()
                 try:
                     self._answer(self._broken_off, None, None, until)
                     break
@@ -194,6 +195,13 @@ class Cell:
                         raise BadMessage("it goes on though it was interrupted") from error
         finally:
             self._channel.socket.settimeout(None)
+
+    def _interrupt(self) -> None:
+        """Has the cell interrupted, and waits until it was: an interruption that comes late would hit the next call."""
+        with suppress(OSError):
+            self._template.settimeout(END_SECONDS)
+            self._template.send(INTERRUPT)
+            self._said_last = self._template.recv(NUMBER.size)
 
     def _answer(
         self,
@@ -248,14 +256,14 @@ class Cell:
         """Returns how the cell ended, in words; waits until the template has noticed."""
         if self._ended:
             return self._ended
-        try:
+        said = self._said_last
+        with suppress(OSError):
             self._template.settimeout(END_SECONDS)
-            said = self._template.recv(_NUMBER.size)
-        except OSError:
-            said = b""
-        if len(said) != _NUMBER.size:
+            while said == _INTERRUPTED:
+                said = self._template.recv(NUMBER.size)
+        if len(said) != NUMBER.size or said == _INTERRUPTED:
             return "the template of cells ended"
-        (code,) = _NUMBER.unpack(said)
+        (code,) = NUMBER.unpack(said)
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def _end(self) -> None:

@@ -26,9 +26,12 @@ from rollout_tasks.cells import isolation
 from rollout_tasks.cells.isolation import CellLimits
 
 INTERRUPT = b"i"
-LONGEST_REQUEST = 1 << 16
 INTERRUPT_SIGNAL = signal.SIGUSR1
-_NUMBERS = struct.Struct("i")
+INTERRUPTED = 1 << 16
+"""The answer to `INTERRUPT`, once the cell has the signal; the only other answer is the exit code."""
+NUMBER = struct.Struct("i")
+"""An answer."""
+LONGEST_REQUEST = 1 << 16
 
 
 @dataclass(slots=True)
@@ -77,8 +80,14 @@ class Template:
             asker.close()
             return
         self._next_user += 1
-        isolation.begin_process_namespace(self._itself)
-        pid = os.fork()
+        try:
+            isolation.begin_process_namespace(self._itself)
+            pid = os.fork()
+        except OSError as error:  # as when processes or memory are at their limit: other cells go on
+            sys.stderr.write(f"no cell can be made now: {error}\n")
+            os.close(channel)
+            asker.close()
+            return
         if pid == 0:
             self._become(request, channel)
         os.close(channel)
@@ -115,7 +124,10 @@ class Template:
         except OSError:
             word = b""
         signal.pidfd_send_signal(cell.process, INTERRUPT_SIGNAL if word == INTERRUPT else signal.SIGKILL)
-        if word != INTERRUPT:
+        if word == INTERRUPT:
+            with contextlib.suppress(OSError):
+                cell.asker.send(NUMBER.pack(INTERRUPTED))
+        else:
             self._poll.unregister(cell.asker)
 
     def _ended(self, cell: _Cell) -> None:
@@ -124,10 +136,10 @@ class Template:
             del self._cells[descriptor]
             with contextlib.suppress(KeyError):
                 self._poll.unregister(descriptor)
-        with contextlib.suppress(OSError):
-            cell.asker.send(_NUMBERS.pack(os.waitstatus_to_exitcode(status)))
-        cell.asker.close()
         os.close(cell.process)
+        with contextlib.suppress(OSError):
+            cell.asker.send(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+        cell.asker.close()
 
 
 def _enter(request: dict[str, Any], connection: socket.socket, user: int) -> None:

@@ -26,6 +26,7 @@ class CtrlC:
         """Whether the first Ctrl-C finishes running work; False until there is work, and Ctrl-C then stops at once."""
         self.drain_wanted = False
         self.stop_now = False
+        self._raised = False
         self._told: set[str] = set()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
@@ -34,7 +35,9 @@ class CtrlC:
             self.drain_wanted = True
             return
         self.stop_now = True
-        raise StopRequested
+        if not self._raised:  # a second one would come out of the cleaning up that the first began
+            self._raised = True
+            raise StopRequested
 
     def check(self) -> None:
         """Ends the program if a signal has asked for it and Python ignored what the handler raised.
@@ -45,6 +48,7 @@ class CtrlC:
             StopRequested: A signal has asked for it.
         """
         if self.stop_now:
+            self._raised = True
             raise StopRequested
 
     @contextmanager
@@ -54,7 +58,9 @@ class CtrlC:
         report = sys.unraisablehook
 
         def report_others(ignored: sys.UnraisableHookArgs) -> None:
-            if ignored.exc_type is not StopRequested:  # `check` raises that one again
+            if ignored.exc_type is StopRequested:  # `check` raises it again, or the next signal
+                self._raised = False
+            else:
                 report(ignored)
 
         sys.unraisablehook = report_others

@@ -193,8 +193,8 @@ class GuardedVM:
             try:
                 return answer.result(SILENT_SECONDS)
             except TimeoutError:
-                if answer.done():
-                    raise
+                if answer.done():  # just now, or with this error
+                    return answer.result()
                 self.probe(f"{urlsplit(url).path} is not answered, and nothing else is")
 
     def probe(self, problem: str) -> None:

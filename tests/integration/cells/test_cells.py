@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 from rollout_tasks.cells.cell import CallFailed, Cell, CellEnded, Handlers
+from rollout_tasks.cells.filesystem import CellFilesystem
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
-from tests.integration.cells.conftest import NOTHING, TESTS, Inside, Opened
+from tests.integration.cells.conftest import NOTHING, TESTS, Inside, Opened, _nowhere
 from tests.virtual_machines import wait_until
 
 
@@ -47,6 +48,25 @@ def test_a_call_has_its_answer_and_the_bytes_that_go_with_it(inside: Inside) -> 
 
     assert value == {"one": [1, None, "é"]}
     assert bytes(received) == b"a" * 700_000 + b"b"
+
+
+def test_a_cell_that_cannot_be_forked_takes_no_other_with_it() -> None:
+    template = TemplateProcess("tests.integration.cells.failing_forks", [TESTS], CellFilesystem(as_root=True))
+    cells = []
+
+    def opened() -> Inside:
+        cells.append(Cell(template, ports={}, dial=_nowhere))
+        return Inside(cells[-1])
+
+    try:
+        first = opened()
+        with pytest.raises(CellEnded):
+            opened()
+        assert [inside.run("result = 7") for inside in (first, opened())] == [7, 7]
+    finally:
+        for cell in cells:
+            cell.close()
+        template.stop()
 
 
 def test_what_lasts_lasts_between_calls_and_no_longer(opened: Opened) -> None:
@@ -139,6 +159,25 @@ def test_a_call_that_is_broken_off_leaves_a_cell_that_goes_on(inside: Inside, bu
     began = time.monotonic()
     assert inside.run("result = 'still here'") == "still here"
     assert time.monotonic() - began < 5
+
+
+def test_an_interruption_that_comes_late_hits_no_later_call(inside: Inside, template: TemplateProcess) -> None:
+    """The broken off call has just ended by itself, and the template has no time to interrupt it."""
+
+    def refuse(_piece: bytes) -> None:
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        inside.run("service.tell('log', b'x')", Handlers({}, {"log": refuse}))
+    time.sleep(0.5)  # its answer is there
+    process = psutil.Process(template._process.pid)
+    process.suspend()
+    going_on = threading.Timer(0.5, process.resume)
+    going_on.start()
+    try:
+        assert inside.run("import time\ntime.sleep(2)\nresult = 2") == 2
+    finally:
+        going_on.join()
 
 
 def test_bytes_that_nobody_wants_any_more_are_passed_over(inside: Inside) -> None:

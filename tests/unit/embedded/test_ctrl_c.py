@@ -45,6 +45,30 @@ def test_what_is_ignored_in_a_callback_ends_the_program_at_the_next_check(capfd:
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_second_signal_does_not_come_out_of_the_cleaning_up() -> None:
+    ctrl_c, cleaned_up = CtrlC(), False
+    with pytest.raises(StopRequested), ctrl_c.caught():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            press_where_it_is_ignored()
+            cleaned_up = True
+    assert cleaned_up
+    assert ctrl_c.count == 3
+
+
+def test_what_was_ignored_is_raised_by_the_next_signal() -> None:
+    ctrl_c = CtrlC()
+    with pytest.raises(StopRequested), ctrl_c.caught():
+        thing = Anything()
+        watched = weakref.ref(thing, press_where_it_is_ignored)
+        del thing
+        assert watched() is None
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("it was raised")
+
+
 def test_without_a_signal_a_check_does_nothing() -> None:
     ctrl_c = CtrlC()
     with ctrl_c.caught():

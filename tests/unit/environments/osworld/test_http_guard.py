@@ -42,7 +42,7 @@ class Guest(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def guest(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
-    monkeypatch.setattr(http_guard, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(http_guard, "PROBE_SECONDS", 20.0)  # for a living one, however busy this machine is
     monkeypatch.setattr(http_guard, "DEFAULT_SECONDS", 0.3)
     monkeypatch.setattr(http_guard, "REFUSED_AGAIN_SECONDS", 0.05)
     Guest.stalled.clear()
@@ -54,6 +54,12 @@ def guest(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+def stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, the guest answers no probe in time."""
+    monkeypatch.setattr(http_guard, "PROBE_SECONDS", 0.3)
+    Guest.stalled.set()
 
 
 @pytest.fixture
@@ -87,7 +93,7 @@ def test_a_vm_that_is_gone_is_noticed_while_a_picture_is_waited_for(
     line: GuardedVM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_guard, "SILENT_SECONDS", 0.1)
-    Guest.stalled.set()
+    stall(monkeypatch)
     with pytest.raises(VMUnreachable, match=r"does not answer: /screenshot is not answered, and nothing else is"):
         REQUESTS.get(f"{line.origin}/screenshot", timeout=0.2)
 
@@ -98,8 +104,8 @@ def test_a_slow_answer_of_a_living_vm_is_only_that_requests_trouble(line: Guarde
     assert REQUESTS.get(f"{line.origin}/fine").text == "ok"
 
 
-def test_a_frozen_vm_is_lost_and_everything_after_it_refused(line: GuardedVM) -> None:
-    Guest.stalled.set()
+def test_a_frozen_vm_is_lost_and_everything_after_it_refused(line: GuardedVM, monkeypatch: pytest.MonkeyPatch) -> None:
+    stall(monkeypatch)
     with pytest.raises(VMUnreachable, match=r"the VM at http://127.0.0.1:\d+ does not answer: /stall was not answered"):
         REQUESTS.get(f"{line.origin}/stall")
     served = len(Guest.served)
@@ -114,13 +120,15 @@ def test_a_frozen_vm_is_noticed_during_a_request_that_may_take_long(
     monkeypatch.setattr(http_guard, "SILENT_SECONDS", 0.1)
     monkeypatch.setitem(http_guard.ANSWER_SECONDS, "/stall", 100.0)
     assert REQUESTS.get(f"{line.origin}/stall").text == "ok"
-    Guest.stalled.set()
+    stall(monkeypatch)
     with pytest.raises(VMUnreachable, match="/stall is not answered"):
         REQUESTS.get(f"{line.origin}/stall")
 
 
-def test_code_that_catches_every_exception_cannot_hide_a_lost_vm(line: GuardedVM) -> None:
-    Guest.stalled.set()
+def test_code_that_catches_every_exception_cannot_hide_a_lost_vm(
+    line: GuardedVM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stall(monkeypatch)
     with pytest.raises(VMUnreachable):
         try:
             REQUESTS.get(f"{line.origin}/stall")
@@ -128,8 +136,8 @@ def test_code_that_catches_every_exception_cannot_hide_a_lost_vm(line: GuardedVM
             raise AssertionError("hidden") from error
 
 
-def test_a_loop_that_catches_everything_ends_at_its_sleep(line: GuardedVM) -> None:
-    Guest.stalled.set()
+def test_a_loop_that_catches_everything_ends_at_its_sleep(line: GuardedVM, monkeypatch: pytest.MonkeyPatch) -> None:
+    stall(monkeypatch)
     rounds = 0
     with pytest.raises(VMUnreachable):
         while rounds < 10:
