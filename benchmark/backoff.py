@@ -1,4 +1,4 @@
-"""How long to wait before a failed request is sent again. Sends nothing, and sleeps nowhere."""
+"""Whether a failed request is worth another try, and how long to wait before. Sends nothing, and sleeps nowhere."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def pause(
     if asked is not None:
         return asked * (1 + 0.25 * draw())
     return min(longest, first * 2.0 ** min(tries - 1, 30)) * draw()
+
+
+def passing(status: int) -> bool:
+    """Returns whether an HTTP status says that the same request may succeed later."""
+    return status in (408, 409, 425, 429) or status >= 500
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
-from benchmark.backoff import pause, retry_after
+from benchmark.backoff import passing, pause, retry_after
 from benchmark.errors import BenchmarkError, JudgeFailure
 from benchmark.http_client import http_client, plain_key
 from benchmark.items import Item
@@ -41,8 +41,6 @@ _OPENAI_URL = "https://api.openai.com/v1"
 _MAX_REPLY_BYTES = 1 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 """Seconds: the longest pause after the first try, and the longest of all."""
-_OVERLOAD_STATUS = frozenset({408, 409, 425, 429})
-"""HTTP statuses that are worth another try, besides every 5xx."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,7 @@ class Judge:
                 return read_text(response, _MAX_REPLY_BYTES, end - time.monotonic())
         status = response.status_code
         message = f"HTTP {status} from {request.url.copy_with(query=None, userinfo=None)}"
-        if status in _OVERLOAD_STATUS or status >= 500:
+        if passing(status):
             raise _Retryable("model_overload", message, retry_after(response.headers))
         raise _Refused(message)
 

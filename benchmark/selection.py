@@ -29,8 +29,11 @@ def select(
         limit: Returns at most this many, after shuffling.
 
     Raises:
-        BenchmarkError: An id, a pattern or a domain matches no item, or no item matches all conditions.
+        BenchmarkError: An id, a pattern or a domain matches no item, or no item matches all conditions; or the limit is
+            below 1.
     """
+    if limit is not None and limit < 1:
+        raise BenchmarkError(f"--limit: {limit} is not at least 1")
     by_id = _fitting(ids, [item.id for item in items], "--item", "item")
     by_domain = _fitting(domains, [item.domain for item in items if item.domain], "--domain", "domain")
     chosen = [

@@ -74,7 +74,13 @@ class Supervisor:
                 sys.stderr.write("guest session: the display has ended, and the session with it\n")
                 return 1
             while self._due and self._due[0][0] <= time.monotonic():
-                self.start(heapq.heappop(self._due)[2])
+                self._start_again(heapq.heappop(self._due)[2])
+
+    def _start_again(self, service: Service) -> None:
+        try:
+            self.start(service)
+        except OSError as error:  # as when the agent has removed the program, or processes are at their limit
+            self._plan_restart(service, f"cannot be started: {error.strerror}")
 
     def _wait_for_signal(self, seconds: float) -> int | None:
         found = signal.sigtimedwait(self._awaited, seconds)
@@ -91,13 +97,13 @@ class Supervisor:
                 return ended
             if service := self._running.pop(pid, None):
                 ended.append(service)
-                self._plan_restart(service, os.waitstatus_to_exitcode(status))
+                self._plan_restart(service, f"ended ({os.waitstatus_to_exitcode(status)})")
 
-    def _plan_restart(self, service: Service, code: int) -> None:
+    def _plan_restart(self, service: Service, why: str) -> None:
         now = time.monotonic()
         recent = [at for at in self._ended.get(service.name, []) if now - at < RESTART_WINDOW]
         self._ended[service.name] = [*recent, now]
-        sys.stderr.write(f"guest session: {service.name} ended ({code}); starting it again\n")
+        sys.stderr.write(f"guest session: {service.name} {why}; starting it again\n")
         shortest, longest = PAUSE_SECONDS
         heapq.heappush(self._due, (now + min(shortest * 2 ** len(recent), longest), service.name, service))
 

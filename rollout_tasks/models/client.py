@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from benchmark.backoff import retry_after
+from benchmark.backoff import passing, retry_after
 from benchmark.http_client import http_client
 from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
-from rollout_tasks.models.retries import RETRIED_STATUSES, FailedTry, decide
+from rollout_tasks.models.retries import FailedTry, decide
 from rollout_tasks.per_process import per_process
 from rollout_tasks.settings import checked_key, settings
 from rollout_tasks.unicode_text import storable
@@ -172,7 +172,7 @@ class ModelClient:
         if response.has_redirect_location:
             elsewhere = _shown_url(response.headers["location"], self._base_url)
             sentence += f"; it redirects to {elsewhere}, which is not followed"
-        if status in RETRIED_STATUSES or status >= 500:
+        if passing(status):
             wanted = retry_after(response.headers)
             return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)
         if _is_context_overflow(status, error, message):

@@ -68,7 +68,7 @@ def wait_while_out(
     *,
     suspected: bool,
     wanted: Callable[[], bool],
-    began: Callable[[], object] = bool,
+    before_waiting: Callable[[], object] | None = None,
 ) -> bool:
     """Waits until an endpoint answers again.
 
@@ -76,7 +76,7 @@ def wait_while_out(
         client: Where outages are recorded.
         endpoint: Its base URL.
         suspected: Whether a call to it just failed: then it is asked even if no outage is recorded.
-        began: Called once, before the first wait of an outage.
+        before_waiting: Called once, before the first wait of an outage.
         wanted: Called about once a second: whether to go on waiting; an error that it raises ends the wait.
 
     Returns:
@@ -95,7 +95,8 @@ def wait_while_out(
             return waited
         if outage is not None and not waited:
             logger.warning("%s", outage)
-            began()
+            if before_waiting is not None:
+                before_waiting()
             waited = True
         too_long = time.monotonic() >= deadline or (outage is not None and outage.seconds >= PATIENCE_SECONDS)
         if not too_long and not wanted():

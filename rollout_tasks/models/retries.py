@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from benchmark.backoff import pause
 from rollout_tasks.errors import FailureClass
 
-RETRIED_STATUSES = frozenset({408, 409, 429})
-"""HTTP statuses that are worth another try, besides every one from 500 up."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 30.0
 """Seconds: the longest pause after the first try, and the longest of all."""
 LONGEST_RETRY_AFTER = 120.0

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmark.backoff import pause
+from benchmark.backoff import passing, pause
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
-from benchmark.report import dollars
+from benchmark.money import dollars
 from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
@@ -159,7 +159,7 @@ def _ask(address: str) -> _Answer:
             continue
         if answer.status in _REFUSED_KEY:
             raise UserError(_key_refused(address, answer.status))
-        if answer.status == 429 or answer.status >= 500:
+        if passing(answer.status):
             problem = f"answers HTTP {answer.status}"
             continue
         return answer
@@ -218,9 +218,10 @@ def _try_completion(config: RunConfig, address: str) -> RunConfig:
     if answer.status in _REFUSED_KEY:
         raise UserError(_key_refused(address, answer.status))
     if answer.status >= 400:
+        wrong_address = "" if passing(answer.status) else ": does the address end in /v1?"
         raise UserError(
-            f"the model endpoint {address} answers HTTP 404 at /models and HTTP {answer.status} at /chat/completions:"
-            " does the address end in /v1?"
+            f"the model endpoint {address} answers HTTP 404 at /models and HTTP {answer.status} at"
+            f" /chat/completions{wrong_address}"
         )
     return config
 

@@ -19,7 +19,8 @@ STARTING_SECONDS = 180.0
 
 
 def announce_start(client: redis.Redis, worker: str, queues: Iterable[str]) -> None:
-    """Announces that a worker is starting, which takes seconds when it has much to import."""
+    """Announces that a worker is starting, which takes seconds when it has much to import; forgets those that are gone."""
+    _workers(client)
     client.hset(_WORKERS, worker, json.dumps({"queues": [], "starting": sorted(queues), "at": server_time(client)}))
 
 

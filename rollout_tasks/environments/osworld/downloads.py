@@ -22,7 +22,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmark.backoff import pause, retry_after
+from benchmark.backoff import passing, pause, retry_after
 from desktop_image.locks import locked
 from rollout_tasks.settings import settings
 from rollout_tasks.unicode_text import printable
@@ -40,7 +40,6 @@ SILENCE_SECONDS = 60.0
 _SHOWN = 500
 """Characters of a wrong URL that are shown."""
 _TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes received, and the total if it is known."""
@@ -63,7 +62,7 @@ class Download:
     path: Path
 
 
-def cache_folder() -> Path:
+def user_cache_folder() -> Path:
     """Returns the folder of this project's caches, for this user."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "computer-use-rollouts"
@@ -78,7 +77,7 @@ class DownloadCache:
         Args:
             folder: Default: ``downloads`` in this user's cache.
         """
-        self.folder = folder or cache_folder() / "downloads"
+        self.folder = folder or user_cache_folder() / "downloads"
 
     def find(self, url: str) -> Download | None:
         """Returns the cached file of a URL; None if it is not cached, or incomplete."""
@@ -127,8 +126,9 @@ class DownloadCache:
                 status = error.response.status_code
                 if status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE and partial.exists() and left:
                     partial.unlink()
-                elif status not in _PASSING or not left:
-                    partial.unlink(missing_ok=True)
+                elif not passing(status) or not left:
+                    if not passing(status):  # else a later download goes on from there
+                        partial.unlink(missing_ok=True)
                     raise DownloadError(f"{url}: HTTP {status} {error.response.reason_phrase}") from error
                 asked = retry_after(error.response.headers)
             except NotPublic as error:

@@ -6,7 +6,7 @@ An action is one of OSWorld's: ``{"action_type": "CLICK", "x": 1, "y": 2}``, a l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rollout_tasks.environments.osworld import text_input
@@ -34,9 +34,25 @@ def _scroll(action: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "pass"
 
 
+def _pressed(key: str) -> tuple[str, ...]:
+    """Returns the keys to press for a key: pyautogui would press shift and the '<' key for '<', which types '>'."""
+    return ("shift", ",") if key == "<" else (key,)
+
+
+def _hotkey(keys: Sequence[str]) -> str:
+    return f"pyautogui.hotkey({', '.join(repr(pressed) for key in keys for pressed in _pressed(key))})"
+
+
 def _press(key: str) -> str:
-    # pyautogui presses shift and the '<' key for '<', which types '>'.
-    return "pyautogui.hotkey('shift', ',')" if key == "<" else f"pyautogui.press({key!r})"
+    return _hotkey([key]) if len(_pressed(key)) > 1 else f"pyautogui.press({key!r})"
+
+
+def _key_down(key: str) -> str:
+    return "; ".join(f"pyautogui.keyDown({pressed!r})" for pressed in _pressed(key))
+
+
+def _key_up(key: str) -> str:
+    return "; ".join(f"pyautogui.keyUp({pressed!r})" for pressed in reversed(_pressed(key)))
 
 
 _COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -50,11 +66,11 @@ _COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "SCROLL": _scroll,
     "TYPING": lambda action: f"pyautogui.typewrite({action['text']!r})",
     "PRESS": lambda action: _press(action["key"]),
-    "KEY_DOWN": lambda action: f"pyautogui.keyDown({action['key']!r})",
-    "KEY_UP": lambda action: f"pyautogui.keyUp({action['key']!r})",
+    "KEY_DOWN": lambda action: _key_down(action["key"]),
+    "KEY_UP": lambda action: _key_up(action["key"]),
     "SLEEP": lambda action: f"time.sleep({action['seconds']!r})",
     "POSITION": lambda _action: "print(*pyautogui.position())",
-    "HOTKEY": lambda action: f"pyautogui.hotkey({', '.join(map(repr, action['keys']))})",
+    "HOTKEY": lambda action: _hotkey(action["keys"]),
 }
 
 

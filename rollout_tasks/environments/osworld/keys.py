@@ -64,8 +64,8 @@ def known_key(name: str) -> str | None:
 
 def known_combination(text: str) -> list[str] | None:
     """Returns the keys of a combination such as ``ctrl+shift+t``; None if one of them is unknown."""
-    names = text.split("+") if text != "+" else ["+"]
-    if names[-1] == "" and len(names) > 1:  # ctrl++
+    names = text.split("+")
+    if names[-2:] == ["", ""]:  # ctrl++
         names = [*names[:-2], "+"]
     keys = [known_key(name) for name in names]
     return None if None in keys else [key for key in keys if key is not None]

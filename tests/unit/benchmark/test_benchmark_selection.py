@@ -54,6 +54,8 @@ def test_a_seed_is_an_order_and_the_limit_comes_after_it() -> None:
         ({"ids": ["chrome-1", "z*"]}, "--item: no item of the benchmark is called 'z*'"),
         ({"domains": ["gmip"]}, "--domain: no domain of the benchmark is called 'gmip'; did you mean gimp?"),
         ({"domains": ["gimp"], "ids": ["chrome-1"]}, "--item and --domain: no item fits both"),
+        ({"limit": 0}, "--limit: 0 is not at least 1"),
+        ({"limit": -1}, "--limit: -1 is not at least 1"),
     ],
 )
 def test_what_fits_nothing_is_named(options: dict[str, Any], sentence: str) -> None:

@@ -205,6 +205,10 @@ def test_long_names_of_models_are_cut(endpoint: ModelEndpoint, known: Callable[.
             "the model endpoint {url} answers HTTP 404 at /models and HTTP 400 at /chat/completions:"
             " does the address end in /v1?",
         ),
+        (
+            [(404, ""), (503, "")],
+            "the model endpoint {url} answers HTTP 404 at /models and HTTP 503 at /chat/completions",
+        ),
     ],
 )
 def test_what_an_endpoint_answers_is_understood(

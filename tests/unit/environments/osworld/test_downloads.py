@@ -158,9 +158,19 @@ def test_what_broke_off_goes_on_from_there(server: FileServer, cache: DownloadCa
     assert server.requests == [path, f"{path} bytes={half}-", f"{path} bytes={half + half // 2}-"]
 
 
-def test_a_later_process_goes_on_where_a_killed_one_stopped(server: FileServer, cache: DownloadCache) -> None:
-    server.faults = ["break off"] * downloads.TRIES
-    with pytest.raises(DownloadError, match=r"closed connection .*\(4 tries\)"):
+@pytest.mark.parametrize(
+    ("faults", "sentence"),
+    [
+        (["break off"] * downloads.TRIES, r"closed connection .*\(4 tries\)"),
+        (["break off"] + ["503"] * (downloads.TRIES - 1), r": HTTP 503 Service Unavailable"),
+    ],
+    ids=["broken off", "busy"],
+)
+def test_a_later_process_goes_on_where_an_earlier_one_stopped(
+    faults: list[str], sentence: str, server: FileServer, cache: DownloadCache
+) -> None:
+    server.faults = faults
+    with pytest.raises(DownloadError, match=sentence):
         cache.fetch(server.url)
     server.requests.clear()
 

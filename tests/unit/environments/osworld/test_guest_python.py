@@ -35,6 +35,11 @@ def last_line(action: Any) -> str:
         ({"action_type": "SCROLL", "dy": 0}, "pass"),
         ({"action_type": "PRESS", "key": "'"}, 'pyautogui.press("\'")'),
         ({"action_type": "PRESS", "key": "<"}, "pyautogui.hotkey('shift', ',')"),
+        ({"action_type": "KEY_DOWN", "key": "a"}, "pyautogui.keyDown('a')"),
+        ({"action_type": "KEY_DOWN", "key": "<"}, "pyautogui.keyDown('shift'); pyautogui.keyDown(',')"),
+        ({"action_type": "KEY_UP", "key": "<"}, "pyautogui.keyUp(','); pyautogui.keyUp('shift')"),
+        ({"action_type": "HOTKEY", "keys": ["<"]}, "pyautogui.hotkey('shift', ',')"),
+        ({"action_type": "HOTKEY", "keys": ["ctrl", "<"]}, "pyautogui.hotkey('ctrl', 'shift', ',')"),
         ({"action_type": "HOTKEY", "keys": ["ctrl", "\\"]}, r"pyautogui.hotkey('ctrl', '\\')"),
     ],
 )
@@ -88,7 +93,14 @@ def test_keys_have_other_names(name: str, key: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "keys"),
-    [("ctrl+shift+T", ["ctrl", "shift", "T"]), ("ctrl++", ["ctrl", "+"]), ("+", ["+"]), ("ctrl+wat", None)],
+    [
+        ("ctrl+shift+T", ["ctrl", "shift", "T"]),
+        ("ctrl++", ["ctrl", "+"]),
+        ("+", ["+"]),
+        ("ctrl+", None),
+        ("++", None),
+        ("ctrl+wat", None),
+    ],
 )
 def test_combinations_are_split_at_the_plus(text: str, keys: list[str] | None) -> None:
     assert known_combination(text) == keys
