@@ -63,10 +63,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
+def _own_ports() -> Iterator[int]:
+    """Yields this test process's ports; none is among those that the kernel gives to connections (32768 and above)."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 20_000 + worker % 12 * 1_000
+    begin = os.getpid() % 1_000
+    while True:
+        for number in range(1_000):
+            yield first + (begin + number) % 1_000
+
+
+_ports = _own_ports()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Returns a port that nobody listens on now, and that nobody takes by chance before it is used."""
+    for port in _ports:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("unreachable")
 
 
 _SYNC_SECONDS = 20.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from celery import Celery
 from benchmark.stored_report import read_report
 from tests.acceptance.commands import command
 from tests.cluster import Cluster, Run
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, free_port
 
 ITEMS = 12
 LIGHT = "rollout.light,finalize"
@@ -55,11 +54,6 @@ def right(run: Run) -> int:
     """How many rollouts the report calls right."""
     rows = read_report(run.folder.evaluation)["evaluation_results"]
     return sum(rollout["score"] == 1.0 for row in rows for rollout in row["rollouts"])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_a_run_outlasts_an_outage_of_its_endpoint(cluster: Cluster) -> None:

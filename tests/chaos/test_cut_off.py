@@ -26,9 +26,7 @@ def test_another_worker_takes_over(cluster: Cluster, monkeypatch: pytest.MonkeyP
         items = [{"id": f"item-{number}", "question": "work"} for number in range(ROLLOUTS)]
         run = cluster.submit({"env_mode": "simulated", "max_attempts": 4, "simulated": {"seconds": [1.0, 2.0]}}, items)
         run.wait_for(committed=4)
-        _wait_until_held_by(cluster, "far")
-
-        proxy.cut.set()
+        _cut_while_it_holds_a_vm(cluster, proxy, "far")
         time.sleep(3 * LEASE_TTL)
         expired = [event for event in VMPool(cluster.client).latest_events(200) if event.event == "expired"]
         proxy.cut.clear()
@@ -45,9 +43,19 @@ def _with_url(environment: dict[str, str], url: str) -> object:
     return lambda _cluster: {**os.environ, **environment, "REDIS_URL": url, "ROLLOUT_REDIS_URL": url}
 
 
-def _wait_until_held_by(cluster: Cluster, worker: str) -> None:
+def _cut_while_it_holds_a_vm(cluster: Cluster, proxy: Proxy, worker: str) -> None:
     pool = VMPool(cluster.client)
+
+    def holds() -> bool:
+        return any(vm.holder.startswith(f"{worker}@") for vm in pool.status().vms)
+
     deadline = time.monotonic() + 30
-    while not any(vm.holder.startswith(f"{worker}@") for vm in pool.status().vms):
-        assert time.monotonic() < deadline, f"{worker} never held a VM"
-        time.sleep(0.02)
+    while True:
+        while not holds():
+            assert time.monotonic() < deadline, f"{worker} never held a VM"
+            time.sleep(0.02)
+        proxy.cut.set()
+        time.sleep(0.1)  # what is on its way arrives
+        if holds():
+            return
+        proxy.cut.clear()

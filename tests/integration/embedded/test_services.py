@@ -52,7 +52,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
 def answers(url: str) -> bool:
     try:
         urllib.request.urlopen(f"{url}/healthcheck", timeout=2)  # noqa: S310
-    except urllib.error.URLError:
+    except OSError:
         return False
     return True
 

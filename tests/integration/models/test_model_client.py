@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -227,6 +228,9 @@ def test_what_lasts_fails_after_all_tries(
 
     assert caught.value.failure_class is failure_class
     assert f"model m at {endpoint.url} {said}" in str(caught.value)
+    deadline = time.monotonic() + 20
+    while len(endpoint.requests) < 3 and time.monotonic() < deadline:  # the endpoint may still be reading the last one
+        time.sleep(0.01)
     assert len(endpoint.requests) == 3
 
 

@@ -103,6 +103,10 @@ class LossyProxy:
                     near.close()
                     continue
                 self._open += [near, far]
+                if self.cut_off:  # meanwhile: `cut` may not have seen these
+                    near.close()
+                    far.close()
+                    continue
                 doomed = threading.Event()
                 threading.Thread(target=self._requests, args=(near, far, doomed), daemon=True).start()
                 threading.Thread(target=self._replies, args=(near, far, doomed), daemon=True).start()

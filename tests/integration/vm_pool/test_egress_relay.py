@@ -122,6 +122,9 @@ try:
 except ConnectionResetError:
     print("said reset")
 guest.close(); far.close(); gc.collect()
+until = time.monotonic() + 20
+while threading.active_count() > 1 and time.monotonic() < until:
+    time.sleep(0.02)
 print([thread.name for thread in threading.enumerate()], len(set(os.listdir("/proc/self/fd")) - before))
 """
 

@@ -154,7 +154,7 @@ def test_an_earlier_holder_cannot_reach_the_next_ones_vm(
 ) -> None:
     start(provider, silent_after=1.0)
     until(all_free(pool, 1))
-    first = pool.acquire("first", timeout=20, ttl=0.5 if end is expire else 60, heartbeat=False)
+    first = pool.acquire("first", timeout=20, ttl=2.0 if end is expire else 60, heartbeat=False)
     stale = Client(first)
     assert stale.act("click") == "1"
 

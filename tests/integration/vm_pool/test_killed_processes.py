@@ -11,7 +11,15 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.vm_pool.test_pool_faults import Actor, actor, until  # noqa: F401 (a fixture)
-from tests.integration.vm_pool.test_pool_host import ACTORS, QUICK, RecordingProvider, RunningHost, all_free, start  # noqa: F401
+from tests.integration.vm_pool.test_pool_host import (  # noqa: F401
+    ACTORS,
+    QUICK,
+    RecordingProvider,
+    RunningHost,
+    all_free,
+    be_silent,
+    start,
+)
 from vm_pool import VMPool, VMState
 from vm_pool.errors import HostTaken
 from vm_pool.host_client import HostClient
@@ -95,12 +103,14 @@ def test_a_grant_that_a_slow_waiter_finds_too_late_leaves_it_its_place(pool: VMP
     host = hand_host(1)
     held = pool.acquire("now", timeout=20)
     slow = Request("slow", 0, 60, 3600, 3600)
-    steps = acquisition(slow, "test")
+    now = 0.0
+    steps = acquisition(slow, "test", lambda: now)
     queued = pool._perform(next(steps))
     held.release()
     host.finish_resets()
     until(lambda: pool.reap() == 1)
 
+    now = 3.0  # its own clock: however long this took, it is before it asks again
     pop = steps.send(queued)
     assert pool._perform(pop) is None
     later = Request("later", 0, 60, 3600, 3600)
@@ -222,10 +232,10 @@ def test_a_host_elsewhere_is_replaced_after_its_silence(pool: VMPool, monkeypatc
 
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr("vm_pool.host_client.this_process", lambda: "another-machine:12:34")
-        remote = HostClient(pool, "box", silent_after=0.3)
+        remote = HostClient(pool, "box", silent_after=30)
     remote.beat(take_over=True)
     successor = HostClient(pool, "box", silent_after=60)
     with pytest.raises(HostTaken, match="a process of another machine"):
         successor.beat(take_over=True)
-    time.sleep(0.35)
+    be_silent(pool, "box")
     successor.beat(take_over=True)

@@ -78,8 +78,8 @@ def test_the_next_start_ends_what_a_killed_host_left(bystander: LocalProvider, s
 @pytest.mark.parametrize("step", ["the folder is made", "it is being reset"])
 def test_so_does_the_next_start_of_any_other_host(bystander: LocalProvider, step: str) -> None:
     killed_host(step)
-    assert LocalProvider({}).reap_leftovers("test-leftovers-next") == [KILLED]
-    assert traces(KILLED) == []
+    LocalProvider({}).reap_leftovers("test-leftovers-next")
+    until_gone(KILLED)  # the start of another test's host may have been faster
     bystander.check(ALIVE)
 
 
@@ -97,8 +97,8 @@ def test_also_what_a_killed_keeper_left_is_ended(bystander: LocalProvider) -> No
         host.check(KILLED)
     assert (STATE_FOLDER / KILLED).exists()
 
-    assert LocalProvider({}).reap_leftovers("test-leftovers-next") == [], "its host may still use it"
-    assert LocalProvider({}).reap_leftovers(HOST) == [KILLED]
+    assert KILLED not in LocalProvider({}).reap_leftovers("test-leftovers-next"), "its host may still use it"
+    assert KILLED in LocalProvider({}).reap_leftovers(HOST)
 
     assert traces(KILLED) == []
     bystander.check(ALIVE)
@@ -157,6 +157,6 @@ def test_a_desktop_that_a_living_process_uses_is_not_ended(
 def test_one_that_a_stopped_process_uses_is_ended(living: subprocess.Popen[str]) -> None:
     living.send_signal(signal.SIGSTOP)
 
-    assert LocalProvider({}).reap_leftovers(HOST) == [KILLED]
+    assert KILLED in LocalProvider({}).reap_leftovers(HOST)
 
     assert processes(KILLED) == []

@@ -113,11 +113,12 @@ def test_the_deadline_after_a_renewal_is_never_later_than_the_servers(pool: VMPo
     lease = pool.acquire("me", timeout=1, ttl=30, heartbeat=False)
     first = lease.deadline
     time.sleep(0.05)
-    asked = time.monotonic()
 
     lease.renew()
 
-    assert first < lease.deadline <= asked + 30 + 0.001
+    status = pool.status()
+    assert first < lease.deadline
+    assert lease.deadline - time.monotonic() <= status.vms[0].deadline - status.at
     assert lease.deadline > time.monotonic() + 25
 
 

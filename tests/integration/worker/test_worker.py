@@ -135,11 +135,12 @@ def test_a_child_that_outlived_its_worker_while_it_was_forked_ends() -> None:
 def test_every_event_of_a_task_arrives_in_few_messages(worker: psutil.Process, redis_url: str) -> None:
     receiver = Receiver(Celery(broker=redis_url))
 
+    began = time.monotonic()
     receiver.capture(limit=None, timeout=60, wakeup=False)
 
     for kind in ("task-received", "task-started", "task-succeeded"):
         assert receiver.received.count(kind) >= TASKS  # the worker itself looks for lost work now and then
-    assert receiver.messages < TASKS
+    assert receiver.messages < TASKS + 2 * (time.monotonic() - began), "beside one message every half second"
 
 
 @pytest.fixture
