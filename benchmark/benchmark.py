@@ -8,7 +8,8 @@ from pathlib import Path
 from benchmark.evaluation import Evaluation, RolloutResult, evaluate
 from benchmark.items import Item, load_items
 from benchmark.judge import Judge
-from benchmark.report import BenchmarkInfo, write_markdown, write_report
+from benchmark.markdown_report import write_markdown
+from benchmark.report import BenchmarkInfo, write_report
 from benchmark.selection import select
 
 

@@ -9,6 +9,7 @@ A process that asked for a part uses it until it ends: it holds a shared lock (N
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -27,10 +28,12 @@ _BUILD_SECONDS = 4 * 3600.0
 """How long to wait for another process's build, which may be slow under emulation."""
 _USE_SECONDS = 60.0
 """How long to wait for a process that removes a part."""
+_STORAGE = frozenset({errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS})
+"""Errors of the cache's folder or disk; all others come from what is being built."""
 _PARTIAL = ".partial"
 
 
-def cache_folder() -> Path:
+def guest_cache_folder() -> Path:
     """Returns the folder of the cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "computer-use-rollouts" / "guest"
@@ -48,7 +51,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
     Raises:
         GuestBuildError: It cannot be built here.
     """
-    finished = cache_folder() / name
+    finished = guest_cache_folder() / name
     _use(name)
     if finished.is_dir():
         return finished
@@ -58,7 +61,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
             " (--disk) does not"
         )
     try:
-        cache_folder().mkdir(parents=True, exist_ok=True)
+        guest_cache_folder().mkdir(parents=True, exist_ok=True)
         _remove_dead_builds()
         with _lock(name, progress):
             if not finished.is_dir():
@@ -70,11 +73,12 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
                 finally:
                     _remove(partial)
     except OSError as error:
-        where = error.filename or cache_folder()
+        where = error.filename or guest_cache_folder()
         why = (
             error.strerror or str(error)[:_WHY_CHARACTERS]
         )  # errors of shutil.copytree have no number, but a list of failures
-        raise GuestBuildError(f"the guest image cannot be stored: {where}: {why}") from error
+        what = "stored" if error.errno in _STORAGE else "built"
+        raise GuestBuildError(f"the guest image cannot be {what}: {where}: {why}") from error
     return finished
 
 
@@ -87,7 +91,7 @@ def remove(name: str) -> bool:
     Raises:
         GuestBuildError: It belongs to another user.
     """
-    finished = cache_folder() / name
+    finished = guest_cache_folder() / name
     with _ours(_used_file(name)), locked(_used_file(name)) as alone:
         if not alone:
             return False
@@ -154,18 +158,18 @@ def _lock(name: str, progress: Progress) -> Iterator[None]:
 
 def _remove_dead_builds() -> None:
     """Removes the temporary folders in which no process builds."""
-    for partial in cache_folder().glob(f"*{_PARTIAL}"):
+    for partial in guest_cache_folder().glob(f"*{_PARTIAL}"):
         with locked(_lock_file(partial.name.removesuffix(_PARTIAL))) as idle:
             if idle:
                 _remove(partial)
 
 
 def _lock_file(name: str) -> Path:
-    return cache_folder() / f"{name}.lock"
+    return guest_cache_folder() / f"{name}.lock"
 
 
 def _used_file(name: str) -> Path:
-    return cache_folder() / f"{name}.used"
+    return guest_cache_folder() / f"{name}.used"
 
 
 def _remove(folder: Path) -> None:

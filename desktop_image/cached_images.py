@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desktop_image import cache
-from desktop_image.cache import Progress, cache_folder
+from desktop_image.cache import Progress, guest_cache_folder
 from desktop_image.disk import disk_name
 from desktop_image.errors import GuestBuildError
 from desktop_image.image_facts import facts_folder_name
@@ -50,7 +50,7 @@ def is_built(name: str) -> bool:
     Raises:
         GuestBuildError: There is no image of that name.
     """
-    return all((cache_folder() / layer).is_dir() for layer in layer_names(image_named(name)))
+    return all((guest_cache_folder() / layer).is_dir() for layer in layer_names(image_named(name)))
 
 
 def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
@@ -100,7 +100,7 @@ def _parts(without: str = "") -> Iterator[CachedImage]:
         with suppress(GuestBuildError):
             image = image_named(name)
             now |= {*layer_names(image), disk_name(image), facts_folder_name(guest_image_name(name))}
-    for folder in sorted(cache_folder().glob("*-*")):
+    for folder in sorted(guest_cache_folder().glob("*-*")):
         found = _NAME.fullmatch(folder.name)
         if found and folder.is_dir():
             disk = _backing_disk(folder) if found["kind"] == "saved" else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from desktop_image.cache import Progress, cache_folder, part
+from desktop_image.cache import Progress, guest_cache_folder, part
 from desktop_image.conformance.facts import VERSION
 
 _FILE = "facts"
@@ -19,7 +19,7 @@ def facts_folder_name(image: str) -> str:
 def kept_facts(image: str) -> str:
     """Returns the stored facts about an image; empty when they are not found."""
     try:
-        return Path(cache_folder(), facts_folder_name(image), _FILE).read_text(encoding="ascii") if image else ""
+        return Path(guest_cache_folder(), facts_folder_name(image), _FILE).read_text(encoding="ascii") if image else ""
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from desktop_image.cache import cache_folder
+from desktop_image.cache import guest_cache_folder
 from desktop_image.errors import GuestBuildError
 from desktop_image.locks import locked
 from desktop_image.profiles import PROFILES
@@ -236,4 +236,4 @@ def _copy(option: str, source: Path, target: Path, *, is_folder: bool) -> None:
 
 
 def _folder(name: str) -> Path:
-    return cache_folder() / "images" / name
+    return guest_cache_folder() / "images" / name

@@ -21,7 +21,7 @@ GIVEN = "mnt"
 
 
 def run(
-    target: Path, given: Path, lower: Sequence[Path], command: Sequence[str], hear: Callable[[str], None]
+    target: Path, given: Path, lower: Sequence[Path], command: Sequence[str], on_line: Callable[[str], None]
 ) -> tuple[int, str]:
     """Runs a command in the root; its changes are kept in ``TARGET/layer``.
 
@@ -30,7 +30,7 @@ def run(
         given: A folder that the root sees under `GIVEN`.
         lower: The layers, topmost first.
         command: Run as the root of the guest's user namespace.
-        hear: Called with each line it prints.
+        on_line: Called with each line it prints.
 
     Returns:
         Its exit code, and the last line it printed.
@@ -54,7 +54,9 @@ def run(
     if Path("/etc/resolv.conf").is_file():
         _mount("--bind", "/etc/resolv.conf", str(root / "etc/resolv.conf"))
     _make_it_all_there_is(root)
-    return namespace.run(command, folder=Path("/"), hear=hear, variables={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    return namespace.run(
+        command, folder=Path("/"), on_line=on_line, variables={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    )
 
 
 def _make_it_all_there_is(root: Path) -> None:

@@ -41,7 +41,7 @@ def run(
     *,
     folder: Path | None = None,
     descriptors: Sequence[int] = (),
-    hear: Callable[[str], None] = lambda _line: None,
+    on_line: Callable[[str], None] = lambda _line: None,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Runs a command; it is killed when this process ends.
@@ -50,7 +50,7 @@ def run(
         command: It can access what the namespace's ids may access, and the descriptors.
         folder: Its working folder.
         descriptors: Open files that it inherits.
-        hear: Called with each line it prints.
+        on_line: Called with each line it prints.
         variables: Its environment; None for this process's.
 
     Returns:
@@ -86,7 +86,7 @@ def run(
             last = ""
             for line in process.stdout:
                 last = line.decode(errors="replace").strip() or last
-                hear(last)
+                on_line(last)
         except BaseException:
             process.kill()
             raise

@@ -34,6 +34,6 @@ def build(what: str, target: Path, progress: Progress) -> None:
         GuestBuildError: It cannot be built here.
     """
     command = [sys.executable, "-m", "desktop_image", what, str(target)]
-    code, said = namespace.run(command, folder=REPOSITORY, hear=progress)
+    code, said = namespace.run(command, folder=REPOSITORY, on_line=progress)
     if code:
         raise GuestBuildError(said or f"the guest image could not be built, and nothing says why (exit code {code})")

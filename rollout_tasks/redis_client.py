@@ -11,7 +11,7 @@ from redis.exceptions import NoScriptError
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
-from rollout_tasks.redis_connections import Patience, connection_class
+from rollout_tasks.redis_connections import PatientRetry, connection_class
 from rollout_tasks.settings import settings
 from vm_pool.scripts import scripts
 
@@ -42,7 +42,7 @@ def connect(
         address,
         decode_responses=True,
         connection_class=connection_class(address),
-        retry=Patience(tries, refused_seconds),
+        retry=PatientRetry(tries, refused_seconds),
         socket_timeout=socket_timeout,
         socket_connect_timeout=5,
         socket_keepalive=True,
@@ -50,19 +50,19 @@ def connect(
     )
 
 
-def this_process_works() -> None:
+def let_celery_wait() -> None:
     """Marks this process as carrying out tasks: Celery's connections in it wait for Redis like ours."""
     _WORKS.set()
 
 
-def do_not_wait() -> None:
+def let_celery_not_wait() -> None:
     """Marks this process as about to end: connections that Celery makes from now on no longer wait."""
     _WORKS.clear()
 
 
-def celerys_patience() -> dict[str, Any]:
+def celery_retry_options() -> dict[str, Any]:
     """Returns the option that makes Celery's connections wait for Redis, in a process that carries out tasks."""
-    return {"retry": Patience(PATIENT_TRIES, REFUSED_SECONDS)} if _WORKS.is_set() else {}
+    return {"retry": PatientRetry(PATIENT_TRIES, REFUSED_SECONDS)} if _WORKS.is_set() else {}
 
 
 @per_process

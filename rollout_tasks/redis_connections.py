@@ -71,7 +71,7 @@ def connection_class(url: str) -> type[redis.Connection]:
     return by_scheme.get(url.split("://", 1)[0], TCPConnection)  # type: ignore[no-any-return]
 
 
-class Patience(Retry):
+class PatientRetry(Retry):
     """Sends a command again after a failure: `tries` times if Redis is away, for `refused_seconds` if it refuses.
 
     Logs when it begins to wait and when that is over, if it may wait for long.

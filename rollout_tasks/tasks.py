@@ -24,7 +24,8 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
 
     Arguments that a newer version adds to the message are ignored, so that the message is not lost.
     """
-    from rollout_tasks.execution.rollout import HANDED_BACK, NOT_HANDED_BACK, Delivery, run_rollout
+    from rollout_tasks.execution.claim import Delivery
+    from rollout_tasks.execution.rollout import HANDED_BACK, NOT_HANDED_BACK, UNREADABLE, run_rollout
     from rollout_tasks.runs.store import VERSION, too_new
 
     properties: dict[str, Any] = self.request.properties or {}
@@ -34,9 +35,10 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
         worker=str(self.request.hostname),
     )
     newer = int(getattr(self.request, "min_version", None) or 1) > VERSION
-    outcome = "newer" if newer else run_rollout(run_id, rollout_id, delivery)
-    if outcome == "newer":
+    if newer:
         logger.warning("%s: left to another worker: %s", rollout_id, too_new(run_id))
+    outcome = UNREADABLE if newer else run_rollout(run_id, rollout_id, delivery)
+    if outcome == UNREADABLE:
         time.sleep(_NEWER_PAUSE_SECONDS)
         # Unchanged, with its place in the chord, which counts it once another worker has done it.
         headers = {"run": run_id, "rollout": rollout_id, "min_version": getattr(self.request, "min_version", None) or 1}

@@ -13,7 +13,7 @@ from celery.backends.redis import RedisBackend
 from celery.backends.redis import ResultConsumer as RedisResultConsumer
 from celery.states import SUCCESS
 
-from rollout_tasks.redis_client import celerys_patience
+from rollout_tasks.redis_client import celery_retry_options
 from rollout_tasks.redis_connections import connection_class
 
 
@@ -37,5 +37,5 @@ class UnwatchedRedisBackend(RedisBackend):  # type: ignore[misc]
         super().on_chord_part_return(request, state, None if state == SUCCESS else result, *args, **more)
 
     def _create_client(self, **parameters: Any) -> Any:
-        parameters |= {"connection_class": connection_class(self.url), **celerys_patience()}
+        parameters |= {"connection_class": connection_class(self.url), **celery_retry_options()}
         return super()._create_client(**parameters)

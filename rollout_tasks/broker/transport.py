@@ -34,7 +34,7 @@ from kombu.transport import virtual
 from redis.exceptions import ConnectionError, TimeoutError
 
 from rollout_tasks.broker.scripts import SCRIPTS
-from rollout_tasks.redis_client import celerys_patience
+from rollout_tasks.redis_client import celery_retry_options
 from rollout_tasks.redis_connections import RedisRefuses, TCPConnection, TLSConnection
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Channel(kombu_redis.Channel):
         if self.connection is None or self.connection.client is None:
             raise ConnectionError("the connection that this message came by is closed")
         parameters: dict[str, Any] = super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]
-        return parameters if asynchronous else parameters | celerys_patience()
+        return parameters if asynchronous else parameters | celery_retry_options()
 
     def prove_writable(self) -> None:
         """Checks that Redis can be written to.

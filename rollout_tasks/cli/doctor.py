@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from desktop_image import PROFILES, is_built
-from desktop_image.cache import cache_folder
+from desktop_image.cache import guest_cache_folder
 from rollout_tasks import registry
 from rollout_tasks.cli import program
 from rollout_tasks.config import RunConfig
@@ -132,7 +132,7 @@ def _space(output_dir: Path) -> Iterator[Finding]:
         f"{memory.available / _GIB:.1f} of {memory.total / _GIB:.1f} GiB are free: some {desktops} desktops at a time"
     )
     yield Finding("space", "memory", desktops > 0, f"{says}; {cores} cores")
-    for name, folder, wanted in (("image cache", cache_folder(), IMAGE_GIB), ("results", output_dir, 1)):
+    for name, folder, wanted in (("image cache", guest_cache_folder(), IMAGE_GIB), ("results", output_dir, 1)):
         there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
         free = shutil.disk_usage(there).free / _GIB
         writable = os.access(there, os.W_OK)

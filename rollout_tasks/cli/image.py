@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -135,54 +135,65 @@ def build(
     if asked and not name:
         raise UserError(f"{asked[0]}: --name is missing: what is your own image called?")
     if check is not None:
-        options = {"profile": profile, **key_values("--provider-option", provider_option or [])}
-        items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), load_items(str(check)).items)
-        for sentence in wrong:
-            typer.echo(f"left out: {sentence}", err=True)
-        with _progress() as progress:
-            facts = image_facts(provider, options, progress)
-        found = conformance(items, [facts])
-        if as_json:
-            program.print_json(conformance_table.as_json(found))
-        elif as_page:
-            sys.stdout.write(
-                conformance_table.as_page(found, check.name, f"the image `{profile}` of the provider `{provider}`")
-            )
-        else:
-            conformance_table.show(found)
+        _check(check, profile, provider, provider_option or [], as_page=as_page, as_json=as_json)
         return
     if show_built:
         _show(list_images(), as_json)
         return
-    began = time.monotonic()
     try:
-        with _progress() as progress:
-            if prune_outdated:
-                _show_removed("outdated parts of guest images", *prune(progress), as_json)
-                return
-            if remove:
-                _show_removed(f"parts of the guest image {remove}", *remove_image(remove, progress), as_json)
-                return
-            if name:
-                with define(
-                    name, profile, release, packages=package or [], fonts=font or [], scripts=run or []
-                ) as image:
-                    built = _built(image, disk, progress)
-                profile = name
-            else:
-                built = _built(image_named(profile), disk, progress)
-            if not disk:
-                _look_at(profile, progress)
+        if prune_outdated:
+            with _progress() as progress:
+                removed, kept = prune(progress)
+            _show_removed("outdated parts of guest images", removed, kept, as_json)
+        elif remove:
+            with _progress() as progress:
+                removed, kept = remove_image(remove, progress)
+            _show_removed(f"parts of the guest image {remove}", removed, kept, as_json)
+        elif name:
+            own = define(name, profile, release, packages=package or [], fonts=font or [], scripts=run or [])
+            _build(own, disk, as_json)
+        else:
+            _build(nullcontext(image_named(profile)), disk, as_json)
     except GuestBuildError as error:
         raise UserError(str(error)) from error
+
+
+def _check(
+    tasks: Path, profile: str, provider: str, provider_options: list[str], *, as_page: bool, as_json: bool
+) -> None:
+    """Shows for each task of a tree whether its score can be relied on in the image."""
+    options = {"profile": profile, **key_values("--provider-option", provider_options)}
+    items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), load_items(str(tasks)).items)
+    for sentence in wrong:
+        typer.echo(f"left out: {sentence}", err=True)
+    with _progress() as progress:
+        facts = image_facts(provider, options, progress)
+    found = conformance(items, [facts])
+    if as_json:
+        program.print_json(conformance_table.as_json(found))
+    elif as_page:
+        where = f"the image `{profile}` of the provider `{provider}`"
+        sys.stdout.write(conformance_table.as_page(found, tasks.name, where))
+    else:
+        conformance_table.show(found)
+
+
+def _build(wanted: AbstractContextManager[Image], disk: bool, as_json: bool) -> None:
+    """Builds an image, which may exist under its name only afterwards, or its disk; finds out what it has; shows it."""
+    began = time.monotonic()
+    with _progress() as progress:
+        with wanted as image:
+            built = _built(image, disk, progress)
+        if not disk:
+            _look_at(image.name, progress)
     built["seconds"] = round(time.monotonic() - began, 1)
     if as_json:
         program.print_json(built)
         return
     what, where = ("Disk of guest image", built["disk"]) if disk else ("Guest image", built["layers"][-1])
-    typer.echo(f"{what} {profile}: {_gigabytes(built['bytes'])}, ready after {built['seconds']:.0f} s, in {where}")
-    if name:
-        typer.echo(f"Its desktops: --provider-option profile={name}")
+    typer.echo(f"{what} {image.name}: {_gigabytes(built['bytes'])}, ready after {built['seconds']:.0f} s, in {where}")
+    if image.name != image.profile:
+        typer.echo(f"Its desktops: --provider-option profile={image.name}")
 
 
 def _built(image: Image, disk: bool, progress: Progress) -> dict[str, Any]:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import redis
 import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from rollout_tasks.cli import program
+from rollout_tasks.cli.pool_tables import UNREACHABLE, events_table, status_as_dict, status_tables
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
-from vm_pool import VM, Endpoint, Event, PoolError, PoolStatus, VMPool, VMState
+from vm_pool import Endpoint, PoolError, VMPool
+from vm_pool.errors import PASSING
 from vm_pool.gate_client import relayed
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -32,24 +33,6 @@ PRINT_SECONDS = 5.0
 OneVM = Annotated[str, typer.Argument(metavar="VM", help="The VM's id.")]
 VMOrAll = Annotated[str, typer.Argument(metavar="VM", help="The VM's id, or 'all'.")]
 
-COLOURS = {
-    VMState.INITIALIZING: "cyan",
-    VMState.FREE: "green",
-    VMState.LEASED: "blue",
-    VMState.RESETTING: "yellow",
-    VMState.ERROR: "red",
-    VMState.STOPPED: "dim",
-}
-UNREACHABLE = {
-    VMState.INITIALIZING: "is booting",
-    VMState.RESETTING: "is being reset",
-    VMState.ERROR: "is out of use",
-    VMState.STOPPED: "has stopped",
-}
-WAITERS_SHOWN = 20
-SHOWN_PORTS = ("control", "vnc")
-"""Ports that the table shows; the others are in --json."""
-
 
 @application.command()
 def status(
@@ -61,11 +44,11 @@ def status(
     """Show every VM, who holds it since when, and who waits."""
     opened = _open(pool, redis_url)
     if as_json:
-        program.print_json(_status_as_dict(opened.status()))
+        program.print_json(status_as_dict(opened.status()))
     elif watch:
         _watch(opened)
     else:
-        Console().print(_status_tables(opened.status()))
+        Console().print(status_tables(opened.status()))
 
 
 @application.command()
@@ -177,6 +160,8 @@ def _still_at(opened: VMPool, vm_id: str, endpoint: Endpoint) -> bool:
         return _reached(opened, vm_id) == endpoint
     except UserError:
         return False
+    except PASSING:  # while Redis is away, nobody else gets the VM
+        return True
 
 
 @application.command()
@@ -191,7 +176,7 @@ def events(
     if as_json:
         program.print_json([{**dataclasses.asdict(event), "at": event.at} for event in found])
     else:
-        Console().print(_events_table(found))
+        Console().print(events_table(found))
 
 
 def _open(name: str, url: str | None) -> VMPool:
@@ -208,15 +193,24 @@ def _each(opened: VMPool, vm: str, as_json: bool, act: Callable[[str], str]) -> 
     for vm_id in vm_ids:
         try:
             outcomes.append({"vm_id": vm_id, "outcome": act(vm_id)})
-        except ValueError as error:
+        except (PoolError, ValueError) as error:
+            if vm == "all":
+                _print(outcomes, as_json)
             raise UserError(str(error)) from error
+    if outcomes:
+        _print(outcomes, as_json)
+    elif as_json:
+        program.print_json([])
+    else:
+        typer.echo(f"pool {opened.name!r} has no VMs")
+
+
+def _print(outcomes: list[dict[str, str]], as_json: bool) -> None:
     if as_json:
         program.print_json(outcomes)
         return
     for outcome in outcomes:
         typer.echo(f"{outcome['vm_id']} {outcome['outcome']}")
-    if not outcomes:
-        typer.echo(f"pool {opened.name!r} has no VMs")
 
 
 def _watch(opened: VMPool) -> None:
@@ -233,94 +227,9 @@ def _watch(opened: VMPool) -> None:
 
 def _seen(opened: VMPool) -> Group | Text:
     try:
-        return _status_tables(opened.status())
+        return status_tables(opened.status())
     except PoolError as error:
         return Text(str(error), style="red")
-
-
-def _status_as_dict(status: PoolStatus) -> dict[str, Any]:
-    values = dataclasses.asdict(status)
-    for vm in values["vms"]:
-        del vm["endpoint"]["token"]
-    return {**values, "counts": {state.value: count for state, count in status.counts().items()}}
-
-
-def _status_tables(status: PoolStatus) -> Group:
-    vms = Table(title=f"pool {status.name}: {status.sentence()}", title_justify="left")
-    purposes = [purpose for purpose in SHOWN_PORTS if any(purpose in vm.endpoint.ports for vm in status.vms)]
-    for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", *purposes, ""):
-        right = heading in ("for", "lease left", "grants", "resets")
-        vms.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for vm in status.vms:
-        vms.add_row(
-            Text(vm.vm_id),
-            Text(vm.state.value, style=COLOURS[vm.state]),
-            _duration(status.at - vm.since),
-            Text(vm.holder),
-            _duration(vm.deadline - status.at) if vm.deadline is not None else "",
-            str(vm.grants),
-            str(vm.resets),
-            *(_address(vm, purpose) for purpose in purposes),
-            Text("; ".join(_remarks(vm, status.at))),
-        )
-    parts: list[Table | Text] = [vms]
-    if status.waiters:
-        parts.append(_waiters_table(status))
-    totals = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(status.counters.items()))
-    parts.append(Text(totals, style="dim"))
-    if any("vnc" in vm.endpoint.ports and vm.endpoint.gate for vm in status.vms):
-        parts.append(Text("To see a desktop in a browser: rollouts pool connect VM", style="dim"))
-    return Group(*parts)
-
-
-def _address(vm: VM, purpose: str) -> str:
-    """Returns where the VM is reached now; empty when nobody can hold it."""
-    port = vm.endpoint.ports.get(purpose)
-    return f"{vm.endpoint.address}:{port}" if port and vm.state not in UNREACHABLE else ""
-
-
-def _remarks(vm: VM, now: float) -> list[str]:
-    remarks = []
-    if not vm.host_heard:
-        remarks.append(f"no sign of life from {vm.host}")
-    if vm.drained:
-        remarks.append("drained")
-    if vm.state is VMState.ERROR:
-        retry = f"next try in {_duration(vm.retry_at - now)}" if vm.retry_at is not None else "until it is reset"
-        remarks.append(f"{vm.error} ({retry})")
-    return remarks
-
-
-def _waiters_table(status: PoolStatus) -> Table:
-    shown = status.waiters[:WAITERS_SHOWN]
-    more = len(status.waiters) - len(shown)
-    table = Table(
-        title=f"waiting: {len(status.waiters)}", title_justify="left", caption=f"and {more} more" if more else None
-    )
-    for heading in ("place", "who", "priority", "for"):
-        table.add_column(heading, justify="left" if heading == "who" else "right")
-    for waiter in shown:
-        cells = (str(waiter.place), Text(waiter.holder), str(waiter.priority), _duration(status.at - waiter.since))
-        table.add_row(*cells)
-    return table
-
-
-def _events_table(found: list[Event]) -> Table:
-    table = Table()
-    for heading in ("at (UTC)", "event", "VM", "fence", "who"):
-        table.add_column(heading)
-    for event in found:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.at))
-        millis = f".{int(event.at * 1000) % 1000:03d}"
-        table.add_row(at + millis, event.event, Text(event.vm_id), str(event.fence), Text(event.holder))
-    return table
-
-
-def _duration(seconds: float) -> str:
-    whole = max(round(seconds), 0)
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from benchmark.items import Item, load_items
 from rollout_tasks.cli import program
-from rollout_tasks.cli.program import print_json
+from rollout_tasks.cli.program import DONE, INCOMPLETE, print_json
 from rollout_tasks.environments.osworld.downloads import Download, DownloadCache, DownloadError
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.task_files import files_of
@@ -24,7 +24,6 @@ from rollout_tasks.errors import UserError
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
-DONE, INCOMPLETE = 0, 1
 LINE_SECONDS = 10.0
 """How often a line is printed when there is no terminal to draw on."""
 _TICK_SECONDS = 0.5
@@ -64,8 +63,8 @@ def prefetch(data_path: Path, *, at_a_time: int, skip_invalid: bool, as_json: bo
         sys.stderr.write(f"left out: {sentence}\n")
     urls = _urls(benchmark.items, skip_invalid=skip_invalid)
     cache = DownloadCache()
-    cached = [url for url in urls if cache.find(url) is not None]
-    got, failed = _fetch(cache, [url for url in urls if url not in set(cached)], at_a_time)
+    cached = {url for url in urls if cache.find(url) is not None}
+    got, failed = _fetch(cache, [url for url in urls if url not in cached], at_a_time)
     found: dict[str, Any] = {
         "folder": str(cache.folder),
         "files": len(urls),

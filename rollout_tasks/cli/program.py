@@ -15,7 +15,8 @@ from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.unicode_text import printable
 from rollout_tasks.validation_messages import clause
 
-INTERRUPTED = 130
+DONE, INCOMPLETE, INTERRUPTED = 0, 1, 130
+"""Exit codes of commands: all went well; something was lost or is missing; Ctrl-C. Wrong input is 2 (`errors`)."""
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
 """Context settings that accept ``--num_rollouts`` for ``--num-rollouts``, and so on for every option."""
 

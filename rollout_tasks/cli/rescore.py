@@ -1,4 +1,4 @@
-"""Scores a finished run again with another metric, from its folder alone: nothing is rolled out again."""
+"""Scores a finished run, again or for the first time, from its folder alone: nothing is rolled out again."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def rescore(
     output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Score a finished run with another metric, as in:  [bold]rollouts rescore RUN --metric f1_score[/bold]"""
+    """Score a finished run with another metric, as in:  [bold]rollouts rescore RUN --metric f1_score[/bold]
+
+    The report is a second one beside the run's own; where the run has none, it becomes the run's own.
+    """
     folder = find_run(run, output_dir)
     check_metric(metric)
-    from rollout_tasks.cli.run_progress import DONE, LOST, lost_scores
+    from rollout_tasks.cli.run_progress import lost_scores
     from rollout_tasks.runs.finalize import score_run
 
     try:
-        written = score_run(folder, metric, suffix=f"-{metric}")
+        written = score_run(folder, metric, suffix=f"-{metric}" if folder.evaluation.exists() else "")
     except OSError as error:
         raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
     summary = written.overview.summary
@@ -49,7 +52,7 @@ def rescore(
     losses = lost_scores(asdict(summary), folder)
     for sentence in losses:
         sys.stderr.write(sentence + "\n")
-    raise typer.Exit(LOST if losses else DONE)
+    raise typer.Exit(program.INCOMPLETE if losses else program.DONE)
 
 
 def main() -> None:

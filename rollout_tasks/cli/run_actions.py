@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.items import Item
-from rollout_tasks.cli.program import INTERRUPTED, print_json
+from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
 from rollout_tasks.cli.run_options import spellings_of
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked, check
 from rollout_tasks.runs.folder import find_run
-from rollout_tasks.runs.submit import Work, check_free, load_benchmark, new_work, resumed_work
+from rollout_tasks.runs.submission import Submission, load_benchmark, new_submission, resumed_submission
+from rollout_tasks.runs.submit import check_free
 from rollout_tasks.unicode_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-DONE, LOST = 0, 1
 _CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--max-cost")
 
 
@@ -54,8 +54,8 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
         raise UserError("no item's score can be relied on in these VMs: --include-unfaithful rolls them out anyway")
     benchmark = replace(benchmark, items=tuple(items), skipped=tuple(left_out))
     environments = preflight.check_names(config, items)
-    work = new_work(config, benchmark, doubts, checked.images)
-    return _go(work, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+    submission = new_submission(config, benchmark, doubts, checked.images)
+    return _go(submission, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def trust_tasks(*, embedded: bool | None) -> None:
@@ -115,15 +115,15 @@ def resume(
     """Rolls out what an earlier run lacks; at another endpoint, or with another limit of its cost, if given."""
     output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
-    work = resumed_work(find_run(run, output_dir))
-    if work.settled and work.folder.evaluated_as_asked():
-        return _complete(work, as_json=as_json)
-    work = replace(work, config=_changed(work.config, changed))
-    environments = preflight.check_names(work.config, work.items)
+    submission = resumed_submission(find_run(run, output_dir))
+    if submission.settled and submission.folder.evaluated_as_asked():
+        return _complete(submission, as_json=as_json)
+    submission = replace(submission, config=_changed(submission.config, changed))
+    environments = preflight.check_names(submission.config, submission.items)
     here = _is_here(embedded)
     if here:
-        preflight.check_here(work.config, work.items, environments)
-    return _go(work, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+        preflight.check_here(submission.config, submission.items, environments)
+    return _go(submission, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
@@ -138,19 +138,19 @@ def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
     return config.model_copy(update=update)
 
 
-def _complete(work: Work, *, as_json: bool) -> int:
+def _complete(submission: Submission, *, as_json: bool) -> int:
     if as_json:
-        print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": 0})
+        print_json({"run_id": submission.run_id, "folder": str(submission.folder.path), "rollouts": 0})
     else:
-        each = f"each of its {work.total} rollouts has a verdict"
-        scored = work.folder.evaluation.exists()
-        where = f"Its report: {work.folder.report}" if scored else f"Its folder: {work.folder.path}"
-        sys.stdout.write(f"Run {work.run_id} is complete: {each}. {where}\n")
+        each = f"each of its {submission.total} rollouts has a verdict"
+        scored = submission.folder.evaluation.exists()
+        where = f"Its report: {submission.folder.report}" if scored else f"Its folder: {submission.folder.path}"
+        sys.stdout.write(f"Run {submission.run_id} is complete: {each}. {where}\n")
     return DONE
 
 
 def _go(
-    work: Work,
+    submission: Submission,
     environments: set[str],
     checked: Checked,
     *,
@@ -159,44 +159,44 @@ def _go(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    for sentence in preflight.unmet(work.config, work.items):
+    for sentence in preflight.unmet(submission.config, submission.items):
         sys.stderr.write(f"note: {sentence}\n")
     if dry_run:
-        return _dry_run(work, environments, checked, here=here, as_json=as_json)
+        return _dry_run(submission, environments, checked, here=here, as_json=as_json)
     from rich.console import Console
 
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     if here:
-        console.print(_beginning(work))
-        return _embedded(work, console, as_json=as_json)
-    return _on_workers(work, console, follow=follow, as_json=as_json)
+        console.print(_beginning(submission))
+        return _embedded(submission, console, as_json=as_json)
+    return _on_workers(submission, console, follow=follow, as_json=as_json)
 
 
-def _beginning(work: Work) -> str:
-    kept = f", {len(work.kept)} are kept" if work.resumed else ""
-    return f"Run {work.run_id}: {len(work.todo)} rollouts{kept}, folder {work.folder.path}"
+def _beginning(submission: Submission) -> str:
+    kept = f", {len(submission.kept)} are kept" if submission.resumed else ""
+    return f"Run {submission.run_id}: {len(submission.todo)} rollouts{kept}, folder {submission.folder.path}"
 
 
-def _dry_run(work: Work, environments: set[str], checked: Checked, *, here: bool, as_json: bool) -> int:
-    config = work.config
-    if not work.resumed:
-        preflight.check_output_dir(work.folder.path)
-    needed = preflight.needs(config, work.items)
+def _dry_run(submission: Submission, environments: set[str], checked: Checked, *, here: bool, as_json: bool) -> int:
+    config = submission.config
+    if not submission.resumed:
+        preflight.check_output_dir(submission.folder.path)
+    needed = preflight.needs(config, submission.items)
     if not as_json:
         for name, kinds in needed.items():
             sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
     model = preflight.needs_model(config, environments)
     if model and here and model_check.model_address(config) is None:
-        model_check.check_scripts(work.items)
+        model_check.check_scripts(submission.items)
         config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     elif model:
         config = model_check.check_model(config)
-    model_check.check_cost(config, needs_model=model, spent=work.spent)
+    model_check.check_cost(config, needs_model=model, spent=submission.spent)
     if not here:
-        _check_broker(work)
+        _check_broker(submission)
     found = {
-        "items": len(work.items),
-        "rollouts": len(work.todo),
+        "items": len(submission.items),
+        "rollouts": len(submission.todo),
         "environments": sorted(environments),
         "metric": config.metric,
         "model": config.model.answerer if model else None,
@@ -225,60 +225,62 @@ def _listed(kinds: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def _check_broker(work: Work) -> None:
+def _check_broker(submission: Submission) -> None:
     from rollout_tasks.redis_client import checked_client
     from rollout_tasks.runs.store import RunStore
 
     client = checked_client()
-    check_free(work, RunStore(client))
-    if preflight.needs_vm(work.config, work.items):
-        preflight.check_pool(work.config, client)
+    check_free(submission, RunStore(client))
+    if preflight.needs_vm(submission.config, submission.items):
+        preflight.check_pool(submission.config, client)
 
 
-def _on_workers(work: Work, console: Console, *, follow: bool, as_json: bool) -> int:
+def _on_workers(submission: Submission, console: Console, *, follow: bool, as_json: bool) -> int:
     from rollout_tasks.cli import run_progress
-    from rollout_tasks.runs.launch import submit_to_workers
     from rollout_tasks.runs.progress import progress_of
+    from rollout_tasks.runs.submit_to_workers import submit_to_workers
     from rollout_tasks.runs.watch import nobody_serves
 
-    work, store = submit_to_workers(work)
-    console.print(_beginning(work))
+    submission, store = submit_to_workers(submission)
+    console.print(_beginning(submission))
     if follow:
-        pool = work.config.vm.pool
-        return run_progress.follow(work.run_id, store, console, work.folder, pool=pool, as_json=as_json)
+        pool = submission.config.vm.pool
+        return run_progress.follow(submission.run_id, store, console, submission.folder, pool=pool, as_json=as_json)
     if as_json:
-        print_json({"run_id": work.run_id, "folder": str(work.folder.path), "rollouts": len(work.todo)})
+        print_json(
+            {"run_id": submission.run_id, "folder": str(submission.folder.path), "rollouts": len(submission.todo)}
+        )
     else:
-        console.print(f"Enqueued. Follow it: {run_progress.come_back(work.run_id)}")
-        idle = nobody_serves(store, progress_of(store, work.run_id))
+        console.print(f"Enqueued. Follow it: {run_progress.come_back(submission.run_id)}")
+        idle = nobody_serves(store, progress_of(store, submission.run_id))
         if idle:
             console.print(f"It waits: {idle}")
     return DONE
 
 
-def _embedded(work: Work, console: Console, *, as_json: bool) -> int:
+def _embedded(submission: Submission, console: Console, *, as_json: bool) -> int:
     from rollout_tasks.cli import run_progress
     from rollout_tasks.embedded.run import EmbeddedEnd, run_embedded
     from rollout_tasks.runs.watch import OVER
 
     problem = ""
     try:
-        end = run_embedded(work, console)
+        end = run_embedded(submission, console)
     except ServiceEnded as error:
         end, problem = EmbeddedEnd(None, interrupted=False), str(error)
     progress = end.progress
     if progress is not None and progress.state in OVER:
-        return run_progress.report(progress, work.folder, console, as_json=as_json)
-    if not work.folder.path.exists():
+        return run_progress.report(progress, submission.folder, console, as_json=as_json)
+    if not submission.folder.path.exists():
         console.print("Stopped before anything was begun.")
         return INTERRUPTED
     console.print(
-        f"Stopped: {work.count_committed()} of {work.total} rollouts are committed. Go on with:"
-        f" rollouts resume {work.folder.path}"
+        f"Stopped: {submission.count_committed()} of {submission.total} rollouts are committed. Go on with:"
+        f" rollouts resume {submission.folder.path}"
     )
     if problem:  # last, where programs look for it
         sys.stderr.write(f"error: {printable(problem)}\n")
-    return INTERRUPTED if end.interrupted else LOST
+    return INTERRUPTED if end.interrupted else INCOMPLETE
 
 
 def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool) -> int:

@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmark.report import dollars
+from benchmark.money import dollars
 from benchmark.stored_report import scan_report
-from rollout_tasks.cli.program import INTERRUPTED, print_json
+from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
 from rollout_tasks.cli.result_tables import show_run
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.queues import finalize_task
@@ -34,8 +34,6 @@ from rollout_tasks.runs.watch import (
     pool_state,
     watch,
 )
-
-DONE, LOST = 0, 1
 
 
 def follow(
@@ -74,7 +72,7 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
         losses += lost_scores(summary, folder)
     for sentence in losses:
         sys.stderr.write(sentence + "\n")
-    return LOST if losses else DONE
+    return INCOMPLETE if losses else DONE
 
 
 def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:

@@ -21,7 +21,8 @@ from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.enqueue import queues_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.submit import Work, enqueue, write_down
+from rollout_tasks.runs.submission import Submission
+from rollout_tasks.runs.submit import enqueue, write_down
 from rollout_tasks.runs.watch import watch
 from rollout_tasks.vm_options import provider_options
 
@@ -35,18 +36,18 @@ class EmbeddedEnd:
     interrupted: bool
 
 
-def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
+def run_embedded(submission: Submission, console: Console) -> EmbeddedEnd:
     """Carries out a whole run on this machine and leaves only its folder behind.
 
     Raises:
         ServiceEnded: A service that the run needs ended by itself; the run can be resumed.
         UserError: Something else is wrong, or a service does not get ready.
     """
-    environments = preflight.check_names(work.config, work.items)
-    preflight.check_here(work.config, work.items, environments)
-    work, scripted = _choose_model(work, environments)
-    needs_model = preflight.needs_model(work.config, environments)
-    model_check.check_cost(work.config, needs_model=needs_model, spent=work.spent)
+    environments = preflight.check_names(submission.config, submission.items)
+    preflight.check_here(submission.config, submission.items, environments)
+    submission, scripted = _choose_model(submission, environments)
+    needs_model = preflight.needs_model(submission.config, environments)
+    model_check.check_cost(submission.config, needs_model=needs_model, spent=submission.spent)
     ctrl_c = CtrlC()
     progress: Progress | None = None
     model: ScriptedModelProcess | None = None
@@ -54,18 +55,18 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
     failed = True
     with ctrl_c.caught():
         try:
-            write_down(work)
+            write_down(submission)
             ctrl_c.check()
-            described = work.config  # the address of the run's own scripted model is of no use to a later resume
-            stack = EmbeddedServices(work.folder.path / "logs")
+            described = submission.config  # the address of the run's own scripted model is of no use to a later resume
+            stack = EmbeddedServices(submission.folder.path / "logs")
             if scripted:
-                model = ScriptedModelProcess(work.folder.path / "items.jsonl")
+                model = ScriptedModelProcess(submission.folder.path / "items.jsonl")
                 address = model.start()
                 if model.pid is not None:
                     stack.stop_afterwards(model.pid)
                 ctrl_c.check()
-                work = replace(work, config=_with_model(work.config, base_url=address))
-            progress = _run(work, described, stack, model, ctrl_c, console)
+                submission = replace(submission, config=_with_model(submission.config, base_url=address))
+            progress = _run(submission, described, stack, model, ctrl_c, console)
             failed = False
         except StopRequested:
             failed = False
@@ -79,7 +80,7 @@ def run_embedded(work: Work, console: Console) -> EmbeddedEnd:
 
 
 def _run(
-    work: Work,
+    submission: Submission,
     described: RunConfig,
     stack: EmbeddedServices,
     model: ScriptedModelProcess | None,
@@ -87,13 +88,13 @@ def _run(
     console: Console,
 ) -> Progress:
     """Starts the services, enqueues the run and watches it to its end."""
-    config = work.config
-    with_vms = config.vm.use_pool and preflight.needs_vm(config, work.items)
+    config = submission.config
+    with_vms = config.vm.use_pool and preflight.needs_vm(config, submission.items)
     stack.start_valkey()
     ctrl_c.check()
     vms = WorkerVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, provider_options(config))
-    queues = [*queues_of(config, work.items), FINALIZE_QUEUE]
-    at_a_time = concurrency(config.num_rollouts, len(work.todo), psutil.virtual_memory().available)
+    queues = [*queues_of(config, submission.items), FINALIZE_QUEUE]
+    at_a_time = concurrency(config.num_rollouts, len(submission.todo), psutil.virtual_memory().available)
     if at_a_time.reason:
         console.print(f"note: {at_a_time.reason}")
     stack.start_worker(at_a_time.number, vms if with_vms else None, queues)
@@ -103,7 +104,7 @@ def _run(
     _say_where_flower_is(stack, ctrl_c, console)
     store = RunStore(checked_client())
     ctrl_c.check()
-    enqueue(work, store, described=described)
+    enqueue(submission, store, described=described)
     ctrl_c.check()
     ctrl_c.finish_first = True
 
@@ -115,14 +116,14 @@ def _run(
         _say_where_flower_is(stack, ctrl_c, console)
         if ctrl_c.drain_wanted:
             with suppress(redis.RedisError):  # the next look tries again
-                store.set_draining(work.run_id)
+                store.set_draining(submission.run_id)
             ctrl_c.tell(console, "finishing the rollouts that run; Ctrl-C again stops them now")
 
     def drained(progress: Progress) -> bool:
         return progress.state == "draining" and progress.running == 0 and progress.pending > 0
 
     pool = config.vm.pool if with_vms else None
-    return watch(store, work.run_id, console, pool=pool, alive=look, until=drained, own_worker=True)
+    return watch(store, submission.run_id, console, pool=pool, alive=look, until=drained, own_worker=True)
 
 
 def _say_where_flower_is(stack: EmbeddedServices, ctrl_c: CtrlC, console: Console) -> None:
@@ -131,19 +132,19 @@ def _say_where_flower_is(stack: EmbeddedServices, ctrl_c: CtrlC, console: Consol
     ctrl_c.tell(console, lost if stack.flower_lost else f"Flower: {stack.flower_url} (login {stack.flower_login})")
 
 
-def _choose_model(work: Work, environments: Iterable[str]) -> tuple[Work, bool]:
+def _choose_model(submission: Submission, environments: Iterable[str]) -> tuple[Submission, bool]:
     """Chooses the run's endpoint; also returns whether to start the scripted model for it.
 
     Raises:
         UserError: The endpoint is wrong, or none is configured and the scripted model has no script for an item.
     """
-    if not preflight.needs_model(work.config, environments):
-        return work, False
-    ours = work.config.model.scripted and work.config.model.base_url is None
-    if not ours and model_check.model_address(work.config) is not None:
-        return replace(work, config=model_check.check_model(work.config)), False
-    model_check.check_scripts(work.items)
-    return replace(work, config=_with_model(work.config, scripted=True)), True
+    if not preflight.needs_model(submission.config, environments):
+        return submission, False
+    ours = submission.config.model.scripted and submission.config.model.base_url is None
+    if not ours and model_check.model_address(submission.config) is not None:
+        return replace(submission, config=model_check.check_model(submission.config)), False
+    model_check.check_scripts(submission.items)
+    return replace(submission, config=_with_model(submission.config, scripted=True)), True
 
 
 def _with_model(config: RunConfig, **changes: object) -> RunConfig:

@@ -11,7 +11,8 @@ import socket
 import uuid
 from pathlib import Path
 
-from rollout_tasks.execution.rollout import Delivery, Execution
+from rollout_tasks.execution.claim import Delivery
+from rollout_tasks.execution.rollout import Execution
 from rollout_tasks.runs.states import Cancellation
 from rollout_tasks.runs.store import RunStore
 

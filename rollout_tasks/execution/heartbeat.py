@@ -61,6 +61,7 @@ class Heartbeat:
         self.interval = interval
         self.pulse: Pulse | None = None
         self._failing = False
+        self._renewal_failing = False
         self._client: redis.Redis = connect(tries=1, socket_timeout=max(interval, 2.0))
         self._store = RunStore(self._client)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -119,7 +120,11 @@ class Heartbeat:
             if pulse.lease is lease:
                 pulse.interruption.request(FailureClass.LEASE_LOST, str(lost))
         except PoolError as error:
-            logger.warning("heartbeat of %s: lease not renewed: %s", pulse.rollout_id, error)
+            if not self._renewal_failing:
+                logger.warning("heartbeat of %s: lease not renewed: %s; trying again", pulse.rollout_id, error)
+            self._renewal_failing = True
+            return
+        self._renewal_failing = False
 
     def _kill_if_stuck(self, pulse: Pulse) -> None:
         deadline = pulse.interruption.hard_deadline

@@ -58,7 +58,7 @@ def leased_vm(
 
     Raises:
         RolloutFailure: ``env_setup`` when no VM came in time.
-        EpisodeInterrupted: The rollout was told to stop while it waited.
+        EpisodeInterrupted: The rollout was told to stop while it waited for the pool. A VM of its own boots to its end.
     """
     if not config.vm.use_pool:
         from rollout_tasks.vm_options import open_provider, provider_options

@@ -22,7 +22,7 @@ from billiard.common import _shutdown_cleanup as ends_child
 
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.redis_client import do_not_wait
+from rollout_tasks.redis_client import let_celery_not_wait
 
 STOPPING_TRIES = 3
 """How often a child that stops tries to reach Redis: it does not have long."""
@@ -116,7 +116,7 @@ def put_message_back(delivery_tag: str) -> None:
     """
     from rollout_tasks.app import app
 
-    do_not_wait()
+    let_celery_not_wait()
     with app.connection_for_write() as connection:
         connection.ensure_connection(max_retries=STOPPING_TRIES, interval_start=0.2, interval_step=0.2)
         connection.default_channel.qos.restore_by_tag(delivery_tag)

@@ -16,8 +16,9 @@ from pathlib import Path
 from benchmark.errors import BenchmarkError
 from benchmark.judge import Judge, JudgeConfig
 from benchmark.judged_answers import JudgedAnswers
+from benchmark.markdown_report import write_markdown
 from benchmark.metrics import JUDGE_METRIC
-from benchmark.report import BenchmarkInfo, ReportFile, write_markdown
+from benchmark.report import BenchmarkInfo, ReportFile
 from benchmark.results import Overview
 from benchmark.scoring import Outcome, score_each
 from benchmark.summary import Tally

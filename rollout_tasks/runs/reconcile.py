@@ -17,7 +17,6 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import redis
 
@@ -25,7 +24,7 @@ from benchmark.items import Item
 from rollout_tasks.errors import UserError
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.enqueue import rollout_queues, send_rollouts
-from rollout_tasks.runs.store import ACTIVE_RUNS, SCRIPTS, RunStore, run_store
+from rollout_tasks.runs.store import ACTIVE_RUNS, SCRIPTS, RunStore, run_key, run_store
 
 logger = logging.getLogger(__name__)
 
@@ -150,19 +149,21 @@ class Reconciliation:
 
     def _send_lost(self, run_id: str) -> None:
         """Sends a run's rollouts that have no message, neither now nor in the last pass."""
-        suspects, suspects_now = f"{{run:{run_id}}}:suspects", f"{{run:{run_id}}}:suspects_now"
+        suspects, suspects_now = f"{run_key(run_id)}:suspects", f"{run_key(run_id)}:suspects_now"
         self.client.delete(suspects_now)
         cursor = "0"
         while True:
             self._still_locked()
             arguments = [run_id, self.store.silent_seconds, cursor, _CHUNK]
-            cursor = SCRIPTS.run(self.client, "find_lost", [_key(run_id), _NOTES, suspects_now], arguments)
+            cursor = SCRIPTS.run(self.client, "find_lost", [run_key(run_id), _NOTES, suspects_now], arguments)
             if cursor == "0":
                 break
-        lost_key = f"{{run:{run_id}}}:lost"
-        self.client.sinterstore(lost_key, [suspects, suspects_now])
-        lost: Any = self.client.srandmember(lost_key, _AT_ONCE)
-        self.client.delete(lost_key, suspects)
+        lost_key = f"{run_key(run_id)}:lost"
+        with self.client.pipeline() as pipe:  # at once, so that a process that dies leaves no key behind
+            pipe.sinterstore(lost_key, [suspects, suspects_now])
+            pipe.srandmember(lost_key, _AT_ONCE)
+            pipe.delete(lost_key, suspects)
+            _, lost, _ = pipe.execute()
         if self.client.exists(suspects_now):
             self.client.rename(suspects_now, suspects)
         if lost:
@@ -172,13 +173,9 @@ class Reconciliation:
         """Sends rollouts without a chord; the last of them to commit asks for the run to be finalised."""
         logger.warning("run %s: %d rollouts had no message and no holder; sending them again", run_id, len(names))
         config, _ = self.store.config(run_id)
-        self.store.spend_chord(run_id)
+        self.store.finalize_by_last_commit(run_id)
         items: dict[str, Item] = {item.id: item for item in self.store.items_of(run_id, names)}
         return send_rollouts(run_id, config, items, names)
-
-
-def _key(run_id: str) -> str:
-    return f"{{run:{run_id}}}"
 
 
 def _ids(body: str) -> Iterator[tuple[str, str]]:

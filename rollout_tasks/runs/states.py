@@ -11,8 +11,8 @@ from benchmark.items import Item
 RunState = Literal[
     "submitting", "half_submitted", "running", "draining", "cancelling", "finalizing", "done", "cancelled", "unknown"
 ]
-StartStatus = Literal[
-    "started",
+ClaimStatus = Literal[
+    "claimed",
     "exhausted",
     "committed",
     "busy",
@@ -26,10 +26,10 @@ StartStatus = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Claim:
     """The result of claiming a rollout."""
 
-    status: StartStatus
+    status: ClaimStatus
     attempt: int
     item: Item | None = None
     holder: Mapping[str, Any] | None = None

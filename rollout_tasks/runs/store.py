@@ -28,7 +28,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_client import LuaScripts, worker_client
-from rollout_tasks.runs.states import Cancellation, Commit, Progress, RunState, Start
+from rollout_tasks.runs.states import Cancellation, Claim, Commit, Progress, RunState
 from rollout_tasks.runs.verdict import Verdict, cancelled_verdict, split_rollout_id
 from rollout_tasks.settings import settings
 
@@ -97,7 +97,7 @@ class RunStore:
             "min_version": MIN_VERSION,
         }
         words = [word for field in fields.items() for word in field]
-        created = SCRIPTS.run(self.client, "create", [_key(run_id), ACTIVE_RUNS], [run_id, token, *words])
+        created = SCRIPTS.run(self.client, "create", [run_key(run_id), ACTIVE_RUNS], [run_id, token, *words])
         return token if created else ""
 
     def add_items(self, run_id: str, token: str, items: Iterable[Item], rollout_ids: Iterable[str]) -> None:
@@ -150,7 +150,7 @@ class RunStore:
         self._add(run_id, token, "beat", [])
 
     def _add(self, run_id: str, token: str, what: str, words: list[str]) -> None:
-        state = SCRIPTS.run(self.client, "add", [_key(run_id)], [token, what, *words])
+        state = SCRIPTS.run(self.client, "add", [run_key(run_id)], [token, what, *words])
         if state != "submitting":
             raise UserError(f"run {run_id} cannot be submitted any further: {_why_not(state)}")
 
@@ -171,7 +171,7 @@ class RunStore:
         return self._submitted(run_id, token, "sent") != "incomplete"
 
     def _submitted(self, run_id: str, token: str, what: str) -> str:
-        state = str(SCRIPTS.run(self.client, "submitted", [_key(run_id)], [token, what]))
+        state = str(SCRIPTS.run(self.client, "submitted", [run_key(run_id)], [token, what]))
         if state in {"unknown", "superseded"}:
             raise UserError(f"run {run_id} cannot be submitted any further: {_why_not(state)}")
         return state
@@ -189,16 +189,16 @@ class RunStore:
             submitter lives; any other state unchanged; None when Redis does not know the run.
         """
         silent = _SUBMITTER_SILENT * self.silent_seconds
-        state: RunState | None = SCRIPTS.run(self.client, "adopt", [_key(run_id)], [silent])
+        state: RunState | None = SCRIPTS.run(self.client, "adopt", [run_key(run_id)], [silent])
         return state
 
-    def spend_chord(self, run_id: str) -> None:
+    def finalize_by_last_commit(self, run_id: str) -> None:
         """Makes the last commit ask for the run to be finalised, because no chord will."""
-        self.client.hset(_key(run_id), "chord_spent", "1")
+        self.client.hset(run_key(run_id), "chord_spent", "1")
 
     def set_draining(self, run_id: str) -> None:
         """Drains the run: rollouts that have not begun are left for a resume; running ones finish."""
-        SCRIPTS.run(self.client, "change_state", [_key(run_id)], ["draining", "submitting", "running"])
+        SCRIPTS.run(self.client, "change_state", [run_key(run_id)], ["draining", "submitting", "running"])
 
     def forget(self, run_id: str, *states: RunState) -> bool:
         """Removes every key of a run.
@@ -210,11 +210,11 @@ class RunStore:
         Returns:
             False when it is in another state.
         """
-        return bool(SCRIPTS.run(self.client, "forget", [_key(run_id), ACTIVE_RUNS], [run_id, *states]))
+        return bool(SCRIPTS.run(self.client, "forget", [run_key(run_id), ACTIVE_RUNS], [run_id, *states]))
 
     # -- rolling out ------------------------------------------------------------------------------------------------
 
-    def start(
+    def claim(
         self,
         run_id: str,
         rollout_id: str,
@@ -222,7 +222,7 @@ class RunStore:
         *,
         after: int = 0,
         dead_holder: str = "",
-    ) -> Start:
+    ) -> Claim:
         """Claims a rollout and counts an attempt.
 
         Args:
@@ -244,11 +244,11 @@ class RunStore:
             dead_holder,
             VERSION,
         ]
-        status, attempt, document, silent, created = SCRIPTS.run(self.client, "start", [_key(run_id)], arguments)
+        status, attempt, document, silent, created = SCRIPTS.run(self.client, "claim", [run_key(run_id)], arguments)
         if status in {"busy", "superseded"}:
-            return Start(status, attempt, holder=json.loads(document) if document else None, silent=float(silent))
+            return Claim(status, attempt, holder=json.loads(document) if document else None, silent=float(silent))
         item = Item.from_dict(json.loads(document)) if document else None
-        return Start(status, attempt, item=item, created=float(created))
+        return Claim(status, attempt, item=item, created=float(created))
 
     def uncount(self, run_id: str, rollout_id: str, token: str, attempt: int) -> bool:
         """Uncounts an attempt that says nothing about the agent; its execution keeps the claim and starts again.
@@ -256,7 +256,7 @@ class RunStore:
         Returns:
             Whether this execution held the claim.
         """
-        return bool(SCRIPTS.run(self.client, "uncount", [_key(run_id)], [rollout_id, token, attempt]))
+        return bool(SCRIPTS.run(self.client, "uncount", [run_key(run_id)], [rollout_id, token, attempt]))
 
     def hand_back(self, run_id: str, rollout_id: str, token: str, *, counted: bool = True) -> bool:
         """Gives a claim back before its attempt is over; uncounts the attempt if it is `counted` so far.
@@ -265,11 +265,11 @@ class RunStore:
             Whether this execution held the claim.
         """
         arguments = [rollout_id, token, "1" if counted else "0"]
-        return bool(SCRIPTS.run(self.client, "hand_back", [_key(run_id)], arguments))
+        return bool(SCRIPTS.run(self.client, "hand_back", [run_key(run_id)], arguments))
 
     def beat(self, run_id: str, rollout_id: str, token: str) -> str:
         """Records that a rollout's holder lives; returns the run's state, ``superseded`` or ``unknown``."""
-        return str(SCRIPTS.run(self.client, "beat", [_key(run_id)], [rollout_id, token]))
+        return str(SCRIPTS.run(self.client, "beat", [run_key(run_id)], [rollout_id, token]))
 
     def commit(self, run_id: str, verdict: Verdict, token: str) -> Commit:
         """Records a verdict if its execution still holds the rollout and there is no earlier verdict.
@@ -280,7 +280,7 @@ class RunStore:
         score = "" if verdict.score is None else repr(verdict.score)
         stored = _stored(verdict, token=token)
         arguments = [verdict.rollout_id, token, stored, verdict.status, failure, score, _cost(verdict)]
-        outcome, left, finalize, reached_max_cost = SCRIPTS.run(self.client, "commit", [_key(run_id)], arguments)
+        outcome, left, finalize, reached_max_cost = SCRIPTS.run(self.client, "commit", [run_key(run_id)], arguments)
         return Commit(outcome, left, bool(finalize), bool(reached_max_cost))
 
     # -- ending -----------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class RunStore:
         while True:
             arguments = [document, self.silent_seconds, cursor, _CHUNK, run_id, KEEP_SECONDS, problem]
             found, more, left, cursor, names = SCRIPTS.run(
-                self.client, "cancel", [_key(run_id), ACTIVE_RUNS], arguments
+                self.client, "cancel", [run_key(run_id), ACTIVE_RUNS], arguments
             )
             state_found = state_found or str(found)
             cancelled += int(more)
@@ -303,17 +303,17 @@ class RunStore:
 
     def begin_finalize(self, run_id: str, token: str, *, silent_seconds: float) -> str:
         """Claims the finalising; returns ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""
-        return str(SCRIPTS.run(self.client, "begin_finalize", [_key(run_id)], [token, silent_seconds]))
+        return str(SCRIPTS.run(self.client, "begin_finalize", [run_key(run_id)], [token, silent_seconds]))
 
     def beat_finalize(self, run_id: str, token: str) -> str:
         """Records that a run's finaliser lives; returns ``finalizing``, ``superseded`` or ``unknown``."""
-        return str(SCRIPTS.run(self.client, "beat_finalize", [_key(run_id)], [token]))
+        return str(SCRIPTS.run(self.client, "beat_finalize", [run_key(run_id)], [token]))
 
     def finalizer_silent(self, run_id: str) -> float:
         """Returns the seconds since the finaliser's last heartbeat; infinite when nobody finalises the run."""
         with self.client.pipeline(transaction=False) as pipe:
             pipe.time()
-            pipe.hmget(_key(run_id), ["state", "finalizer_beat"])
+            pipe.hmget(run_key(run_id), ["state", "finalizer_beat"])
             (seconds, microseconds), (state, beat) = pipe.execute()
         if state != "finalizing":
             return math.inf
@@ -322,13 +322,13 @@ class RunStore:
     def end_finalize(self, run_id: str, token: str, finished: str, problem: str = "") -> str:
         """Marks the run as over, with the reason if it has no report; returns its final state or ``superseded``."""
         arguments = [token, run_id, KEEP_SECONDS, finished, problem]
-        return str(SCRIPTS.run(self.client, "end_finalize", [_key(run_id), ACTIVE_RUNS], arguments))
+        return str(SCRIPTS.run(self.client, "end_finalize", [run_key(run_id), ACTIVE_RUNS], arguments))
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
     def state(self, run_id: str) -> RunState | None:
         """Returns the run's state; None when Redis does not know the run."""
-        state: Any = self.client.hget(_key(run_id), "state")
+        state: Any = self.client.hget(run_key(run_id), "state")
         return state  # type: ignore[no-any-return]
 
     def active(self) -> list[str]:
@@ -343,7 +343,7 @@ class RunStore:
             KeyError: Redis does not know the run.
             UnreadableRun: It was stored by a newer version of this software, or its configuration is broken.
         """
-        values: Any = self.client.hmget(_key(run_id), ["config", "folder", "min_version"])
+        values: Any = self.client.hmget(run_key(run_id), ["config", "folder", "min_version"])
         document, folder, version = values
         if document is None:
             raise KeyError(run_id)
@@ -357,7 +357,7 @@ class RunStore:
 
     def progress(self, run_id: str) -> Progress | None:
         """Returns the run's progress; None when Redis does not know the run."""
-        found = SCRIPTS.run(self.client, "progress", [_key(run_id)], [self.silent_seconds])
+        found = SCRIPTS.run(self.client, "progress", [run_key(run_id)], [self.silent_seconds])
         if not found:
             return None
         state, total, created, queues, problem, pending, committed, running, words = found
@@ -383,13 +383,13 @@ class RunStore:
 
     def items(self, run_id: str) -> Iterator[Item]:
         """Yields the run's items in no particular order."""
-        for _, document in self.client.hscan_iter(f"{_key(run_id)}:items", count=_CHUNK):
+        for _, document in self.client.hscan_iter(f"{run_key(run_id)}:items", count=_CHUNK):
             yield Item.from_dict(json.loads(document))
 
     def items_of(self, run_id: str, rollout_ids: Iterable[str]) -> Iterator[Item]:
         """Yields the items of some rollouts."""
         for names in _chunks(sorted({split_rollout_id(name)[0] for name in rollout_ids})):
-            documents: Any = self.client.hmget(f"{_key(run_id)}:items", names)
+            documents: Any = self.client.hmget(f"{run_key(run_id)}:items", names)
             for document in documents:
                 if document is not None:
                     yield Item.from_dict(json.loads(document))
@@ -397,14 +397,14 @@ class RunStore:
     def verdicts(self, run_id: str) -> Iterator[Verdict]:
         """Yields the committed verdicts in no particular order."""
         seen: set[str] = set()
-        for rollout_id, document in self.client.hscan_iter(f"{_key(run_id)}:results", count=_CHUNK):
+        for rollout_id, document in self.client.hscan_iter(f"{run_key(run_id)}:results", count=_CHUNK):
             if rollout_id not in seen:
                 seen.add(rollout_id)
                 yield Verdict.from_json(document, rollout_id=rollout_id)
 
     def verdicts_of(self, run_id: str, rollout_ids: Sequence[str]) -> list[Verdict | None]:
         """Returns the committed verdicts of some rollouts, in their order; None for those without one."""
-        documents: Any = self.client.hmget(f"{_key(run_id)}:results", rollout_ids)
+        documents: Any = self.client.hmget(f"{run_key(run_id)}:results", rollout_ids)
         return [
             None if document is None else Verdict.from_json(document, rollout_id=rollout_id)
             for rollout_id, document in zip(rollout_ids, documents, strict=True)
@@ -412,7 +412,7 @@ class RunStore:
 
     def count_items(self, run_id: str) -> int:
         """Returns how many items are stored."""
-        count: Any = self.client.hlen(f"{_key(run_id)}:items")
+        count: Any = self.client.hlen(f"{run_key(run_id)}:items")
         return int(count)
 
     def running(self, run_id: str) -> int:
@@ -444,7 +444,8 @@ def _why_not(state: str) -> str:
     }.get(state, f"it is {state} already")
 
 
-def _key(run_id: str) -> str:
+def run_key(run_id: str) -> str:
+    """Returns the key of a run's hash; the names of its other keys begin with it."""
     return f"{{run:{run_id}}}"
 
 

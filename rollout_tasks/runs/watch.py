@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.report import dollars
+from benchmark.money import dollars
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.outage import outage_of
 from rollout_tasks.runs import presence

@@ -18,7 +18,7 @@ from rollout_tasks import settings as settings_of_process
 from rollout_tasks.errors import UserError
 from rollout_tasks.execution.shutdown import set_worker_stops
 from rollout_tasks.queues import FINALIZE_QUEUE
-from rollout_tasks.redis_client import connect, this_process_works
+from rollout_tasks.redis_client import connect, let_celery_wait
 from rollout_tasks.runs import presence
 from rollout_tasks.temporary_files import use_own_folder
 from rollout_tasks.worker.timers import EventBatches, LostWork, Presence
@@ -81,7 +81,7 @@ def begin_child(worker: int, **_signal: Any) -> None:
     """Prepares a child. Ends it if its worker is gone: Celery has the kernel do that, but only from just before here."""
     if os.getppid() != worker:
         os._exit(1)
-    this_process_works()
+    let_celery_wait()
     use_own_folder("child-")
 
 

@@ -26,7 +26,7 @@ from rollout_tasks.config import parse_config
 from rollout_tasks.redis_client import connect
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.submit import Work
+from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.verdict import Verdict, rollout_id_of
 from scripts.bench.pipeline import NO_OP, import_submission, submit
 from scripts.bench.services import PeakMemory, broker, results, wait_until, warm_process, worker
@@ -74,9 +74,9 @@ def submit_finished(folder: Path, items: int) -> tuple[str, float]:
     run_folder = RunFolder(folder / f"finished-{items}")
     run_folder.description.create(config, _asked(items), data_path="none", data_name="growth")
     kept = [Verdict(rollout_id_of(item.id, 0), 1, "completed", answer=ANSWER + item.answer) for item in _asked(items)]
-    work = Work(run_folder.path.name, config, run_folder, list(_asked(items)), kept, (), resumed=True)
-    enqueue(work, RunStore(connect(tries=1)))
-    return work.run_id, time.time()
+    submission = Submission(run_folder.path.name, config, run_folder, list(_asked(items)), kept, (), resumed=True)
+    enqueue(submission, RunStore(connect(tries=1)))
+    return submission.run_id, time.time()
 
 
 def _asked(items: int) -> Iterator[Item]:

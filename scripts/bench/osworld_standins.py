@@ -27,13 +27,13 @@ from benchmark.items import Item, load_items
 from rollout_tasks.cli import program
 from rollout_tasks.config import parse_config
 from rollout_tasks.embedded.run import run_embedded
-from rollout_tasks.environments.osworld.downloads import cache_folder
+from rollout_tasks.environments.osworld.downloads import user_cache_folder
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.scripted.scripts import METADATA_KEY
 from rollout_tasks.runs.folder import RunFolder, find_run
-from rollout_tasks.runs.submit import new_work, resumed_work
+from rollout_tasks.runs.submission import new_submission, resumed_submission
 from rollout_tasks.runs.verdict import rollout_id_of
 from tests.acceptance.osworld_standins import StandIn, stand_ins
 
@@ -93,12 +93,12 @@ def files_by_url(item: Item, files: Mapping[str, bytes]) -> dict[str, bytes]:
 @contextmanager
 def downloads_of(files: Mapping[str, bytes]) -> Iterator[None]:
     """A cache in which these files are downloaded already, beside the guest images that there are."""
-    real = cache_folder()
+    real = user_cache_folder()
     before = os.environ.get("XDG_CACHE_HOME")
     with tempfile.TemporaryDirectory(prefix="standins-") as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         try:
-            mine = cache_folder()
+            mine = user_cache_folder()
             mine.mkdir(parents=True)
             (mine / "guest").symlink_to(real / "guest")
             for name in ("objects", "urls"):
@@ -186,13 +186,13 @@ def run(
     )
     benchmark = replace(load_items(data_path), items=tuple(items))
     there = RunFolder(output_dir / config.run_id) if config.run_id else None
-    work = resumed_work(there) if there and there.path.exists() else new_work(config, benchmark)
+    submission = resumed_submission(there) if there and there.path.exists() else new_submission(config, benchmark)
     console = Console(stderr=True, highlight=False)
-    console.print(f"{len(items)} tasks, {times + 2} rollouts each; folder {work.folder.path}", soft_wrap=True)
+    console.print(f"{len(items)} tasks, {times + 2} rollouts each; folder {submission.folder.path}", soft_wrap=True)
     with downloads_of(files):
-        if run_embedded(work, console).interrupted:
+        if run_embedded(submission, console).interrupted:
             raise UserError("interrupted")
-    return _show(rows_of(work.folder, known, times), as_json)
+    return _show(rows_of(submission.folder, known, times), as_json)
 
 
 @_application.command()

@@ -33,7 +33,7 @@ from rollout_tasks.models.scripted.reading import read_json
 from rollout_tasks.models.scripted.scripts import METADATA_KEY
 from rollout_tasks.runs import preflight
 from rollout_tasks.runs.folder import RunFolder, find_run
-from rollout_tasks.runs.submit import new_work
+from rollout_tasks.runs.submission import new_submission
 from rollout_tasks.runs.verdict import Verdict, rollout_id_of
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "tests" / "acceptance" / "osworld_scripts"
@@ -98,11 +98,11 @@ def roll_out(config: RunConfig, items: Sequence[Item], console: Console) -> RunF
     items, _ = preflight.check_items(config, items)
     benchmark = replace(load_items(str(config.data.path)), items=tuple(items))
     pairs = [rollout_id_of(item.id, index) for item in items for index in (TRIED, IDLE)]
-    work = replace(new_work(config, benchmark), todo=pairs)
-    console.print(f"{len(items)} tasks, two rollouts each; folder {work.folder.path}", soft_wrap=True)
-    if run_embedded(work, console).interrupted:
-        raise UserError(f"interrupted; go on with: python scripts/submit.py --resume {work.folder.path}")
-    return work.folder
+    submission = replace(new_submission(config, benchmark), todo=pairs)
+    console.print(f"{len(items)} tasks, two rollouts each; folder {submission.folder.path}", soft_wrap=True)
+    if run_embedded(submission, console).interrupted:
+        raise UserError(f"interrupted; go on with: python scripts/submit.py --resume {submission.folder.path}")
+    return submission.folder
 
 
 def rows_of(folder: RunFolder, unsolved: Mapping[str, str]) -> list[Row]:

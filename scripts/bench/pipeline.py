@@ -41,20 +41,20 @@ Sample = dict[str, float]
 def import_submission() -> None:
     """Imports what submitting takes."""
     from rollout_tasks import tasks  # noqa: F401
-    from rollout_tasks.runs import enqueue, launch  # noqa: F401
+    from rollout_tasks.runs import enqueue, submit_to_workers  # noqa: F401
 
     RunStore(connect(tries=1)).state("none")
 
 
 def submit(values: dict[str, Any]) -> tuple[str, float, float]:
     """Submits a run; returns its id, when that began and when it was done (seconds since the epoch)."""
-    from rollout_tasks.runs.launch import submit_to_workers
-    from rollout_tasks.runs.submit import load_benchmark, new_work
+    from rollout_tasks.runs.submission import load_benchmark, new_submission
+    from rollout_tasks.runs.submit_to_workers import submit_to_workers
 
     began = time.time()
     config = parse_config(values)
-    work, _ = submit_to_workers(new_work(config, load_benchmark(config)))
-    return work.run_id, began, time.time()
+    submission, _ = submit_to_workers(new_submission(config, load_benchmark(config)))
+    return submission.run_id, began, time.time()
 
 
 def wait_for_run(client: redis.Redis, run_id: str) -> None:

@@ -26,6 +26,13 @@ def test_a_run_is_rolled_out_listed_shown_and_complete(tmp_path: Path) -> None:
     assert "3" in rollouts(tmp_path, "show", "one").stdout
     assert rollouts(tmp_path, "resume", "one", "--embedded").stdout.startswith("Run one is complete")
     assert rollouts(tmp_path, "rescore", "one", "--metric", "exact_match").returncode == 0
+    reports = tmp_path / "results" / "one"
+    assert (reports / "evaluation-exact_match.json").exists()
+
+    for name in ("evaluation.json", "report.md"):  # as if the disk had been full
+        (reports / name).unlink()
+    assert rollouts(tmp_path, "rescore", "one", "--metric", "final_number").returncode == 0
+    assert "3" in rollouts(tmp_path, "show", "one").stdout
 
 
 def test_a_run_on_workers_is_submitted_watched_and_cancelled(tmp_path: Path, cluster: Cluster) -> None:

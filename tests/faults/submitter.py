@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import typer
 
 import rollout_tasks.redis_client
-import rollout_tasks.runs.launch
+import rollout_tasks.runs.submit_to_workers
 import rollout_tasks.tasks  # noqa: F401
 from rollout_tasks.cli import program
-from rollout_tasks.cli.submit import application
+from rollout_tasks.cli.submit_script import application
 
 
 def main() -> None:

@@ -20,7 +20,8 @@ import redis
 
 from benchmark.evaluation import evaluate
 from benchmark.items import Item
-from benchmark.report import BenchmarkInfo, read_report, write_markdown, write_report
+from benchmark.markdown_report import write_markdown
+from benchmark.report import BenchmarkInfo, read_report, write_report
 from rollout_tasks.cells.filesystem import CellsUnavailable, cell_filesystem
 from rollout_tasks.config import parse_config
 from rollout_tasks.environments.osworld.desktop_env_import import is_installed

@@ -6,7 +6,7 @@ import pytest
 from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError, ResponseError
 
-from rollout_tasks.redis_connections import Patience, RedisRefuses, as_refusal
+from rollout_tasks.redis_connections import PatientRetry, RedisRefuses, as_refusal
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_a_lost_connection_is_tried_again_so_many_times(tries: int, failures: in
     server = Server(*(ConnectionError("away") for _ in range(failures)))
 
     if answers:
-        assert Patience(tries).call_with_retry(server, nothing) == "answer"
+        assert PatientRetry(tries).call_with_retry(server, nothing) == "answer"
     else:
         with pytest.raises(ConnectionError, match="away"):
-            Patience(tries).call_with_retry(server, nothing)
+            PatientRetry(tries).call_with_retry(server, nothing)
     assert server.calls == min(failures, tries) + 1
 
 
 def test_a_refusal_is_waited_out_however_few_tries_a_lost_connection_gets(caplog: pytest.LogCaptureFixture) -> None:
     server = Server(*(RedisRefuses("Redis refuses: OOM") for _ in range(5)))
 
-    assert Patience(0, refused_seconds=60).call_with_retry(server, nothing) == "answer"
+    assert PatientRetry(0, refused_seconds=60).call_with_retry(server, nothing) == "answer"
 
     assert [record.getMessage().split(";")[0] for record in caplog.records] == [
         "waiting for Redis: Redis refuses: OOM",
@@ -80,7 +80,7 @@ def test_a_refusal_is_waited_out_however_few_tries_a_lost_connection_gets(caplog
 
 
 def test_a_refusal_is_not_waited_out_for_ever_and_without_patience_not_at_all() -> None:
-    for patience, calls in ((Patience(1), 2), (Patience(0, refused_seconds=0.2), 3)):
+    for patience, calls in ((PatientRetry(1), 2), (PatientRetry(0, refused_seconds=0.2), 3)):
         server = Server(*(RedisRefuses("Redis refuses: OOM") for _ in range(100)))
         with pytest.raises(RedisRefuses):
             patience.call_with_retry(server, nothing)
@@ -88,7 +88,7 @@ def test_a_refusal_is_not_waited_out_for_ever_and_without_patience_not_at_all() 
 
 
 def test_connecting_within_a_command_is_not_repeated_by_itself() -> None:
-    patience = Patience(3)
+    patience = PatientRetry(3)
     server = Server(*(ConnectionError("away") for _ in range(100)))
 
     with pytest.raises(ConnectionError):

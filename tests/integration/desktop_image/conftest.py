@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from desktop_image.cache import cache_folder, remove
+from desktop_image.cache import guest_cache_folder, remove
 from rollout_tasks.environments.osworld import http_guard
 from rollout_tasks.environments.osworld.desktop_env_import import desktop_env
 from tests.desktops import traces
@@ -69,13 +69,13 @@ def running(profile: str, name: str, screen: tuple[int, int] = SCREEN) -> Iterat
 
 def remove_image(name: str) -> None:
     """Removes an image of a test's own, and what only it is made of."""
-    shutil.rmtree(cache_folder() / "images" / name, ignore_errors=True)
-    (cache_folder() / "images" / f"{name}.lock").unlink(missing_ok=True)
-    for part in cache_folder().glob(f"*-{name}-*"):
+    shutil.rmtree(guest_cache_folder() / "images" / name, ignore_errors=True)
+    (guest_cache_folder() / "images" / f"{name}.lock").unlink(missing_ok=True)
+    for part in guest_cache_folder().glob(f"*-{name}-*"):
         if part.is_dir():
             remove(part.name)
             shutil.rmtree(part, ignore_errors=True)
-    for file in cache_folder().glob(f"*-{name}-*"):
+    for file in guest_cache_folder().glob(f"*-{name}-*"):
         file.unlink(missing_ok=True)
 
 

@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_copied_is_named(tmp_path: Path, monkeypatch: py
     def build(partial: Path) -> None:
         shutil.copytree(tmp_path / "source", partial)
 
-    with pytest.raises(GuestBuildError, match=r"cannot be stored: .*: .*nowhere.*No such file or directory"):
+    with pytest.raises(GuestBuildError, match=r"cannot be built: .*: .*nowhere.*No such file or directory"):
         part("a-part", build, str)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from desktop_image import Release, extension_layer, guest_image_name, guest_root
-from desktop_image.cache import cache_folder, remove
+from desktop_image.cache import guest_cache_folder, remove
 from desktop_image.disk import put_layer_on
 from desktop_image.images import image_named, image_names
 from desktop_image.root import layer_names
@@ -93,10 +93,10 @@ def test_what_a_user_adds_is_in_the_desktops_of_his_image(own: Path) -> None:
     assert provider.image_name().startswith(f"{NAME}-")
 
     folder, *_ = [name for name in layer_names(image_named(NAME)) if name.startswith("additions-")]
-    before = (cache_folder() / folder).stat().st_ino
+    before = (guest_cache_folder() / folder).stat().st_ino
     again = build("--package", own / "ours.deb", "--font", own / "fonts", "--run", own / "setup.sh")
     assert again.returncode == 0, again.stderr
-    assert (cache_folder() / folder).stat().st_ino == before, "the same additions were built twice"
+    assert (guest_cache_folder() / folder).stat().st_ino == before, "the same additions were built twice"
     kinds = {part["kind"] for part in listed() if part["image"] == NAME and part["current"]}
     assert kinds == {"additions", "facts"}
 
@@ -130,7 +130,7 @@ def test_a_script_that_fails_leaves_nothing_and_is_named(own: Path) -> None:
     assert (built.returncode, built.stdout) == (2, "")
     assert built.stderr.splitlines()[-1].startswith("error: the image could not be extended: ")
     assert built.stderr.splitlines()[-1].endswith("Running setup.sh | almost | setup.sh failed with exit code 3")
-    assert not list(cache_folder().glob(f"additions-{NAME}-*.partial"))
+    assert not list(guest_cache_folder().glob(f"additions-{NAME}-*.partial"))
     assert NAME not in image_names()
     assert not [line for line in Path("/proc/mounts").read_text().splitlines() if NAME in line]
 

@@ -18,7 +18,7 @@ IN_NAMESPACE = """
 import sys
 from desktop_image import GuestBuildError, namespace
 try:
-    code, last = namespace.run(["sh", "-c", sys.argv[1]], hear=print)
+    code, last = namespace.run(["sh", "-c", sys.argv[1]], on_line=print)
 except GuestBuildError as error:
     sys.exit(str(error))
 print(code, last)

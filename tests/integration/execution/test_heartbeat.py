@@ -43,7 +43,7 @@ def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     token = store.create("run", RunConfig(), "/nowhere", 1)
     store.add_items("run", token, [Item("item", "?")], ["item#0"])
     assert store.everything_sent("run", token)
-    store.start("run", "item#0", {"token": "token"})
+    store.claim("run", "item#0", {"token": "token"})
     return store
 
 

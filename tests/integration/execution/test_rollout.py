@@ -17,8 +17,9 @@ from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.execution.attempt import Attempt
+from rollout_tasks.execution.claim import Delivery
 from rollout_tasks.execution.heartbeat import Pulse
-from rollout_tasks.execution.rollout import Delivery, Execution
+from rollout_tasks.execution.rollout import Execution
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict
@@ -80,7 +81,7 @@ def place(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pl
 def left_by_a_dead_process(place: Place, *, settled: bool, attempts: int = 1) -> Verdict:
     """An execution that wrote its result and died before it could say so."""
     for number in range(1, attempts + 1):
-        assert place.store.start(RUN, ROLLOUT, {"token": f"dead-{number}"}).status == "started"
+        assert place.store.claim(RUN, ROLLOUT, {"token": f"dead-{number}"}).status == "claimed"
         place.folder.begin_attempt(ROLLOUT, number)
         if number < attempts:
             place.silence()
@@ -114,7 +115,7 @@ def test_the_last_attempts_result_is_never_called_lost(place: Place, settled: bo
 
 def test_attempts_used_up_without_any_result_are_lost(place: Place) -> None:
     for number in range(1, 4):
-        place.store.start(RUN, ROLLOUT, {"token": f"dead-{number}"})
+        place.store.claim(RUN, ROLLOUT, {"token": f"dead-{number}"})
         place.folder.begin_attempt(ROLLOUT, number)
         place.silence()
 
@@ -162,13 +163,13 @@ def test_an_attempt_that_redis_has_forgotten_keeps_its_folder(place: Place) -> N
 def test_a_verdict_that_was_settled_meanwhile_is_taken(place: Place) -> None:
     """Its author was cut off from Redis, not from the folder."""
     execution = place.execution()
-    start = execution._start()
+    claimed = execution.claim.take()
     other = Verdict(ROLLOUT, 1, "completed", answer="first", score=0.0)
     place.folder.begin_attempt(ROLLOUT, 1)
     place.folder.write_attempt(other)
     place.folder.settle(other, written=True)
 
-    assert start.status == "started"
+    assert claimed.status == "claimed"
     assert execution.run() == "completed"
 
     assert place.committed() == other
@@ -176,7 +177,7 @@ def test_a_verdict_that_was_settled_meanwhile_is_taken(place: Place) -> None:
 
 def test_who_lost_the_claim_changes_nothing_of_what_was_committed(place: Place) -> None:
     slow = place.execution("slow")
-    assert slow._start().status == "started"
+    assert slow.claim.take().status == "claimed"
     place.silence()
     assert place.execution("quick").run() == "completed"
     committed = place.committed()
@@ -314,7 +315,7 @@ def test_a_cancelled_run_keeps_what_a_dead_worker_had_finished(place: Place, set
 
 
 def test_a_cancelled_run_has_no_result_of_an_attempt_that_left_none(place: Place) -> None:
-    assert place.store.start(RUN, ROLLOUT, {"token": "dead"}).status == "started"
+    assert place.store.claim(RUN, ROLLOUT, {"token": "dead"}).status == "claimed"
     place.folder.begin_attempt(ROLLOUT, 1)
     assert place.store.cancel(RUN).begun == [], "its worker may live"
     place.silence()
@@ -357,11 +358,11 @@ def test_an_answer_with_half_a_surrogate_pair_is_a_result(place: Place, monkeypa
 def test_a_cancelled_run_keeps_what_a_stopped_worker_had_finished(place: Place) -> None:
     """It was told to stop between settling its verdict and committing it, and handed the rollout back."""
     execution = place.execution()
-    assert execution._start().status == "started"
+    assert execution.claim.take().status == "claimed"
     verdict = Verdict(ROLLOUT, place.folder.begin_attempt(ROLLOUT, 1), "completed", answer="of the stopped", score=0.5)
     place.folder.write_attempt(verdict)
     place.folder.settle(verdict, written=True)
-    execution.hand_back()
+    execution.claim.hand_back()
 
     cancel(place)
 
@@ -369,11 +370,11 @@ def test_a_cancelled_run_keeps_what_a_stopped_worker_had_finished(place: Place) 
 
 
 def test_a_worker_that_died_in_the_last_attempt_did_not_die_in_those_that_failed(place: Place) -> None:
-    assert place.store.start(RUN, ROLLOUT, {"token": "dead"}).status == "started"
+    assert place.store.claim(RUN, ROLLOUT, {"token": "dead"}).status == "claimed"
     for number in (1, 2):
         place.folder.begin_attempt(ROLLOUT, number)
         place.folder.write_attempt(Verdict(ROLLOUT, number, "failed", failure_class=FailureClass.VM_LOST, error="gone"))
-        assert place.store.start(RUN, ROLLOUT, {"token": "dead"}, after=number).status == "started"
+        assert place.store.claim(RUN, ROLLOUT, {"token": "dead"}, after=number).status == "claimed"
     place.folder.begin_attempt(ROLLOUT, 3)
     place.silence()
 

@@ -79,19 +79,19 @@ def test_only_what_has_no_message_no_holder_and_no_verdict_is_sent_again_and_onl
     submit(store, "r-1", names)
     store.client.lpush(QUEUE, message("r-1", "waits"), message("r-1", "waits-old", old=True))
     store.client.hset("unacked", "tag", json.dumps([json.loads(message("r-1", "delivered")), "", QUEUE]))
-    store.start("r-1", "held#0", {"token": "one"})
-    store.start("r-1", "done#0", {"token": "two"})
+    store.claim("r-1", "held#0", {"token": "one"})
+    store.claim("r-1", "done#0", {"token": "two"})
     store.commit("r-1", Verdict("done#0", 1, "completed"), "two")
     before = store.client.llen(QUEUE)
 
     assert rollouts(look(1)) == [0]
-    store.start("r-1", "held#0", {"token": "one"})
+    store.claim("r-1", "held#0", {"token": "one"})
     assert rollouts(look(1)) == [1]
 
     [added] = store.client.lrange(QUEUE, 0, store.client.llen(QUEUE) - before - 1)
     headers = json.loads(added)["headers"]
     assert (headers["run"], headers["rollout"]) == ("r-1", "lost#0")
-    store.start("r-1", "held#0", {"token": "one"})
+    store.claim("r-1", "held#0", {"token": "one"})
     assert rollouts(look(2)) == [0, 0], "its new message was not seen"
     assert store.client.hget("{run:r-1}", "chord_spent") == "1"
     assert store.client.keys("reconcile:*") == []
@@ -101,7 +101,7 @@ def test_a_run_that_cannot_be_read_keeps_nobody_from_the_others(store: RunStore)
     for run_id in ("r-1", "r-2", "r-3", "r-4", "r-00"):
         submit(store, run_id, ["lost"])
     store.client.hset("{run:r-00}", "folder", "/" + "x" * 300)  # no name that a folder can have
-    store.start("r-00", "lost#0", {"token": "dead"})
+    store.claim("r-00", "lost#0", {"token": "dead"})
     store.cancel("r-00")
     store.client.zadd("{run:r-00}:alive", {"lost#0": 1.0})
     store.client.hset("{run:r-1}", mapping={"min_version": 99})
@@ -119,7 +119,7 @@ def test_a_run_that_cannot_be_read_keeps_nobody_from_the_others(store: RunStore)
 
 def test_a_complete_run_is_finalised_and_a_half_submitted_one_is_not(store: RunStore) -> None:
     submit(store, "complete", ["a"])
-    store.start("complete", "a#0", {"token": "one"})
+    store.claim("complete", "a#0", {"token": "one"})
     store.commit("complete", Verdict("a#0", 1, "completed"), "one")
     token = store.create("half", RunConfig(), "/nowhere", 2)
     store.add_items("half", token, [Item("a", "?"), Item("b", "?")], ["a#0"])
@@ -172,7 +172,7 @@ def test_many_rollouts_at_work_hide_no_loss(store: RunStore) -> None:
     names = [f"held-{number}" for number in range(100)]
     submit(store, "r-1", [*names, "lost"])
     for name in names:
-        store.start("r-1", f"{name}#0", {"token": name})
+        store.claim("r-1", f"{name}#0", {"token": name})
         store.client.hset("unacked", name, json.dumps([json.loads(message("r-1", name)), "", QUEUE]))
 
     assert rollouts(look(2)) == [0, 1]

@@ -84,9 +84,9 @@ class Server:
 
     # Rolling out
 
-    def start(self, rollout: int, token: str, after: int, dead: str) -> tuple[str, int]:
-        start = self.store.start(RUN, name(rollout), {"token": token}, after=after, dead_holder=dead)
-        return (start.status, start.attempt)
+    def claim(self, rollout: int, token: str, after: int, dead: str) -> tuple[str, int]:
+        claim = self.store.claim(RUN, name(rollout), {"token": token}, after=after, dead_holder=dead)
+        return (claim.status, claim.attempt)
 
     def commit(self, rollout: int, token: str, word: str) -> tuple[str, int, bool]:
         commit = self.store.commit(RUN, verdict_of(rollout, word), token)
@@ -172,7 +172,7 @@ class Walk:
         self.seen: Counter[str] = Counter()
 
     def go(self) -> None:
-        steps = ["start"] * 6 + ["commit"] * 3 + ["pass_time"] * 3 + ["beat"] * 2 + ["submit"] * 4 + ["roll_out"] * 2
+        steps = ["claim"] * 6 + ["commit"] * 3 + ["pass_time"] * 3 + ["beat"] * 2 + ["submit"] * 4 + ["roll_out"] * 2
         steps += ["begin_finalize", "end_finalize", "adopt"] * 2 + [
             "beat_finalize",
             "hand_back",
@@ -242,7 +242,7 @@ class Walk:
         said = self.model.adopt()
         assert (self.server.store.adopt(RUN) or "") == said
         if said == "half_submitted":
-            self.seen[f"start: {self._start()}"] += 1
+            self.seen[f"claim: {self._claim()}"] += 1
         return said
 
     def _drain(self) -> str:
@@ -256,12 +256,12 @@ class Walk:
         assert self.server.store.forget(RUN, *states) == gone
         return str(gone)
 
-    def _start(self) -> str:
+    def _claim(self) -> str:
         rollout, token = self._rollout(), self._token()
         after = self.chance.choice([0, 0, 0, 1, 2])
         dead = self._token() if self.chance.random() < 0.1 else ""
-        said = self.model.start(rollout, token, after, dead)
-        assert self.server.start(rollout, token, after, dead) == said
+        said = self.model.claim(rollout, token, after, dead)
+        assert self.server.claim(rollout, token, after, dead) == said
         return said[0]
 
     def _roll_out(self) -> str:
@@ -269,7 +269,7 @@ class Walk:
         if not self.model.run.pending:
             return "nothing"
         rollout, token = min(self.model.run.pending), self._token()
-        assert self.server.start(rollout, token, 0, "") == self.model.start(rollout, token)
+        assert self.server.claim(rollout, token, 0, "") == self.model.claim(rollout, token)
         said = self.model.commit(rollout, token, "good")
         assert self.server.commit(rollout, token, "good") == said
         return said[0]
@@ -358,10 +358,10 @@ class Walk:
 
 MUST_BE_SEEN = [
     *(
-        f"start: {status}"
-        for status in ("started", "exhausted", "committed", "busy", "superseded", "cancelled", "draining")
+        f"claim: {status}"
+        for status in ("claimed", "exhausted", "committed", "busy", "superseded", "cancelled", "draining")
     ),
-    *("start: half_submitted", "start: unknown", "commit: ok True", "commit: ok False", "commit: committed False"),
+    *("claim: half_submitted", "claim: unknown", "commit: ok True", "commit: ok False", "commit: committed False"),
     *(
         "commit: superseded False",
         "hand_back: True",

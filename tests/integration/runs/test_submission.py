@@ -16,7 +16,8 @@ from rollout_tasks.runs import submit
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Cancellation
 from rollout_tasks.runs.store import RunStore, UnreadableRun
-from rollout_tasks.runs.submit import Work, enqueue, resumed_work, write_down
+from rollout_tasks.runs.submission import Submission, resumed_submission
+from rollout_tasks.runs.submit import enqueue, write_down
 from rollout_tasks.runs.verdict import Verdict
 
 RUN = "run-1"
@@ -45,7 +46,7 @@ def age(store: RunStore, seconds: float) -> None:
 
 
 def finish(store: RunStore, rollout_id: str) -> None:
-    assert store.start(RUN, rollout_id, {"token": rollout_id}).status == "started"
+    assert store.claim(RUN, rollout_id, {"token": rollout_id}).status == "claimed"
     verdict = Verdict(rollout_id, 1, "completed", answer="1", score=1.0)
     assert store.commit(RUN, verdict, rollout_id).outcome == "ok"
 
@@ -58,7 +59,7 @@ def test_a_run_of_which_a_part_is_stored_is_half_submitted_and_never_finalised(s
 
     assert store.adopt(RUN) == "half_submitted"
 
-    assert store.start(RUN, "a#0", {"token": "one"}).status == "half_submitted"
+    assert store.claim(RUN, "a#0", {"token": "one"}).status == "half_submitted"
     assert store.begin_finalize(RUN, "finaliser", silent_seconds=60) == "incomplete"
     progress = store.progress(RUN)
     assert (progress.stored, progress.total, progress.committed) == (2, 4, 0)
@@ -83,7 +84,7 @@ def test_a_run_that_is_stored_goes_on_without_its_submitter(store: RunStore) -> 
 
     commits = []
     for rollout_id in ROLLOUTS:
-        store.start(RUN, rollout_id, {"token": rollout_id})
+        store.claim(RUN, rollout_id, {"token": rollout_id})
         commits.append(store.commit(RUN, Verdict(rollout_id, 1, "completed"), rollout_id).finalize)
     assert commits == [False, False, False, True], "no chord may be left to ask for the run to be finalised"
 
@@ -178,7 +179,7 @@ def test_hosts_clocks_decide_nothing(store: RunStore, monkeypatch: pytest.Monkey
         assert store.adopt(RUN) == "submitting"
         assert abs(store.progress(RUN).created - now) < 60
         store.everything_sent(RUN, token)
-        store.start(RUN, "a#0", {"token": "one"})
+        store.claim(RUN, "a#0", {"token": "one"})
         assert store.running(RUN) == 1
         assert store.forget(RUN, "running")
 
@@ -189,7 +190,7 @@ def test_a_run_of_a_newer_version_is_left_alone(store: RunStore) -> None:
     store.everything_sent(RUN, token)
     store.client.hset(KEY, mapping={"version": 99, "min_version": 98, "config": '{"of": "the future"}'})
 
-    assert store.start(RUN, "a#0", {"token": "one"}).status == "newer"
+    assert store.claim(RUN, "a#0", {"token": "one"}).status == "newer"
     with pytest.raises(UnreadableRun, match=f"run {RUN} was stored by a newer version"):
         store.config(RUN)
     assert store.progress(RUN).running == 0
@@ -201,7 +202,7 @@ def test_a_neighbouring_version_that_says_so_is_understood(store: RunStore) -> N
     store.everything_sent(RUN, token)
     store.client.hset(KEY, mapping={"version": 2, "min_version": 1, "what": "nobody knows yet"})
 
-    assert store.start(RUN, "a#0", {"token": "one"}).status == "started"
+    assert store.claim(RUN, "a#0", {"token": "one"}).status == "claimed"
     assert store.config(RUN)[0] == RunConfig()
 
 
@@ -216,11 +217,11 @@ def test_a_verdict_is_kept_however_often_it_is_replaced(store: RunStore) -> None
     assert next(store.verdicts(RUN)).answer == "1"
 
 
-def lost(folder: RunFolder) -> Work:
+def lost(folder: RunFolder) -> Submission:
     """What a resume finds in a run of which a rollout was lost to the infrastructure."""
     folder.description.create(RunConfig(), ITEMS[:1], data_path="x", data_name="x")
     folder.settle(Verdict("a#0", 1, "failed", failure_class=FailureClass.VM_LOST), written=False)
-    return resumed_work(folder)
+    return resumed_submission(folder)
 
 
 def resumed_by_another(folder: RunFolder, store: RunStore) -> Verdict:
@@ -230,7 +231,7 @@ def resumed_by_another(folder: RunFolder, store: RunStore) -> Verdict:
     store.add_items(RUN, token, ITEMS[:1], ["a#0"])
     assert store.everything_sent(RUN, token)
     verdict = Verdict("a#0", folder.begin_attempt("a#0", 1), "completed", answer="1", score=1.0)
-    store.start(RUN, "a#0", {"token": "one"})
+    store.claim(RUN, "a#0", {"token": "one"})
     folder.write_attempt(verdict)
     folder.settle(verdict, written=True)
     assert store.commit(RUN, verdict, "one").outcome == "ok"
@@ -258,8 +259,8 @@ def test_who_resumes_what_somebody_else_has_just_finished_rolls_nothing_out_agai
     verdict = resumed_by_another(folder, store)
     assert store.begin_finalize(RUN, "finaliser", silent_seconds=60) == "go"
     assert store.end_finalize(RUN, "finaliser", "now") == "done"
-    sent: list[Work] = []
-    monkeypatch.setattr(submit, "_send", lambda work, _store, _token: sent.append(work))
+    sent: list[Submission] = []
+    monkeypatch.setattr(submit, "_send", lambda submission, _store, _token: sent.append(submission))
 
     write_down(late)
     enqueue(late, store)

@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 from benchmark import Evaluation, RolloutResult, evaluate
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
-from benchmark.report import (
-    SCRIPTED_NOTICE,
-    BenchmarkInfo,
-    as_markdown,
-    item_scores,
-    read_report,
-    write_markdown,
-    write_report,
-)
+from benchmark.markdown_report import SCRIPTED_NOTICE, as_markdown, write_markdown
+from benchmark.report import BenchmarkInfo, item_scores, read_report, write_report
 from benchmark.results import ItemRow, RolloutRow
 from benchmark.statistics import compare_paired
 from tests.unit.benchmark import known_run

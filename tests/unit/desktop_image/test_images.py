@@ -14,7 +14,7 @@ import pytest
 
 from desktop_image import GuestBuildError, Release
 from desktop_image import define as defined
-from desktop_image.cache import cache_folder
+from desktop_image.cache import guest_cache_folder
 from desktop_image.images import Image, forget, image_named, image_names
 from desktop_image.root import guest_image_name, layer_names
 
@@ -29,7 +29,7 @@ def define(name: str, profile: str, release: Release, **given: Any) -> Image:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return cache_folder()
+    return guest_cache_folder()
 
 
 @pytest.fixture
@@ -225,9 +225,10 @@ def test_another_users_cache_is_said_to_be_his(monkeypatch: pytest.MonkeyPatch) 
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are for their user alone
         Path(folder).chmod(0o755)
         monkeypatch.setenv("XDG_CACHE_HOME", folder)
-        cache_folder().mkdir(parents=True)
-        (cache_folder() / "packages-0123456789abcdef.used").touch()
+        guest_cache_folder().mkdir(parents=True)
+        (guest_cache_folder() / "packages-0123456789abcdef.used").touch()
         said = subprocess.run([sys.executable, "-c", REMOVE_AS_ANOTHER], capture_output=True, text=True, check=False)
         assert (
-            said.stdout.splitlines() == [f"{cache_folder()} is another user's, who alone can remove what is in it"] * 2
+            said.stdout.splitlines()
+            == [f"{guest_cache_folder()} is another user's, who alone can remove what is in it"] * 2
         )

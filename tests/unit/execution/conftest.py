@@ -16,7 +16,8 @@ from rollout_tasks import registry
 from rollout_tasks.app import app
 from rollout_tasks.config import RunConfig
 from rollout_tasks.execution import heartbeat, leased_vm, rollout
-from rollout_tasks.execution.rollout import Delivery, Execution
+from rollout_tasks.execution.claim import Delivery
+from rollout_tasks.execution.rollout import Execution
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore, run_store

@@ -17,9 +17,11 @@ import pytest
 import redis
 
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
+from rollout_tasks.execution import claim as claim_module
 from rollout_tasks.execution import heartbeat, rollout
+from rollout_tasks.execution.claim import Delivery
 from rollout_tasks.execution.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
-from rollout_tasks.execution.rollout import Delivery, Execution
+from rollout_tasks.execution.rollout import UNREADABLE, Execution
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.store import VERSION, UnreadableRun
@@ -36,10 +38,10 @@ KEY = f"{{run:{RUN}}}"
 
 def claim(bench: Bench, *, process: str = "", message: str = DELIVERY.task_id, token: str = "other") -> None:  # noqa: S107
     """Somebody else's claim."""
-    start = bench.store.start(
+    claimed = bench.store.claim(
         RUN, ROLLOUT, {"token": token, "message": message, "worker": "w", "process": process or this_process()}
     )
-    assert start.status == "started"
+    assert claimed.status == "claimed"
 
 
 def ended_process() -> str:
@@ -52,7 +54,7 @@ def take_over(bench: Bench) -> None:
     """Another execution claims the rollout, as when this one had fallen silent."""
     holder = json.loads(bench.client.hget(f"{KEY}:holders", ROLLOUT))
     other = {"token": "thief", "message": "m", "worker": "w", "process": ""}
-    assert bench.store.start(RUN, ROLLOUT, other, dead_holder=holder["token"]).status == "started"
+    assert bench.store.claim(RUN, ROLLOUT, other, dead_holder=holder["token"]).status == "claimed"
 
 
 def beat_now(_world: watched.WatchedEnvironment) -> None:
@@ -83,9 +85,9 @@ def test_a_redelivered_message_is_left_to_a_holder_that_beats(submit: Any, calls
         looked.append(1)
         if len(looked) == 2:
             assert bench.store.beat(RUN, ROLLOUT, "other") == "running"
-        return start(*arguments, **options)
+        return ask(*arguments, **options)
 
-    start, bench.store.start = bench.store.start, beating
+    ask, bench.store.claim = bench.store.claim, beating
 
     assert bench.execute() == "busy"
     assert len(looked) == 2
@@ -97,19 +99,19 @@ def test_a_holder_that_neither_beats_nor_falls_silent_is_waited_for_no_longer_th
 ) -> None:
     bench = submit({})
     claim(bench)
-    monkeypatch.setattr(rollout, "_LOOK_AGAIN_SECONDS", 0.05)
-    start, looked = bench.store.start, []
+    monkeypatch.setattr(claim_module, "_LOOK_AGAIN_SECONDS", 0.05)
+    ask, looked = bench.store.claim, []
 
     def patient(*arguments: Any, **options: Any) -> Any:
         """The holder is silent, but never for long enough."""
         looked.append(1)
         bench.store.silent_seconds = 600
         try:
-            return start(*arguments, **options)
+            return ask(*arguments, **options)
         finally:
             bench.store.silent_seconds = 2.0
 
-    bench.store.start = patient
+    bench.store.claim = patient
     bench.store.silent_seconds = 2.0
 
     assert bench.execute() == "busy"
@@ -122,16 +124,16 @@ def test_a_holder_that_died_between_two_looks_is_taken_over(submit: Any, calls: 
     """As when the process that a message was given to is killed while another copy of the message waits."""
     bench = submit({})
     claim(bench)
-    start, looked = bench.store.start, []
+    ask, looked = bench.store.claim, []
 
     def dies(*arguments: Any, **options: Any) -> Any:
         looked.append(options.get("dead_holder"))
         if len(looked) == 2:
             holder = json.loads(bench.client.hget(f"{KEY}:holders", ROLLOUT))
             bench.client.hset(f"{KEY}:holders", ROLLOUT, json.dumps({**holder, "process": ended_process()}))
-        return start(*arguments, **options)
+        return ask(*arguments, **options)
 
-    bench.store.start = dies
+    bench.store.claim = dies
 
     assert bench.execute() == "completed"
     assert looked == ["", "", "other"]
@@ -153,7 +155,7 @@ def test_a_rollout_whose_attempts_are_used_up_is_lost_with_its_workers(submit: A
     bench = submit({})
     ended = ended_process()
     claim(bench, process=ended, token="first")
-    bench.store.start(
+    bench.store.claim(
         RUN, ROLLOUT, {"token": "second", "message": DELIVERY.task_id, "process": ended}, dead_holder="first"
     )
 
@@ -446,7 +448,7 @@ def test_a_folder_that_cannot_be_written_is_said(submit: Any, calls: Calls) -> N
 def test_the_last_commit_asks_for_the_report_when_the_chord_cannot(submit: Any, spent: bool) -> None:
     bench = submit({})
     if spent:
-        bench.store.spend_chord(RUN)
+        bench.store.finalize_by_last_commit(RUN)
 
     assert bench.execute() == "completed"
 
@@ -462,14 +464,14 @@ def test_a_run_that_is_gone_is_nobodys_business(submit: Any, calls: Calls) -> No
 
 def test_a_run_gone_after_the_claim_is_left(submit: Any, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = submit({})
-    start = bench.store.start
+    ask = bench.store.claim
 
-    def start_and_lose(*arguments: Any, **options: Any) -> Any:
-        started = start(*arguments, **options)
+    def claim_and_lose(*arguments: Any, **options: Any) -> Any:
+        claimed = ask(*arguments, **options)
         bench.client.delete(KEY)
-        return started
+        return claimed
 
-    monkeypatch.setattr(bench.store, "start", start_and_lose)
+    monkeypatch.setattr(bench.store, "claim", claim_and_lose)
 
     assert bench.execute() == "unknown"
     assert calls == []
@@ -479,7 +481,7 @@ def test_a_configuration_that_cannot_be_read_is_handed_back(submit: Any, calls: 
     bench = submit({})
     bench.client.hset(KEY, "config", '{"no_such_option": 1}')
 
-    assert bench.execute() == "newer"
+    assert bench.execute() == UNREADABLE
 
     assert bench.client.hgetall(f"{KEY}:attempts") == {ROLLOUT: "0"}
     assert bench.client.hgetall(f"{KEY}:holders") == {}
@@ -601,6 +603,13 @@ class UnreachableLease:
         raise self.problem
 
 
+class RenewedLease:
+    doubtful = False
+
+    def renew(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize("problem", [PoolUnreachable("Redis does not answer"), PoolRefused("Redis does not answer")])
 def test_a_lease_that_cannot_be_renewed_now_keeps_no_claim_from_its_beat(
     submit: Any, caplog: pytest.LogCaptureFixture, problem: Exception
@@ -612,10 +621,17 @@ def test_a_lease_that_cannot_be_renewed_now_keeps_no_claim_from_its_beat(
     pulse = Pulse(RUN, ROLLOUT, "mine", Interruption(), None, lease=UnreachableLease(problem))
 
     beats.beat(pulse)
+    beats.beat(pulse)
 
     assert bench.client.zscore(f"{KEY}:alive", ROLLOUT) > 1.0
     assert not pulse.interruption.requested
-    assert caplog.messages == [f"heartbeat of {ROLLOUT}: lease not renewed: Redis does not answer"]
+    assert caplog.messages == [f"heartbeat of {ROLLOUT}: lease not renewed: Redis does not answer; trying again"]
+
+    pulse.lease = RenewedLease()
+    beats.beat(pulse)
+    pulse.lease = UnreachableLease(problem)
+    beats.beat(pulse)
+    assert len(caplog.messages) == 2, "it is another outage"
 
 
 def test_a_lease_that_was_lost_for_an_earlier_attempt_disturbs_no_later_one(submit: Any) -> None:
@@ -730,7 +746,7 @@ def test_how_attempts_were_used_up_is_said(submit: Any, failed: list[int], said:
     ended = ended_process()
     claim(bench, process=ended, token="first")
     second = {"token": "second", "message": DELIVERY.task_id, "process": ended}
-    bench.store.start(RUN, ROLLOUT, second, dead_holder="first")
+    bench.store.claim(RUN, ROLLOUT, second, dead_holder="first")
     for number in (1, 2):
         bench.folder.begin_attempt(ROLLOUT, number)
     for number in failed:

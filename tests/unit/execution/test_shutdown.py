@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from billiard import common
 
-from rollout_tasks.execution.rollout import Delivery, run_rollout
+from rollout_tasks.execution.claim import Delivery
+from rollout_tasks.execution.rollout import run_rollout
 from rollout_tasks.execution.shutdown import ShutdownSignals, WorkerShutdown, ends_child
 from rollout_tasks.settings import settings
 from tests.conftest import free_port

@@ -123,7 +123,7 @@ class RunScripts:
 
     # Rolling out
 
-    def start(self, rollout: int, token: str, after: int = 0, dead: str = "") -> tuple[str, int]:
+    def claim(self, rollout: int, token: str, after: int = 0, dead: str = "") -> tuple[str, int]:
         """(Status, attempt)."""
         run = self.run
         if not run.state:
@@ -145,7 +145,7 @@ class RunScripts:
             return ("superseded", attempts)
         if run.state == "draining" and not mine:
             return ("draining", attempts)
-        status = "started"
+        status = "claimed"
         if run.state in ("cancelling", "cancelled"):
             status = "cancelled"
         elif not (mine and attempts > after):

@@ -313,7 +313,7 @@ class RunSystem:
 
     def _claim(self, state: State, number: int, me: Worker, name: str) -> Iterator[tuple[str, State]]:
         step = self.step(state)
-        status, attempt = step.scripts.start(me.message, me.token, dead=me.known_dead)
+        status, attempt = step.scripts.claim(me.message, me.token, dead=me.known_dead)
         if state.budget.losses:
             yield f"{name} hears no reply to its claim", self._unheard(step)
         if status == "busy":
@@ -321,7 +321,7 @@ class RunSystem:
             if all(worker.token != holder for worker in state.workers):
                 yield f"{name} finds the holder dead", self._changed(state, number, known_dead=holder)
             yield f"{name} leaves it to the holder", self._acknowledge(state, number)
-        elif status in ("started", "exhausted", "cancelled"):
+        elif status in ("claimed", "exhausted", "cancelled"):
             step.worker(number, phase="claimed", status=status, attempt=attempt)
             yield f"{name} claims rollout {me.message} ({status})", step.done()
         else:
@@ -335,7 +335,7 @@ class RunSystem:
             finished = "" if "looks into no folder" in self.flaws else files.finished()
             if finished:
                 yield f"{name} finds a result", self._changed(state, number, phase="settling", verdict=finished)
-            elif me.status != "started":
+            elif me.status != "claimed":
                 verdict = {"exhausted": LOST, "cancelled": CANCELLED}[me.status]
                 yield f"{name} attempts nothing", self._changed(state, number, phase="settling", verdict=verdict)
             else:
@@ -360,10 +360,10 @@ class RunSystem:
             yield f"{name} writes how its attempt ended", step.done()
         elif me.phase == "again":
             step = self.step(state)
-            status, attempt = step.scripts.start(me.message, me.token, after=me.attempt)
+            status, attempt = step.scripts.claim(me.message, me.token, after=me.attempt)
             if state.budget.losses:
                 yield f"{name} hears no reply to its claim of another attempt", self._unheard(step)
-            if status == "started":
+            if status == "claimed":
                 step.worker(number, phase="claimed", status=status, attempt=attempt, verdict="", silent=False)
             else:
                 step.worker(number, phase="settling")

@@ -55,7 +55,7 @@ class Finished:
             self.finish(name)
 
     def finish(self, rollout_id: str) -> None:
-        self.store.start(RUN, rollout_id, {"token": rollout_id})
+        self.store.claim(RUN, rollout_id, {"token": rollout_id})
         lease = LeaseRecord("vm-1", 1, 0.0, 5.0, 6.0)
         verdict = Verdict(
             rollout_id, self.folder.begin_attempt(rollout_id, 1), "completed", answer="1", worker="w", lease=lease

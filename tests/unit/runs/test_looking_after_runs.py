@@ -221,7 +221,7 @@ def cancel_with_a_dead_worker(shell: Shell) -> None:
     """Two rollouts of a worker that died: one had its attempt's result written, the other had not."""
     submit(shell, "night-1", "a", "b", "c")
     for rollout_id in ("a#0", "b#0"):
-        shell.store.start("night-1", rollout_id, {"token": "dead", "message": "m"})
+        shell.store.claim("night-1", rollout_id, {"token": "dead", "message": "m"})
         shell.client.zadd("{run:night-1}:alive", {rollout_id: 1.0})
         shell.run.begin_attempt(rollout_id, 1)
     shell.run.write_attempt(Verdict("a#0", 1, "completed", answer="4", score=1.0))

@@ -100,7 +100,7 @@ class Shell:
 
     def finish(self, rollout_id: str) -> None:
         """Has a rollout's verdict written and committed, as a worker does."""
-        self.store.start("night-1", rollout_id, {"token": rollout_id, "message": "m"})
+        self.store.claim("night-1", rollout_id, {"token": rollout_id, "message": "m"})
         self.run.begin_attempt(rollout_id, 1)
         verdict = Verdict(rollout_id, 1, "completed", answer="x", score=1.0)
         self.run.write_attempt(verdict)
@@ -390,7 +390,7 @@ def test_cancelling_says_what_it_found(shell: Shell) -> None:
     with pytest.raises(UserError, match=r"^Redis does not know run 'night-1'$"):
         shell.call(run_actions.cancel, "night-1", {})
     shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"}))
-    shell.store.start("night-1", "a#0", {"token": "t", "message": "m"})
+    shell.store.claim("night-1", "a#0", {"token": "t", "message": "m"})
     assert shell.call(run_actions.cancel, str(shell.run.path), {}, as_json=True) == 0
     assert json.loads(shell.out) == {"run_id": "night-1", "cancelled": 1, "being_stopped": 1}
     for over in ("done", "cancelled", "finalizing"):

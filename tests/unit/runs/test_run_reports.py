@@ -16,8 +16,9 @@ from rich.console import Console
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from benchmark.report import read_report
+from rollout_tasks.cli.program import DONE, INCOMPLETE
 from rollout_tasks.cli.result_tables import Line, show_run, tables
-from rollout_tasks.cli.run_progress import DONE, LOST, report
+from rollout_tasks.cli.run_progress import report
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.finalize import _judge, score_run
@@ -314,7 +315,7 @@ def test_losses_are_counted_and_how_to_try_again_is_said(folder: RunFolder, caps
     code, _, err = told(capsys, replace(DONE_RUN, state="cancelled", failures=failures), folder)
 
     again = f"rollouts resume {folder.path}"
-    assert code == LOST
+    assert code == INCOMPLETE
     assert err.splitlines() == [
         f"3 of 8 rollouts were lost to the infrastructure (env_step 1, worker_lost 2); try them again with: {again}",
         f"3 of 8 rollouts were cancelled; roll them out with: {again}",
@@ -326,7 +327,7 @@ def test_a_half_submitted_run_is_said_to_be_that(folder: RunFolder, capsys: pyte
 
     code, _, err = told(capsys, progress, folder)
 
-    assert code == LOST
+    assert code == INCOMPLETE
     assert err == (
         "run night-1 is half-submitted: its submission ended when 3 of 8 rollouts were stored, and none was sent;"
         f" complete it with: rollouts resume {folder.path}\n"
@@ -336,7 +337,7 @@ def test_a_half_submitted_run_is_said_to_be_that(folder: RunFolder, capsys: pyte
 def test_a_run_without_a_report_says_why(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = told(capsys, replace(DONE_RUN, problem="the disk is full"), folder)
 
-    assert (code, out) == (LOST, "")
+    assert (code, out) == (INCOMPLETE, "")
     assert err == (
         f"the run has no report: the disk is full; score it with: rollouts rescore {folder.path} --metric exact_match\n"
     )
@@ -354,7 +355,7 @@ def test_answers_without_a_score_are_losses(folder: RunFolder, capsys: pytest.Ca
 
     code, _, err = told(capsys, DONE_RUN, folder)
 
-    assert code == LOST
+    assert code == INCOMPLETE
     assert err == (
         "3 of 8 answers got no score from exact_match, such as calc#0; score them again with:"
         f" rollouts rescore {folder.path} --metric exact_match\n"
@@ -374,5 +375,5 @@ def test_a_program_gets_progress_folder_and_summary(folder: RunFolder, capsys: p
 def test_a_folder_that_is_gone_is_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = told(capsys, DONE_RUN, RunFolder(tmp_path / "night-1"))
 
-    assert (code, out) == (LOST, "")
+    assert (code, out) == (INCOMPLETE, "")
     assert err == f"the run's folder {tmp_path}/night-1 is gone, and its results and its report with it\n"

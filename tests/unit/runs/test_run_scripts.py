@@ -91,7 +91,7 @@ def holder(token: str) -> str:
 def start(
     store: Recorder, by: str = "t", *, after: int = 0, dead: str = "", silent: float = 60, version: int = 1
 ) -> dict[str, str]:
-    return store.run("start", "a#0", "a", by, holder(by), after, silent, dead, version)
+    return store.run("claim", "a#0", "a", by, holder(by), after, silent, dead, version)
 
 
 def verdict(by: str = "t") -> str:
@@ -232,11 +232,11 @@ def test_a_dead_submitters_run_goes_on_when_it_is_whole_and_only_then(submitting
 
 def test_a_claim_counts_an_attempt_and_says_who_has_it(running: Recorder) -> None:
     assert start(running) == {"attempts.a#0": "1", "holders.a#0": holder("t"), "alive.a#0": "now"}
-    assert running.reply == ["started", 1, '{"id": "a"}', "0", "then"]
+    assert running.reply == ["claimed", 1, '{"id": "a"}', "0", "then"]
     assert start(running) == {"alive.a#0": "now"}
-    assert running.reply[:2] == ["started", 1]
+    assert running.reply[:2] == ["claimed", 1]
     assert start(running, after=1) == {"attempts.a#0": "2", "alive.a#0": "now"}
-    assert running.reply[:2] == ["started", 2]
+    assert running.reply[:2] == ["claimed", 2]
     assert start(running, after=2) == {"alive.a#0": "now"}
     assert running.reply[:2] == ["exhausted", 2]
 
@@ -260,7 +260,7 @@ def test_a_silent_or_dead_holder_is_taken_over(running: Recorder, how: str) -> N
     changed = start(running, "u", dead="t" if how == "dead" else "")
 
     assert changed == {"attempts.a#0": "2", "holders.a#0": holder("u"), "alive.a#0": "now"}
-    assert running.reply[:2] == ["started", 2]
+    assert running.reply[:2] == ["claimed", 2]
     assert commit(running, "t") == {}
     assert running.reply == ["superseded", 2, 0, 0]
 
@@ -271,9 +271,9 @@ def test_nobody_goes_on_with_a_claim_that_is_gone(running: Recorder) -> None:
 
 
 def test_what_is_not_to_be_claimed_says_why(running: Recorder) -> None:
-    assert running.run("start", "x#0", "x", "t", holder("t"), 0, 60, "", 1) == {}
+    assert running.run("claim", "x#0", "x", "t", holder("t"), 0, 60, "", 1) == {}
     assert running.reply == ["unknown", 0, "", "0", "then"]
-    assert running.run("start", "a#0", "a", "t", holder("t"), 0, 60, "", 1, keys=("{run:none}",)) == {}
+    assert running.run("claim", "a#0", "a", "t", holder("t"), 0, 60, "", 1, keys=("{run:none}",)) == {}
     assert running.reply == ["unknown", 0, "", "0", "0"]
     running.client.hset(KEY, "min_version", 2)
     assert start(running) == {}
@@ -300,7 +300,7 @@ def test_a_draining_run_lets_those_go_on_that_have_begun(running: Recorder) -> N
     assert running.reply == "draining"
 
     assert start(running, after=1)["attempts.a#0"] == "2"
-    assert running.reply[0] == "started"
+    assert running.reply[0] == "claimed"
 
 
 @pytest.mark.parametrize("state", ["cancelling", "cancelled"])
@@ -353,7 +353,7 @@ def test_an_attempt_that_says_nothing_is_counted_again_when_it_starts_again(runn
     assert running.run("uncount", "a#0", "t", 2) == {}
     assert running.reply == 1
     assert start(running, after=1)["attempts.a#0"] == "2"
-    assert running.reply[:2] == ["started", 2]
+    assert running.reply[:2] == ["claimed", 2]
 
 
 def test_a_claim_that_is_handed_back_while_its_attempt_is_not_counted_costs_nothing_more(running: Recorder) -> None:
@@ -407,7 +407,7 @@ def test_the_last_verdict_asks_for_the_report_when_no_chord_will(running: Record
         running.client.hset(KEY, "chord_spent", "1")
     start(running)
     commit(running)
-    running.run("start", "a#1", "a", "t", holder("t"), 0, 60, "", 1)
+    running.run("claim", "a#1", "a", "t", holder("t"), 0, 60, "", 1)
 
     changed = commit(running, rollout="a#1", status="failed", failure="timeout", score="")
 
@@ -491,7 +491,7 @@ def test_a_half_submitted_run_ends_with_its_cancelling(running: Recorder) -> Non
 @pytest.fixture
 def complete(running: Recorder) -> Recorder:
     for rollout in ("a#0", "a#1"):
-        running.run("start", rollout, "a", "t", holder("t"), 0, 60, "", 1)
+        running.run("claim", rollout, "a", "t", holder("t"), 0, 60, "", 1)
         commit(running, rollout=rollout)
     return running
 

@@ -20,11 +20,11 @@ from kombu.exceptions import OperationalError
 from rollout_tasks.cli import run_actions
 from rollout_tasks.cli.program import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.execution.rollout import Delivery, Execution
+from rollout_tasks.execution.verdicts import RolloutVerdicts
 from rollout_tasks.runs import enqueue
 from rollout_tasks.runs.progress import progress_in_folder
 from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.submit import resumed_work
+from rollout_tasks.runs.submission import resumed_submission
 from rollout_tasks.runs.verdict import Verdict
 from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
@@ -44,7 +44,7 @@ def resume(shell: Shell) -> int:
 
 def lose(shell: Shell, rollout_id: str = "a#0", state: str = "done") -> None:
     """A rollout was lost to the infrastructure, and the run is over."""
-    shell.store.start(RUN, rollout_id, {"token": rollout_id})
+    shell.store.claim(RUN, rollout_id, {"token": rollout_id})
     verdict = Verdict(
         rollout_id, shell.run.begin_attempt(rollout_id, 1), "failed", failure_class=FailureClass.VM_LOST, error="gone"
     )
@@ -57,9 +57,8 @@ def lose(shell: Shell, rollout_id: str = "a#0", state: str = "done") -> None:
 
 def spend(shell: Shell, rollout_id: str, *costs: float, failure: FailureClass | None = None) -> bool:
     """A rollout ends after attempts that cost that much, all but the last lost; returns whether the run may go on."""
-    execution = Execution(shell.store, RUN, rollout_id, Delivery("task", None, "worker@here"))
-    execution.folder = shell.run
-    shell.store.start(RUN, rollout_id, {"token": rollout_id})
+    verdicts = RolloutVerdicts(shell.run, rollout_id, "worker@here")
+    shell.store.claim(RUN, rollout_id, {"token": rollout_id})
     for left, cost in reversed(list(enumerate(reversed(costs)))):
         how = FailureClass.VM_LOST if left else failure
         verdict = Verdict(
@@ -68,7 +67,7 @@ def spend(shell: Shell, rollout_id: str, *costs: float, failure: FailureClass | 
             "failed" if how else "completed",
             failure_class=how,
             cost=cost,
-            earlier_cost=execution._spent(),
+            earlier_cost=verdicts.spent(),
         )
         shell.run.write_attempt(verdict)
     shell.run.settle(verdict, written=True)
@@ -229,7 +228,7 @@ def test_a_run_that_somebody_else_resumed_just_now_is_theirs(
 def test_a_run_whose_last_rollouts_are_being_finished_is_not_resumed(shell: Shell) -> None:
     submit(shell, "a", "b")
     lose(shell, state="draining")
-    shell.store.start(RUN, "b#0", {"token": "t"})
+    shell.store.claim(RUN, "b#0", {"token": "t"})
     shell.client.hset(f"{KEY}:holders", "b#0", '{"token":"t"}')
     seconds, _ = shell.client.time()  # type: ignore[misc]
     shell.client.zadd(f"{KEY}:alive", {"b#0": int(seconds)})
@@ -363,11 +362,11 @@ def test_of_a_resumed_run_what_is_kept_and_what_came_since_is_committed(shell: S
     submit(shell, "a", "b", "c")
     shell.finish("a#0")
 
-    work = resumed_work(shell.run)
+    submission = resumed_submission(shell.run)
 
-    assert (work.total, work.count_committed()) == (3, 1)
+    assert (submission.total, submission.count_committed()) == (3, 1)
     shell.finish("b#0")
-    assert (work.total, work.count_committed()) == (3, 2)
+    assert (submission.total, submission.count_committed()) == (3, 2)
 
 
 def test_what_was_spent_on_rollouts_that_are_tried_again_is_counted_once(shell: Shell) -> None:
@@ -376,7 +375,7 @@ def test_what_was_spent_on_rollouts_that_are_tried_again_is_counted_once(shell: 
     spend(shell, "b#0", 2, 2, failure=FailureClass.VM_LOST)
     spend(shell, "c#0", 4, failure=FailureClass.MODEL_OVERLOAD)
     shell.client.hset(KEY, "state", "done")
-    assert (cost(shell), resumed_work(shell.run).spent) == (9, 9)
+    assert (cost(shell), resumed_submission(shell.run).spent) == (9, 9)
 
     resume(shell)
     begun = cost(shell)
@@ -384,7 +383,7 @@ def test_what_was_spent_on_rollouts_that_are_tried_again_is_counted_once(shell: 
     with_b = cost(shell)
     spend(shell, "c#0", 0.25, failure=FailureClass.VM_LOST)
     shell.client.hset(KEY, "state", "done")
-    assert (begun, with_b, cost(shell), resumed_work(shell.run).spent) == (9, 9.5, 9.75, 9.75)
+    assert (begun, with_b, cost(shell), resumed_submission(shell.run).spent) == (9, 9.5, 9.75, 9.75)
 
     resume(shell)
     begun = cost(shell)
@@ -406,7 +405,7 @@ def test_what_was_spent_before_a_resume_counts_for_its_limit(shell: Shell) -> No
     assert shell.store.cancel(RUN).cancelled == 1
     assert cost(shell) == 10
     shell.client.hset(KEY, "state", "cancelled")
-    assert resumed_work(shell.run).spent == 10, "what was spent on a rollout that was then cancelled counts"
+    assert resumed_submission(shell.run).spent == 10, "what was spent on a rollout that was then cancelled counts"
 
 
 def test_what_cannot_be_read_of_what_was_set_aside_costs_nothing_that_is_known(shell: Shell) -> None:
@@ -419,7 +418,7 @@ def test_what_cannot_be_read_of_what_was_set_aside_costs_nothing_that_is_known(s
     broken = shell.run.rollout("b#0") / "earlier-1" / "attempt-1" / "result.json"
     broken.write_text("{")
 
-    assert resumed_work(shell.run).spent == 4
+    assert resumed_submission(shell.run).spent == 4
     assert resume(shell) == 0
     assert cost(shell) == 4
 

@@ -205,7 +205,7 @@ def test_a_commit_may_be_repeated_by_who_made_it_and_by_nobody_else(store: RunSt
     token = create(store)
     store.add_items(RUN, token, ITEMS, ROLLOUTS)
     store.everything_sent(RUN, token)
-    store.start(RUN, "a#0", {"token": "t"})
+    store.claim(RUN, "a#0", {"token": "t"})
     verdict = Verdict("a#0", 1, "completed")
 
     found = [store.commit(RUN, verdict, by).outcome for by in ("other", "t", "t", "other")]
@@ -233,13 +233,13 @@ def test_a_claim_given_back_does_not_count(store: RunStore) -> None:
     token = create(store)
     store.add_items(RUN, token, ITEMS, ROLLOUTS)
     store.everything_sent(RUN, token)
-    store.start(RUN, "a#0", {"token": "t"})
+    store.claim(RUN, "a#0", {"token": "t"})
 
     assert not store.hand_back(RUN, "a#0", "other")
     assert store.hand_back(RUN, "a#0", "t")
 
-    again = store.start(RUN, "a#0", {"token": "u"})
-    assert (again.status, again.attempt) == ("started", 1)
+    again = store.claim(RUN, "a#0", {"token": "u"})
+    assert (again.status, again.attempt) == ("claimed", 1)
 
 
 def test_many_items_are_stored_in_parts(store: RunStore) -> None:
@@ -277,7 +277,7 @@ def test_costs_are_summed_and_a_run_that_is_complete_has_nothing_to_cancel(store
     store.everything_sent(RUN, token)
     assert store.progress(RUN).cost == 0.25  # type: ignore[union-attr]
     for rollout_id in ("a#1", "b#0"):
-        store.start(RUN, rollout_id, {"token": rollout_id})
+        store.claim(RUN, rollout_id, {"token": rollout_id})
 
     free = store.commit(RUN, Verdict("a#1", 1, "completed"), "a#1")
     assert (free.reached_max_cost, store.progress(RUN).cost) == (False, 0.25)  # type: ignore[union-attr]
@@ -292,7 +292,7 @@ def test_what_is_left_of_a_run_that_has_cost_what_it_may_is_cancelled_once(store
     store.add_items(RUN, token, ITEMS, ROLLOUTS)
     store.everything_sent(RUN, token)
     for rollout_id in ("a#0", "b#0"):
-        store.start(RUN, rollout_id, {"token": rollout_id})
+        store.claim(RUN, rollout_id, {"token": rollout_id})
 
     dear = Verdict("a#0", 1, "completed", cost=1.5)
     assert store.commit(RUN, dear, "a#0").reached_max_cost
@@ -306,12 +306,12 @@ def test_a_committed_verdict_is_kept_whole(store: RunStore) -> None:
     token = create(store)
     store.add_items(RUN, token, ITEMS, ROLLOUTS)
     store.everything_sent(RUN, token)
-    start = store.start(RUN, "a#0", {"token": "t", "worker": "w"})
-    assert (start.status, start.attempt, start.item, start.holder) == ("started", 1, ITEMS[0], None)
+    start = store.claim(RUN, "a#0", {"token": "t", "worker": "w"})
+    assert (start.status, start.attempt, start.item, start.holder) == ("claimed", 1, ITEMS[0], None)
     assert start.created == store.progress(RUN).created > 1_700_000_000  # type: ignore[union-attr]
     assert [store.beat(RUN, "a#0", token) for token in ("t", "u")] == ["running", "superseded"]
     assert store.beat("none", "a#0", "t") == "unknown"
-    busy = store.start(RUN, "a#0", {"token": "u"})
+    busy = store.claim(RUN, "a#0", {"token": "u"})
     assert (busy.status, busy.item, busy.holder) == ("busy", None, {"token": "t", "worker": "w"})
     assert 0 <= busy.silent < 60
     assert store.running(RUN) == 1
@@ -330,7 +330,7 @@ def test_cancelling_counts_over_all_its_parts(store: RunStore) -> None:
     rollouts = [f"a#{index}" for index in range(2500)]
     store.add_items(RUN, token, ITEMS, rollouts)
     store.everything_sent(RUN, token)
-    store.start(RUN, "a#7", {"token": "t"})
+    store.claim(RUN, "a#7", {"token": "t"})
 
     assert store.cancel(RUN) == Cancellation("running", 2499, 1, [])
 

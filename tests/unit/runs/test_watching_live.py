@@ -95,7 +95,7 @@ def store(redis_url: str) -> RunStore:
 
 
 def finish(store: RunStore, rollout_id: str, failure: FailureClass | None = None) -> None:
-    store.start(RUN, rollout_id, {"token": rollout_id})
+    store.claim(RUN, rollout_id, {"token": rollout_id})
     verdict = Verdict(rollout_id, 1, "failed" if failure else "completed", failure_class=failure)
     assert store.commit(RUN, verdict, rollout_id).outcome == "ok"
 

@@ -1,4 +1,4 @@
-"""Submits a benchmark as a run of Celery rollouts, or follows, resumes or cancels one. See: submit.py --help"""
+"""`scripts/submit.py`: submits a benchmark as a run, or follows, resumes or cancels one. `rollouts submit` is in `cli.runs`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ elseif tonumber(ARGV[5]) > 0 then
 end
 if state == 'draining' and not mine then return answer('draining', attempts) end
 
-local status = 'started'
+local status = 'claimed'
 if state == 'cancelling' or state == 'cancelled' then
   status = 'cancelled'
 elseif not (mine and attempts > tonumber(ARGV[5])) then

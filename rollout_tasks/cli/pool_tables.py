@@ -1,0 +1,120 @@
+"""A pool of VMs as people and programs see it: tables and JSON of its status, a table of its events."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from vm_pool import VM, Event, PoolStatus, VMState
+
+COLOURS = {
+    VMState.INITIALIZING: "cyan",
+    VMState.FREE: "green",
+    VMState.LEASED: "blue",
+    VMState.RESETTING: "yellow",
+    VMState.ERROR: "red",
+    VMState.STOPPED: "dim",
+}
+UNREACHABLE = {
+    VMState.INITIALIZING: "is booting",
+    VMState.RESETTING: "is being reset",
+    VMState.ERROR: "is out of use",
+    VMState.STOPPED: "has stopped",
+}
+"""States in which nobody can hold a VM."""
+WAITERS_SHOWN = 20
+SHOWN_PORTS = ("control", "vnc")
+"""Ports that the table shows; the others are in --json."""
+
+
+def status_as_dict(status: PoolStatus) -> dict[str, Any]:
+    """Returns the status for --json, without the tokens of the VMs' gates."""
+    values = dataclasses.asdict(status)
+    for vm in values["vms"]:
+        del vm["endpoint"]["token"]
+    return {**values, "counts": {state.value: count for state, count in status.counts().items()}}
+
+
+def status_tables(status: PoolStatus) -> Group:
+    """Returns a table of the VMs, one of who waits, and totals."""
+    vms = Table(title=f"pool {status.name}: {status.sentence()}", title_justify="left")
+    purposes = [purpose for purpose in SHOWN_PORTS if any(purpose in vm.endpoint.ports for vm in status.vms)]
+    for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", *purposes, ""):
+        right = heading in ("for", "lease left", "grants", "resets")
+        vms.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for vm in status.vms:
+        vms.add_row(
+            Text(vm.vm_id),
+            Text(vm.state.value, style=COLOURS[vm.state]),
+            _duration(status.at - vm.since),
+            Text(vm.holder),
+            _duration(vm.deadline - status.at) if vm.deadline is not None else "",
+            str(vm.grants),
+            str(vm.resets),
+            *(_address(vm, purpose) for purpose in purposes),
+            Text("; ".join(_remarks(vm, status.at))),
+        )
+    parts: list[Table | Text] = [vms]
+    if status.waiters:
+        parts.append(_waiters_table(status))
+    totals = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(status.counters.items()))
+    parts.append(Text(totals, style="dim"))
+    if any("vnc" in vm.endpoint.ports and vm.endpoint.gate for vm in status.vms):
+        parts.append(Text("To see a desktop in a browser: rollouts pool connect VM", style="dim"))
+    return Group(*parts)
+
+
+def _address(vm: VM, purpose: str) -> str:
+    """Returns where the VM is reached now; empty when nobody can hold it."""
+    port = vm.endpoint.ports.get(purpose)
+    return f"{vm.endpoint.address}:{port}" if port and vm.state not in UNREACHABLE else ""
+
+
+def _remarks(vm: VM, now: float) -> list[str]:
+    remarks = []
+    if not vm.host_heard:
+        remarks.append(f"no sign of life from {vm.host}")
+    if vm.drained:
+        remarks.append("drained")
+    if vm.state is VMState.ERROR:
+        retry = f"next try in {_duration(vm.retry_at - now)}" if vm.retry_at is not None else "until it is reset"
+        remarks.append(f"{vm.error} ({retry})")
+    return remarks
+
+
+def _waiters_table(status: PoolStatus) -> Table:
+    shown = status.waiters[:WAITERS_SHOWN]
+    more = len(status.waiters) - len(shown)
+    table = Table(
+        title=f"waiting: {len(status.waiters)}", title_justify="left", caption=f"and {more} more" if more else None
+    )
+    for heading in ("place", "who", "priority", "for"):
+        table.add_column(heading, justify="left" if heading == "who" else "right")
+    for waiter in shown:
+        cells = (str(waiter.place), Text(waiter.holder), str(waiter.priority), _duration(status.at - waiter.since))
+        table.add_row(*cells)
+    return table
+
+
+def events_table(found: list[Event]) -> Table:
+    """Returns a table of events, in their order."""
+    table = Table()
+    for heading in ("at (UTC)", "event", "VM", "fence", "who"):
+        table.add_column(heading)
+    for event in found:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.at))
+        millis = f".{int(event.at * 1000) % 1000:03d}"
+        table.add_row(at + millis, event.event, Text(event.vm_id), str(event.fence), Text(event.holder))
+    return table
+
+
+def _duration(seconds: float) -> str:
+    whole = max(round(seconds), 0)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"

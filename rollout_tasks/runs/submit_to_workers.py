@@ -1,0 +1,34 @@
+"""Submits a run to the workers of the configured broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rollout_tasks.redis_client import checked_client
+from rollout_tasks.runs import model_check, preflight
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission import Submission
+from rollout_tasks.runs.submit import check_free, enqueue, write_down
+
+
+def submit_to_workers(submission: Submission) -> tuple[Submission, RunStore]:
+    """Checks and enqueues a run on the configured broker.
+
+    Raises:
+        UserError: Something is wrong; nothing was enqueued, unless Redis was lost while messages were being sent.
+    """
+    environments = preflight.check_names(submission.config, submission.items)
+    client = checked_client()
+    store = RunStore(client)
+    check_free(submission, store)
+    needs_model = preflight.needs_model(submission.config, environments)
+    if needs_model:
+        submission = replace(submission, config=model_check.check_model(submission.config))
+    model_check.check_cost(submission.config, needs_model=needs_model, spent=submission.spent)
+    if preflight.needs_vm(submission.config, submission.items):
+        preflight.check_pool(submission.config, client)
+        if not submission.config.vm.use_pool:
+            preflight.check_provider(submission.config, environments)
+    write_down(submission)
+    enqueue(submission, store)
+    return submission, store
