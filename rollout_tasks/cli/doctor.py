@@ -24,6 +24,7 @@ from rollout_tasks.cli import program
 from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded.services import valkey_binary
 from rollout_tasks.errors import UserError
+from rollout_tasks.free_memory import free_memory
 from rollout_tasks.redis_client import address_without_secret, checked_client
 from rollout_tasks.runs.model_check import model_address, served_models
 from rollout_tasks.settings import settings
@@ -125,12 +126,10 @@ def _model() -> Finding:
 
 
 def _space(output_dir: Path) -> Iterator[Finding]:
-    memory = psutil.virtual_memory()
-    desktops = int(memory.available / _GIB / DESKTOP_GIB)
+    available, total = free_memory() / _GIB, psutil.virtual_memory().total / _GIB
+    desktops = int(available / DESKTOP_GIB)
     cores = len(os.sched_getaffinity(0))
-    says = (
-        f"{memory.available / _GIB:.1f} of {memory.total / _GIB:.1f} GiB are free: some {desktops} desktops at a time"
-    )
+    says = f"{available:.1f} of {total:.1f} GiB are free: some {desktops} desktops at a time"
     yield Finding("space", "memory", desktops > 0, f"{says}; {cores} cores")
     for name, folder, wanted in (("image cache", guest_cache_folder(), IMAGE_GIB), ("results", output_dir, 1)):
         there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import psutil
 import redis
 from rich.console import Console
 
@@ -14,6 +13,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded.concurrency import concurrency
 from rollout_tasks.embedded.ctrl_c import CtrlC, StopRequested
 from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
+from rollout_tasks.free_memory import free_memory
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import checked_client
@@ -94,7 +94,7 @@ def _run(
     ctrl_c.check()
     vms = WorkerVMs(config.vm.num_vms, config.vm.provider_name, config.vm.pool, provider_options(config))
     queues = [*queues_of(config, submission.items), FINALIZE_QUEUE]
-    at_a_time = concurrency(config.num_rollouts, len(submission.todo), psutil.virtual_memory().available)
+    at_a_time = concurrency(config.num_rollouts, len(submission.todo), free_memory())
     if at_a_time.reason:
         console.print(f"note: {at_a_time.reason}")
     stack.start_worker(at_a_time.number, vms if with_vms else None, queues)
