@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +28,18 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
     return parse_config(_merged(values, options))
 
 
+_EXPONENT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
+
+
 class RepeatedKey(ValueError):
     """A mapping has a key twice; YAML itself would silently take the last one."""
 
 
-def _loader_of_single_keys() -> type[yaml.SafeLoader]:
-    """Returns a safe loader that raises `RepeatedKey`; made here because only runs with --config need YAML."""
+def _loader() -> type[yaml.SafeLoader]:
+    """Returns a safe loader that raises `RepeatedKey`, and takes 1e-5 for a number, as YAML 1.2 does.
+
+    Made here because only runs with --config need YAML.
+    """
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -47,6 +54,7 @@ def _loader_of_single_keys() -> type[yaml.SafeLoader]:
                     lines[key.value] = line
             return node
 
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
     return Loader
 
 
@@ -54,7 +62,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        loaded = yaml.load(file.read_text(encoding="utf-8"), _loader_of_single_keys())  # noqa: S506 - a SafeLoader
+        loaded = yaml.load(file.read_text(encoding="utf-8"), _loader())  # noqa: S506 - a SafeLoader
     except RepeatedKey as error:
         raise UserError(f"--config: {file}: {error}") from error
     except OSError as error:

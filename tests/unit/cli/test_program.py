@@ -117,6 +117,17 @@ def test_options_override_a_file_and_leave_what_is_beside_them(tmp_path: Path) -
     assert config.metric == "numeric_match"
 
 
+@pytest.mark.parametrize("written", ["1e-05", "1E-05", "+1.e-5", ".1e-4", "1.0e-5", "0.00001"])
+def test_a_small_number_in_a_file_is_a_number_however_it_is_written(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"env_mode: math\nmodel: {{name: 1e-model, extra_body: {{min_p: {written}}}}}\n")
+
+    config = resolve_config(file, {})
+
+    assert config.model.extra_body == {"min_p": 1e-05}
+    assert config.model.name == "1e-model"
+
+
 def test_an_error_names_whichever_of_file_and_options_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("limits: {max_turns: 7}\n")
