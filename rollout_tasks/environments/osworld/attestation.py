@@ -10,9 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import VMAccess, VMLost
-from rollout_tasks.environments.osworld.task import metrics_of, results_of, steps_of
+from rollout_tasks.environments.osworld.task import metrics_of, results_of
 from vm_pool.gate_client import connect
 from vm_pool.providers.base import ATTEST
 from vm_pool.states import Endpoint
@@ -45,14 +44,16 @@ def check_server(vm: VMAccess) -> bool:
     return True
 
 
-def forgeable(config: DesktopConfig, task: Mapping[str, Any]) -> bool:
-    """Returns whether root in the guest could have forged the score, and the agent may have been root there."""
+def forgeable(task: Mapping[str, Any]) -> bool:
+    """Returns whether root in the guest could have forged the score.
+
+    The agent may have been root there, even if it was told no password: those of the project's and of OSWorld's images are
+    known to everybody.
+    """
     evaluator = task["evaluator"]
-    from_guest = metrics_of(evaluator) != ["infeasible"] and any(
+    return metrics_of(evaluator) != ["infeasible"] and any(
         getter["type"] not in _NOT_OF_THE_GUEST for getter in results_of(evaluator)
     )
-    # An agent that is told the password can use sudo, however it types it.
-    return from_guest and (bool(config.client_password) or "sudo" in json.dumps(steps_of(task)))
 
 
 def _asked(endpoint: Endpoint) -> list[str]:

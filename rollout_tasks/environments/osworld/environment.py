@@ -190,7 +190,7 @@ class OSWorldEnvironment(Environment):
 
         if self._context.vm is not None and check_server(self._context.vm):
             return "attested"
-        return "unattested" if forgeable(self._config, self._task) else None
+        return "unattested" if forgeable(self._task) else None
 
     def _keep_recording(self, session: DesktopSession) -> None:
         """Ends the recording, if there is one; an episode is complete without it."""
