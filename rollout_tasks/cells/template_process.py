@@ -12,21 +12,18 @@ import os
 import select
 import socket
 import subprocess
-import threading
-import time
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from rollout_tasks.cells.filesystem import CellFilesystem, CellsUnavailable, cell_filesystem
+from rollout_tasks.restarted_process import RestartedProcess
 from rollout_tasks.temporary_files import TemporaryFolder
 
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
 """For the imports, which read hundreds of megabytes, maybe from a slow disk."""
-_RESTART_SECONDS = (1.0, 60.0)
-"""Pause before a restart: the first one, and the longest one if it keeps ending early."""
 _BACKLOG = 128
 _PACKAGES = ("rollout_tasks", "benchmark", "vm_pool", "desktop_image")
 
@@ -54,18 +51,25 @@ class TemplateProcess:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self._address)
         self._listener.listen(_BACKLOG)
-        self._stopping = threading.Event()
+        self._stopped = False
+        self._restarted: RestartedProcess | None = None
         try:
-            self._process = self._start()
+            self._restarted = RestartedProcess("the template of cells", self._start, (CellsUnavailable,))
         except BaseException:
             self.stop()
             raise
-        threading.Thread(target=self._keep_running, name="template-keeper", daemon=True).start()
 
     @property
     def _address(self) -> str:
         """The socket's address, through /proc: socket paths must be short, temporary folders' may be long."""
         return f"/proc/self/fd/{self._place}/template"
+
+    @property
+    def pid(self) -> int:
+        """The template's process id."""
+        if self._restarted is None:
+            raise CellsUnavailable("the template of cells has not been started")
+        return self._restarted.process.pid
 
     def connect(self, seconds: float) -> socket.socket:
         """Returns a connection to the template, to request one cell.
@@ -84,10 +88,11 @@ class TemplateProcess:
 
     def stop(self) -> None:
         """Ends the template with all its cells; does nothing when repeated, or in a forked process."""
-        if os.getpid() != self._owner or self._stopping.is_set():
+        if os.getpid() != self._owner or self._stopped:
             return
-        self._stopping.set()
-        if (process := getattr(self, "_process", None)) is not None:
+        self._stopped = True
+        if self._restarted is not None:
+            process = self._restarted.stop_restarting()
             process.kill()
             process.wait()
         self._listener.close()
@@ -123,26 +128,6 @@ class TemplateProcess:
         finally:
             process.stdout.close()
         return process
-
-    def _keep_running(self) -> None:
-        pause, longest = _RESTART_SECONDS
-        while True:
-            began = time.monotonic()
-            code = self._process.wait()
-            if self._stopping.is_set():
-                return
-            if time.monotonic() - began > longest:
-                pause = _RESTART_SECONDS[0]
-            logger.error(
-                "the template of cells ended by itself (exit code %d); starting it again in %.0f s", code, pause
-            )
-            if self._stopping.wait(pause):
-                return
-            pause = min(pause * 2, longest)
-            try:
-                self._process = self._start()
-            except (OSError, CellsUnavailable) as error:
-                logger.error("the template of cells cannot be started: %s", error)
 
 
 @lru_cache(maxsize=4)

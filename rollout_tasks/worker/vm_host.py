@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,13 +15,12 @@ from celery import bootsteps
 
 from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.key_values import key_values
+from rollout_tasks.restarted_process import RestartedProcess
 from vm_pool.errors import PoolError
 
 logger = logging.getLogger(__name__)
 
 _VM_HOST_STOP_SECONDS = 60
-_VM_HOST_RESTART_SECONDS = (1.0, 60.0)
-"""Seconds before a VM host that ended is restarted: at first, and at most when it keeps ending soon."""
 
 
 class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -56,8 +53,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
             f"--exit-with-parent={os.getpid()}",
             *(f"--option={option}" for option in provider_option),
         ]
-        self.process: subprocess.Popen[bytes] | None = None
-        self.stopping = threading.Event()
+        self.host: RestartedProcess | None = None
 
     def include_if(self, _worker: Any) -> bool:
         """Returns whether --num-vms was given."""
@@ -65,30 +61,11 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def start(self, _worker: Any) -> None:
         """Starts the VM host."""
-        self._launch()
-        threading.Thread(target=self._keep_running, name="vm-host-keeper", daemon=True).start()
+        self.host = RestartedProcess("the VM host", self._launch)
 
-    def _launch(self) -> None:
+    def _launch(self) -> subprocess.Popen[bytes]:
         # Its own process group: Ctrl-C at the worker's terminal must not stop VMs that running rollouts still use.
-        self.process = subprocess.Popen(self.command, process_group=0)  # noqa: S603
-
-    def _keep_running(self) -> None:
-        pause, longest = _VM_HOST_RESTART_SECONDS
-        while self.process is not None:
-            began = time.monotonic()
-            code = self.process.wait()
-            if time.monotonic() - began > longest:
-                pause = _VM_HOST_RESTART_SECONDS[0]
-            if self.stopping.is_set():
-                return
-            logger.error("the VM host ended by itself (exit code %d); starting it again in %.0f s", code, pause)
-            if self.stopping.wait(pause):
-                return
-            pause = min(pause * 2, longest)
-            try:
-                self._launch()
-            except OSError as error:  # no memory or process left, which may also have ended the last one
-                logger.error("the VM host cannot be started: %s", error)
+        return subprocess.Popen(self.command, process_group=0)  # noqa: S603
 
     def stop(self, worker: Any) -> None:
         """Ends the VM host once no rollout of this worker uses its VMs, and waits until the VMs are stopped."""
@@ -98,15 +75,17 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def terminate(self, _worker: Any) -> None:
         """Ends the VM host and waits until its VMs are stopped."""
-        self.stopping.set()
-        if self.process is None or self.process.poll() is not None:
+        if self.host is None:
             return
-        self.process.terminate()
+        process = self.host.stop_restarting()
+        if process.poll() is not None:
+            return
+        process.terminate()
         try:
-            self.process.wait(_VM_HOST_STOP_SECONDS)
+            process.wait(_VM_HOST_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             logger.error("the VM host did not stop its VMs within %d s; killing it", _VM_HOST_STOP_SECONDS)
-            self.process.kill()
+            process.kill()
 
 
 def _check_vms(provider: str, options: Iterable[str], pool: str) -> None:

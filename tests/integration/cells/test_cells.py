@@ -38,7 +38,7 @@ def alarm_in(seconds: float) -> None:
 
 def processes_of(template: TemplateProcess) -> set[psutil.Process]:
     """Those that a test finds at its beginning may be an earlier test's, and just be ending."""
-    return set(psutil.Process(template._process.pid).children(recursive=True))
+    return set(psutil.Process(template.pid).children(recursive=True))
 
 
 def test_a_call_has_its_answer_and_the_bytes_that_go_with_it(inside: Inside) -> None:
@@ -170,7 +170,7 @@ def test_an_interruption_that_comes_late_hits_no_later_call(inside: Inside, temp
     with pytest.raises(ValueError, match="enough"):
         inside.run("service.tell('log', b'x')", Handlers({}, {"log": refuse}))
     time.sleep(0.5)  # its answer is there
-    process = psutil.Process(template._process.pid)
+    process = psutil.Process(template.pid)
     process.suspend()
     going_on = threading.Timer(0.5, process.resume)
     going_on.start()
@@ -284,8 +284,8 @@ def test_a_cell_that_is_closed_takes_everything_with_it(opened: Opened, template
 def test_many_in_a_row_leave_nothing(opened: Opened, template: TemplateProcess) -> None:
     opened().cell.close()
     process = psutil.Process()
-    here, there, threads = process.num_fds(), psutil.Process(template._process.pid), process.num_threads()
-    room = psutil.Process(template._process.pid).children(recursive=True)[0]
+    here, there, threads = process.num_fds(), psutil.Process(template.pid), process.num_threads()
+    room = psutil.Process(template.pid).children(recursive=True)[0]
     held = room.num_fds()
 
     for _ in range(30):
@@ -337,13 +337,13 @@ def test_a_template_that_died_is_started_again() -> None:
     template = TemplateProcess("tests.integration.cells.inside", [TESTS])
     try:
         doomed = Cell(template, ports={}, dial=_refuse)
-        first = template._process.pid
+        first = template.pid
         os.kill(first, signal.SIGKILL)
         with pytest.raises(CellEnded):
             doomed.call("run", NOTHING, code="import time\ntime.sleep(60)")
         doomed.close()
 
-        wait_until(lambda: template._process.pid != first and template._process.poll() is None, seconds=30)
+        wait_until(lambda: template.pid != first and psutil.pid_exists(template.pid), seconds=30)
         again = Cell(template, ports={}, dial=_refuse)
         assert again.call("run", NOTHING, code="result = 2") == 2
         again.close()
@@ -360,7 +360,7 @@ sys.path.insert(0, {str(TESTS.parent)!r})
 from tests.integration.cells.test_cells import Cell, NOTHING, TESTS, TemplateProcess, _refuse
 template = TemplateProcess("tests.integration.cells.inside", [TESTS])
 cell = Cell(template, ports={{}}, dial=_refuse)
-print(template._process.pid, flush=True)
+print(template.pid, flush=True)
 cell.call("run", NOTHING, code="import time\\ntime.sleep(600)")
 """
     owner = subprocess.Popen(
