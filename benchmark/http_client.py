@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     import httpx2
 
 
+BAD_PROXY = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used"
+
+
 def http_client(api_key: str, base_url: str) -> httpx2.Client:
     """Returns the `openai` package's HTTP client with its headers, except those that describe this machine.
 

@@ -19,6 +19,10 @@ from rollout_tasks.validation_messages import clause, location_of, shown
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 
 
+_LONGEST = 999_999.0
+"""Seconds, more than eleven days: the most that a limit may say. Timers overflow at some point."""
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -102,7 +106,7 @@ class ModelConfig(_Part):
     extra_body: dict[str, Any] = option(
         {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False
     )
-    timeout: float = option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0)
+    timeout: float = option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0, le=_LONGEST)
     max_retries: int = option(3, "Tries of one model call before its rollout fails.", "--max-retries", ge=1)
     images_in: Literal["user", "tool"] = option(
         "user",
@@ -150,7 +154,9 @@ class Limits(_Part):
     """The limits of one attempt."""
 
     max_turns: int = option(50, "Model turns in one attempt.", "--max-turns", ge=1)
-    max_seconds: float = option(600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0)
+    max_seconds: float = option(
+        600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0, le=_LONGEST
+    )
     max_tokens: int | None = option(None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1)
 
 
@@ -175,7 +181,7 @@ class VMConfig(_Part):
         "--guest-network",
     )
     wait_seconds: float = option(
-        1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0
+        1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0, le=_LONGEST
     )
     path_to_vm: str | None = option(None, "A VM image, for providers that need one.", "--path-to-vm")
     region: str | None = option(None, "Region, for cloud providers.", "--region")

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 _LOOKS = "must look like redis://:password@host:6379/0"
 _ESCAPES = "in a password, write # as %23, / as %2F, ? as %3F, @ as %40, [ as %5B"
-_SCHEMES = frozenset({"redis", "rediss", "unix"})
+_SCHEMES = frozenset({"redis", "rediss"})
 _OPTIONS = ("ssl_",)
 """The options that a URL's query may set begin like this; Celery takes no others from it."""
 
@@ -26,8 +26,6 @@ def checked_redis_url(url: str) -> str:
         raise ValueError(f"{_LOOKS}: it begins with none of {', '.join(f'{one}://' for one in sorted(_SCHEMES))}")
     if parts.fragment or parts.netloc.count("@") > 1 or not url.isprintable():
         raise ValueError(f"{_LOOKS}: it holds characters that must be escaped; {_ESCAPES}")
-    if parts.scheme == "unix":
-        return url
     if not parts.hostname or port == 0:
         raise ValueError(f"{_LOOKS}: its host or its port is missing; {_ESCAPES}")
     if parts.path.strip("/") and not parts.path.strip("/").isdecimal():

@@ -61,14 +61,9 @@ class TLSConnection(_Connection, redis.SSLConnection):
     """A connection over TLS."""
 
 
-class SocketConnection(_Connection, redis.UnixDomainSocketConnection):
-    """A connection over a Unix socket."""
-
-
 def connection_class(url: str) -> type[redis.Connection]:
     """Returns the class of connections to a Redis URL."""
-    by_scheme: dict[str, Any] = {"rediss": TLSConnection, "unix": SocketConnection}
-    return by_scheme.get(url.split("://", 1)[0], TCPConnection)  # type: ignore[no-any-return]
+    return TLSConnection if url.startswith("rediss://") else TCPConnection
 
 
 class PatientRetry(Retry):

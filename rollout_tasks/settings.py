@@ -17,6 +17,10 @@ LOCAL_REDIS = "redis://127.0.0.1:6379/0"
 _SILENT_SECONDS = 15.0
 
 
+_LONGEST = 86_400.0
+"""Seconds: the most that a setting may say."""
+
+
 class Settings(BaseSettings):
     """The settings, read once per process; every field names its environment variable."""
 
@@ -42,14 +46,23 @@ class Settings(BaseSettings):
     visibility_timeout: float = Field(
         120.0,
         gt=0,
+        le=_LONGEST,
         validation_alias="ROLLOUT_VISIBILITY_TIMEOUT",
         description="Seconds without a heartbeat after which a rollout's message goes to another worker.",
     )
     lease_ttl: float = Field(
-        60.0, gt=0, validation_alias="ROLLOUT_LEASE_TTL", description="Seconds a VM's lease lives without renewal."
+        60.0,
+        gt=0,
+        le=_LONGEST,
+        validation_alias="ROLLOUT_LEASE_TTL",
+        description="Seconds a VM's lease lives without renewal.",
     )
     reconcile_every: float = Field(
-        30.0, gt=0, validation_alias="ROLLOUT_RECONCILE_EVERY", description="Seconds between looks for lost work."
+        30.0,
+        gt=0,
+        le=_LONGEST,
+        validation_alias="ROLLOUT_RECONCILE_EVERY",
+        description="Seconds between looks for lost work.",
     )
 
     download_hosts: str = Field(
@@ -109,10 +122,13 @@ def settings() -> Settings:
     """Returns this process's settings.
 
     Raises:
-        UserError: A variable's value is invalid; names the variable.
+        UserError: A variable's value is invalid; names the variable. Or the file .env cannot be read.
     """
     try:
         return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UserError(f".env cannot be read: {why}") from error
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{_variable(str(first['loc'][0]))}: {clause(first)} (an environment variable)") from error

@@ -23,6 +23,8 @@ PATIENCE_BEYOND_TTL_SECONDS = 2.0
 REFRESH_SECONDS = PATIENCE_SECONDS / 3
 SLICE_SECONDS = 1.0
 """Longest wait before `should_stop` is asked again."""
+LONGEST_HOLDER = 256
+"""Characters of who wants a VM."""
 EMPTY_SECONDS = 30.0
 """How long a pool may have no VM at all before waiting is pointless: hosts register again sooner."""
 PRIORITY_SECONDS = 24 * 3600.0
@@ -47,8 +49,8 @@ class Request:
     ) -> None:
         if priority not in PRIORITIES:
             raise ValueError(f"priority {priority} is not between {PRIORITIES[0]} and {PRIORITIES[-1]}")
-        if not 0 < len(holder) <= 256 or "\n" in holder:
-            raise ValueError("holder must say who wants the VM, in one line of at most 256 characters")
+        if not 0 < len(holder) <= LONGEST_HOLDER or "\n" in holder:
+            raise ValueError(f"holder must say who wants the VM, in one line of at most {LONGEST_HOLDER} characters")
         if not (ttl > 0 and max_age > 0 and timeout >= 0):
             raise ValueError("ttl and max_age must be above 0 seconds, timeout at least 0")
         self.holder = holder

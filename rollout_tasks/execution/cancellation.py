@@ -7,9 +7,9 @@ no result.
 
 from __future__ import annotations
 
+import os
 import socket
 import uuid
-from pathlib import Path
 
 from rollout_tasks.execution.claim import Delivery
 from rollout_tasks.execution.rollout import Execution
@@ -21,10 +21,10 @@ def cancel_run(store: RunStore, run_id: str) -> Cancellation:
     """Cancels a run as far as possible from here; workers do the rest at their next heartbeat or reconciliation.
 
     Returns:
-        The result. Rollouts that were begun are left to the workers if the run's folder is not accessible here.
+        The result. Rollouts that were begun are left to the workers if the run's folder cannot be written here.
     """
     done = store.cancel(run_id)
-    if not done.begun or not Path(store.config(run_id)[1]).is_dir():
+    if not done.begun or not os.access(store.config(run_id)[1], os.R_OK | os.W_OK | os.X_OK):
         return done
     delivery = Delivery(uuid.uuid4().hex, None, f"cancelling on {socket.gethostname()}")
     ended = [Execution(store, run_id, rollout_id, delivery).run() for rollout_id in done.begun]

@@ -19,6 +19,7 @@ from rollout_tasks.settings import settings
 from vm_pool.errors import AcquireStopped, PoolEmpty
 from vm_pool.lease import Lease
 from vm_pool.pool import VMPool
+from vm_pool.waiting import LONGEST_HOLDER
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def leased_vm(
     try:
         with boundary(FailureClass.ENV_SETUP, "waiting for a VM"):
             try:
-                lease = _acquire(pool, config, f"{worker} {rollout_id}", pulse)
+                lease = _acquire(pool, config, f"{worker} {rollout_id}"[:LONGEST_HOLDER], pulse)
             except AcquireStopped:
                 pulse.interruption.raise_if_requested()
                 raise

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from redis import RedisError
+
 from benchmark.errors import BenchmarkError
 from benchmark.judge import Judge, JudgeConfig
 from benchmark.judged_answers import JudgedAnswers
@@ -97,6 +99,11 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         return str(error)
     except OSError as error:
         return f"{error.filename or folder.path} cannot be written: {error.strerror}"
+    except (RedisError, Superseded):
+        raise
+    except Exception as error:  # a defect: without an end, the run would be finalised again and again
+        logger.exception("run %s: its report could not be made", run_id)
+        return f"its report could not be made: {type(error).__name__}; the worker's log says where"
     return ""
 
 

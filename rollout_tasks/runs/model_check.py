@@ -186,6 +186,9 @@ def _send(method: str, address: str, path: str, seconds: float, body: Mapping[st
         raise UserError(f"the model endpoint {address} gave no answer within {seconds:g} s") from error
     except UnreadableBodyError as error:
         raise UserError(f"the model endpoint {address} answers {path} {error}") from error
+    except OSError as error:
+        what = f"{error.filename or 'a file of certificates'}: {error.strerror or error}"
+        raise UserError(f"the model endpoint {address} cannot be asked: {what} (see SSL_CERT_FILE)") from error
     except (httpx2.InvalidURL, ValueError, ImportError) as error:  # whose message may contain a password
         raise UserError(
             f"the model endpoint {address} cannot be asked through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names"

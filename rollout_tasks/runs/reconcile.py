@@ -17,6 +17,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import redis
 
@@ -179,6 +180,7 @@ class Reconciliation:
 
 
 def _ids(body: str) -> Iterator[tuple[str, str]]:
-    """Yields (run, rollout) of a message of an older version, whose headers do not name them."""
-    arguments = json.loads(base64.b64decode(body))[0]
-    yield str(arguments[0]), str(arguments[1])
+    """Yields (run, rollout) of a message of an older version, whose headers do not name them; nothing of another program's."""
+    with suppress(ValueError, LookupError, TypeError):
+        arguments = json.loads(base64.b64decode(body))[0]
+        yield str(arguments[0]), str(arguments[1])

@@ -60,7 +60,9 @@ class Cases:
     def play(self, player: Player, stage: Stage, seeds: Iterator[int], seconds: float) -> None:
         """Plays one seed after the other, after an attempt in which all goes well."""
         item, config = stage.begin(None)
-        own = self.folder.with_name(f"first-{threading.get_native_id()}")  # each player begins with an item of this name
+        own = self.folder.with_name(
+            f"first-{threading.get_native_id()}"
+        )  # each player begins with an item of this name
         first = player.play(item, parse_config(config), own)
         assert first.verdict is not None, first.escaped
         assert first.verdict.status == "completed", first.verdict

@@ -26,6 +26,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"max_seconds": 0}}, "--task-timeout: must be more than 0, got 0"),
     ({"limits": {"max_seconds": "nan"}}, "--task-timeout: must be a finite number, got 'nan'"),
     ({"limits": {"max_seconds": []}}, "--task-timeout: must be a number, got []"),
+    ({"limits": {"max_seconds": 1e10}}, "--task-timeout: must be at most 999999, got 10000000000.0"),
+    ({"model": {"timeout": 1e10}}, "--model-timeout: must be at most 999999, got 10000000000.0"),
     ({"evaluate_results": "perhaps"}, "--evaluate-results: must be true or false, got 'perhaps'"),
     ({"metric": 5}, "--evaluation-metric: must be text, got 5"),
     ({"model": {"name": ""}}, "--model: must not be empty"),

@@ -15,7 +15,6 @@ RIGHT = [
     f"redis://:{SECRET}@host",
     f"rediss://user:{SECRET}%23x@host.example:6380/12?ssl_cert_reqs=required",
     f"redis://:{SECRET}@[::1]:6379/0",
-    "unix:///run/redis.sock?db=1",
 ]
 WRONG = [
     f"redis://:{SECRET}#x@host:6379/0",
@@ -34,6 +33,7 @@ WRONG = [
     f"redis:/:{SECRET}@host:6379/0",
     SECRET,
     "",
+    "unix:///run/redis.sock?db=1",
 ]
 
 

@@ -327,13 +327,15 @@ def test_nobody_there() -> None:
     assert caught.value.failure_class is FailureClass.MODEL_OVERLOAD
 
 
-def test_a_proxy_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://10.0.0.256:1")
+@pytest.mark.parametrize("proxy", ["http://10.0.0.256:1", "http://me:hunter2"])
+def test_a_proxy_without_an_address(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
     model = open_model(ModelConfig(name="m", base_url="http://model.example/v1", max_retries=1), session_id="s")
 
-    with pytest.raises(RolloutFailure, match="cannot be reached: InvalidURL") as caught:
+    with pytest.raises(RolloutFailure, match="cannot be reached: the proxy that HTTP_PROXY, ") as caught:
         model.complete(MESSAGES, [])
 
+    assert "hunter2" not in str(caught.value)
     assert caught.value.failure_class is FailureClass.MODEL_OVERLOAD
 
 

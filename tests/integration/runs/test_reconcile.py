@@ -168,6 +168,24 @@ def test_messages_that_nobody_takes_hide_no_loss_of_another_run(store: RunStore)
     assert rollouts(look(2)) == [0, 1]
 
 
+ODD = [
+    "x",
+    "7",
+    "[]",
+    '{"headers": 7}',
+    '{"headers": {"task": "rollout"}, "body": 7}',
+    '{"headers": {"task": "rollout"}, "body": "W10="}',
+]
+
+
+def test_another_programs_messages_hide_no_loss(store: RunStore) -> None:
+    submit(store, "r-1", ["lost"])
+    store.client.lpush("rollout.osworld", *ODD)
+    store.client.hset("unacked", mapping=dict(zip("abcdef", ["x", "7", "[]", '["y"]', "[7]", "{}"], strict=True)))
+
+    assert rollouts(look(2)) == [0, 1]
+
+
 def test_many_rollouts_at_work_hide_no_loss(store: RunStore) -> None:
     names = [f"held-{number}" for number in range(100)]
     submit(store, "r-1", [*names, "lost"])

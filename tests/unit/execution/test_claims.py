@@ -75,6 +75,14 @@ def test_what_another_message_is_at_work_on_is_left_to_it(submit: Any, calls: Ca
     assert bench.client.hget(f"{KEY}:attempts", ROLLOUT) == "1"
 
 
+def test_a_worker_with_a_long_name_gets_a_vm_for_an_item_with_a_long_one(submit: Any) -> None:
+    bench = submit({})
+    long = Delivery("task", None, f"worker@{'w' * 250}")
+
+    assert Execution(bench.store, RUN, ROLLOUT, long).run() == "completed"
+    assert bench.verdict().lease is not None
+
+
 def test_a_redelivered_message_is_left_to_a_holder_that_beats(submit: Any, calls: Calls) -> None:
     bench = submit({})
     claim(bench)

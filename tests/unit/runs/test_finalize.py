@@ -385,6 +385,20 @@ def test_a_key_that_cannot_be_sent_ends_the_report_but_not_the_run(
     assert "sk-sec" not in str(caught.value)
 
 
+def test_a_defect_while_reports_are_written_ends_the_run_without_one(
+    finished: Finished, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise it would be finalised again and again."""
+
+    def defective(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("rollout_tasks.runs.finalize.write_reports", defective)
+
+    assert finished.write() == "its report could not be made: ZeroDivisionError; the worker's log says where"
+    assert "a defect" in caplog.text
+
+
 def test_a_judge_is_reached_where_the_run_or_else_the_machine_says(
     finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
