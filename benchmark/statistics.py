@@ -135,7 +135,7 @@ def _wilson(successes: float, trials: int) -> Interval:
 
 def _student(values: Sequence[float], lowest: float, highest: float) -> Interval | None:
     error = standard_error(values)
-    if error is None:
+    if not error:  # values that are all the same say nothing about the spread
         return None
     from scipy.special import stdtrit
 

@@ -110,6 +110,8 @@ class _Document:
                 if not self._read_on():
                     raise
                 continue
+            except RecursionError:
+                raise ValueError("it is nested too deep") from None
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if number and self._text[end : end + 1] not in _AFTER_A_NUMBER and self._read_on():
                 continue

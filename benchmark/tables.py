@@ -45,7 +45,7 @@ def csv_entries(path: Path, delimiter: str) -> Iterator[Entry]:
                     empty = False
                     yield _row_entry(f"{path}, line {reader.line_num}", reader.line_num, names, row)
     except UnicodeDecodeError as error:
-        raise BenchmarkError(f"{path}: is not UTF-8 at byte {error.start}") from error
+        raise BenchmarkError(f"{path}: is not UTF-8 in line {reader.line_num + 1}, or soon after") from error
     except OSError as error:
         raise unreadable(path, error) from error
     if empty:

@@ -315,7 +315,8 @@ def _call(
 def _listen(lines: IO[str], last: deque[str], show: bool) -> None:
     for line in lines:
         if show:
-            sys.stderr.write(line)
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # the run would wait for who reads no more
+                sys.stderr.write(line)
         if line.strip():
             last.append(line.strip())
 

@@ -31,7 +31,13 @@ def _nothing(_signal: int, _frame: FrameType | None) -> None:
 class Interruption:
     """Interrupts one attempt: `request` from any thread; `guard` in the main thread around what may be interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heeds_requests: bool = True) -> None:
+        """Nothing is guarded yet.
+
+        Args:
+            heeds_requests: Whether `request` has an effect. Cleaning up must not be interrupted by what has ended the rest.
+        """
+        self._heeds_requests = heeds_requests
         self._armed = False
         self._reason: tuple[FailureClass, str] | None = None
         self.hard_deadline: float | None = None
@@ -44,6 +50,8 @@ class Interruption:
 
     def request(self, failure_class: FailureClass, message: str) -> None:
         """Asks the attempt to stop; interrupts the guard if one is active. The first reason stays."""
+        if not self._heeds_requests:
+            return
         if self._reason is None:
             self._reason = (failure_class, message)
         if self._armed:
@@ -129,7 +137,8 @@ def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Ite
         if callable(before):
             before(number, frame)
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.getsignal(signal.SIGALRM)  # known before `ring` may be called
+    signal.signal(signal.SIGALRM, ring)
     outer, again = signal.getitimer(signal.ITIMER_REAL)
     try:
         signal.setitimer(signal.ITIMER_REAL, min(seconds, outer or seconds), _RING_AGAIN_SECONDS)

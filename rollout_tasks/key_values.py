@@ -23,6 +23,6 @@ def key_values(name: str, pairs: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"{name}: must look like key=value, got {shown(pair)}")
         try:
             options[key] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # also a number that is too long, and lists that are too deep
             options[key] = value
     return options

@@ -32,7 +32,12 @@ class RestartedProcess:
         self._stopping = threading.Event()
         self._guard = threading.Lock()
         self._process = start()
-        threading.Thread(target=self._keep_running, name=f"restarts {what}", daemon=True).start()
+        try:
+            threading.Thread(target=self._keep_running, name=f"restarts {what}", daemon=True).start()
+        except BaseException:  # no room for another thread
+            self._process.kill()
+            self._process.wait()
+            raise
 
     @property
     def process(self) -> Process:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 
 from desktop_image.locks import hold_folder
+
+_NEW_SECONDS = 3600.0
+"""A folder without its final name that is younger may be another process's."""
 
 
 class TemporaryFolder:
@@ -58,8 +62,10 @@ def programs_use(folder: Path) -> Iterator[None]:
 
 
 def _remove_abandoned(parent: Path, prefix: str) -> None:
-    for folder in parent.glob(f"{prefix}*"):
+    for folder in [*parent.glob(f"{prefix}*"), *parent.glob(f".{prefix}*")]:
         with suppress(OSError):
+            if folder.name.startswith(".") and time.time() - folder.stat().st_mtime < _NEW_SECONDS:
+                continue  # it may be locked and renamed any moment
             lock = hold_folder(folder)
             if lock is not None:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -58,8 +58,9 @@ class LeaseHeartbeat:
             self._shortest = min(self._shortest, interval)
             self._busy_at = now
             if not self._running:
-                self._running, self._wakes_at = True, due
+                self._wakes_at = due
                 threading.Thread(target=self._run, name=f"leases of {self._pool}", daemon=True).start()
+                self._running = True  # not before: there may be no room for another thread
             elif due < self._wakes_at:
                 self._changed.notify()
 

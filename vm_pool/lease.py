@@ -121,7 +121,7 @@ class Lease:
 
         For holders with their own heartbeat; sends nothing.
         """
-        return self._keeper.breaks() != self._breaks_seen
+        return not (self._why_lost or self._released) and self._keeper.breaks() != self._breaks_seen
 
     @property
     def ended_early(self) -> bool:

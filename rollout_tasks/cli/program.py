@@ -51,6 +51,9 @@ def run(application: typer.Typer, name: str | None = None) -> None:
     except _redis_errors() as error:
         of_pool = isinstance(error, _redis_errors()[0])
         code = _complain(str(error) if of_pool else f"Redis: {error}")
+    except OSError as error:  # as of a folder of another user, or where no temporary file can be made
+        where = f"{error.filename}: " if error.filename else ""
+        code = _complain(f"{where}{error.strerror or error}")
     sys.exit(code)
 
 

@@ -22,6 +22,7 @@ from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailur
 from rollout_tasks.execution.guarded_environment import GuardedEnvironment
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
+from rollout_tasks.interruption import Interruption
 from rollout_tasks.models.base import Model
 from rollout_tasks.models.client import open_model, session_id
 from rollout_tasks.models.prices import cost
@@ -184,7 +185,7 @@ class Attempt:
         try:
             yield
         finally:
-            pulse.interruption = type(pulse.interruption)()
+            pulse.interruption = Interruption(heeds_requests=False)
             for environment in opened:
                 message = f"closing the environment took longer than {CLEANUP_SECONDS:g} s"
                 try:
@@ -192,6 +193,7 @@ class Attempt:
                         environment.close()
                 except (RolloutFailure, EpisodeInterrupted) as problem:
                     logger.warning("%s: environment not closed cleanly: %s", self.rollout_id, problem)
+            pulse.interruption = Interruption()  # hears of a cancellation again
 
     def _header(self, vm: VMAccess | None) -> dict[str, object]:
         return {

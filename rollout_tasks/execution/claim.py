@@ -66,14 +66,14 @@ class RolloutClaim:
 
     def uncount(self, attempt: int) -> None:
         """Uncounts the current attempt, because the rollout waits for its model's endpoint."""
-        self.counted = False
+        # If this worker is told to stop in between, one attempt too few is counted, not one too many; so below.
         self._store.uncount(self._run_id, self._rollout_id, self.token, attempt)
+        self.counted = False
 
     def count_again(self, uncounted: Claim) -> Claim:
         """Counts a new attempt in place of the one that is not counted."""
-        claim = self._ask(after=uncounted.attempt - 1)
         self.counted = True
-        return claim
+        return self._ask(after=uncounted.attempt - 1)
 
     def is_held(self) -> bool:
         """Returns whether this execution still holds the rollout; asks Redis."""

@@ -78,16 +78,15 @@ class Verdict:
     def from_dict(cls, values: Mapping[str, Any], *, rollout_id: str | None = None) -> Verdict:
         """Parses the result of `as_dict`; unknown keys are ignored, so that older runs stay readable."""
         values = {"lease": values.get("lending"), **values}  # the name in runs of earlier versions
-        known = {entry.name for entry in fields(cls)}
-        values = {key: value for key, value in values.items() if key in known}
+        values = _known(cls, values)
         if rollout_id is not None:
             values["rollout_id"] = rollout_id
         if "usage" in values:
-            values["usage"] = Usage(**values["usage"])
+            values["usage"] = Usage(**_known(Usage, values["usage"]))
         if values.get("failure_class"):
             values["failure_class"] = FailureClass(values["failure_class"])
         if values.get("lease"):
-            values["lease"] = LeaseRecord(**values["lease"])
+            values["lease"] = LeaseRecord(**_known(LeaseRecord, values["lease"]))
         return cls(**values)
 
     @property
@@ -122,6 +121,12 @@ class Verdict:
             task_code=self.task_code,
             attestation=self.attestation,
         )
+
+
+def _known(record: type[Verdict | Usage | LeaseRecord], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that this version knows: a newer one may have stored more."""
+    names = {entry.name for entry in fields(record)}
+    return {key: value for key, value in values.items() if key in names}
 
 
 def _values(record: Verdict | Usage | LeaseRecord) -> dict[str, Any]:

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import io
+from collections import Counter, deque
 
 import pytest
 
 from benchmark.results import RolloutResult
-from rollout_tasks.api import Run
+from rollout_tasks.api import Run, _listen
 from rollout_tasks.cli import run_actions
 from rollout_tasks.parallel_rollout import _worker_results
 from rollout_tasks.runs.finalize import finalize
@@ -80,3 +81,23 @@ def test_of_an_incomplete_run_that_redis_does_not_know_there_are_only_verdicts(s
 
     assert [one.item_id for one in cancelled.results()] == ["a"]
     assert [one.item_id for one in cancelled.result().results()] == ["a"]
+
+
+class _Gone:
+    """A terminal that was closed."""
+
+    def write(self, _text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("stream", [_Gone(), None])
+def test_progress_is_read_to_its_end_though_nobody_can_be_shown_it(
+    stream: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the run would wait for room in the pipe for ever."""
+    monkeypatch.setattr("sys.stderr", stream)
+    last: deque[str] = deque(maxlen=1)
+
+    _listen(io.StringIO("one\n" * 100_000 + "the last\n"), last, True)
+
+    assert list(last) == ["the last"]

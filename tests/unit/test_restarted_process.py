@@ -90,3 +90,22 @@ def test_what_is_being_started_when_it_is_to_end_is_what_has_to_be_ended() -> No
     left.wait()
     time.sleep(0.2)
     assert len(started) == 2
+
+
+def test_what_nobody_could_restart_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many threads run as may."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        started.append(lasting())
+        return started[-1]
+
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            RestartedProcess("it", start)
+
+    assert started[0].poll() is not None

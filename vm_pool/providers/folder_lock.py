@@ -33,7 +33,9 @@ def make_held(folder: Path, mode: int) -> int:
     for _ in range(TRIES):
         try:
             for part in (*reversed(folder.parents), folder):
-                part.mkdir(mode=mode, exist_ok=True)
+                if not part.is_dir():
+                    part.mkdir(mode=mode)
+                    part.chmod(mode)  # whatever the umask is
         except (FileNotFoundError, FileExistsError) as error:  # removed between two steps
             why = error
             continue

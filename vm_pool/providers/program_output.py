@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -20,7 +21,9 @@ def in_one_line(text: str) -> str:
 def last_lines(file: Path, most: int) -> str:
     """Returns the last lines of a file that are not empty, joined by bars; an empty string if there are none."""
     try:
-        end = file.read_bytes()[-_READ:].decode(errors="replace")
+        with file.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _READ))  # a guest may have written much
+            end = opened.read(_READ).decode(errors="replace")
     except OSError:
         return ""
     lines = [line.strip() for line in _COLOURS.sub("", end).splitlines()]

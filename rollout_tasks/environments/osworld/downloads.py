@@ -210,8 +210,10 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
             raise _BrokenOff("another part was sent than the one asked for")
         total = _total(response, have)
         _check_size(url, have if total is None else total)
+        if not have:
+            partial.unlink(missing_ok=True)  # before its state says that its bytes are of this version
         _write_state(partial, _State(_validator(response), total))
-        with partial.open("ab" if have else "wb") as file:
+        with partial.open("ab") as file:
             for chunk in response.iter_raw():
                 file.write(chunk)
                 have += len(chunk)

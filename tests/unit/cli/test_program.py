@@ -16,6 +16,7 @@ from rollout_tasks.cli.run_file import as_yaml, resolve_config
 from rollout_tasks.cli.run_options import config_options, spellings_of, with_config_options
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.key_values import key_values
 
 OLD_SPELLINGS = [
     ("--data", "x.jsonl", "data.path", Path("x.jsonl")),
@@ -155,3 +156,23 @@ def test_the_printed_configuration_gives_the_same_run_again(tmp_path: Path) -> N
 
     assert resolve_config(file, {}) == config
     assert yaml.safe_load(file.read_text(encoding="utf-8"))["data"]["path"] == "数学.jsonl"
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 100_000], ids=["a long number", "deep lists"])
+def test_what_json_cannot_hold_stays_text(value: str) -> None:
+    assert key_values("--option", [f"seed={value}"]) == {"seed": value}
+
+
+def test_a_file_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    application = typer.Typer(pretty_exceptions_enable=False)
+
+    @application.command()
+    def refused() -> None:
+        raise PermissionError(13, "Permission denied", "/somebody/elses")
+
+    with pytest.raises(SystemExit) as ended, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sys.argv", ["refused"])
+        program.run(application)
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: /somebody/elses: Permission denied\n"

@@ -493,6 +493,26 @@ def test_a_pool_that_stays_without_vms_fails_the_attempt_when_the_wait_is_over(
     assert "PoolEmpty" in bench.verdict().error
 
 
+def test_news_of_the_end_do_not_interrupt_the_closing(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each heartbeat brings them again, as long as the environment closes."""
+    bench = submit({"at": "execute", "raises": "time:sleep"}, max_attempts=1, limits={"max_seconds": 0.3})
+    beats = heartbeat.heartbeat(settings().beat_seconds)
+    closed: list[str] = []
+
+    def close(_world: object) -> None:
+        for _ in range(5):
+            assert beats.pulse is not None
+            beats.pulse.interruption.request(FailureClass.CANCELLED, "the run was cancelled")
+            time.sleep(0.02)
+        closed.append("to the end")
+
+    watched.HOOKS["close"] = close
+
+    bench.execute()
+
+    assert closed == ["to the end"]
+
+
 def test_an_environment_that_does_not_close_in_time_takes_no_result_away(
     submit: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -28,13 +28,19 @@ QUEUE = "rollout.watched"
 def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process ends at SIGQUIT as a worker's child does: by SystemExit, once."""
     monkeypatch.setattr(common, "_should_have_exited", [False])
-    before = signal.signal(signal.SIGQUIT, ends_child)
+    before = {number: signal.signal(number, ends_child) for number in (signal.SIGQUIT, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGQUIT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def stop(_world: object = None) -> None:
     os.kill(os.getpid(), signal.SIGQUIT)
+
+
+def hang_up(_world: object = None) -> None:
+    """As when the terminal of a worker is closed."""
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 def deliver(bench: Bench) -> None:
@@ -58,12 +64,13 @@ def check_given_back(bench: Bench) -> None:
     assert bench.client.llen(QUEUE) == 1
 
 
+@pytest.mark.parametrize("end", [stop, hang_up], ids=lambda end: end.__name__)
 @pytest.mark.parametrize("at", ["reset", "execute", "evaluate"])
 def test_a_running_rollout_is_given_back_and_its_attempt_does_not_count(
-    submit: Any, calls: list[tuple[str, int]], at: str
+    submit: Any, calls: list[tuple[str, int]], at: str, end: Any
 ) -> None:
     bench = submit({})
-    watched.HOOKS[at] = stop
+    watched.HOOKS[at] = end
 
     run_until_it_ends(bench)
 

@@ -40,6 +40,17 @@ FULL = Verdict(
 )
 
 
+def test_what_a_newer_version_stores_besides_is_passed_over() -> None:
+    lease = {"vm_id": "vm-1", "fence": 7, "waited": 1.25, "allocated": 100.0, "released": 130.0}
+    document = {"rollout_id": "a#0", "attempt": 1, "status": "completed", "new": 1}
+    document |= {"usage": {"prompt_tokens": 3, "new": 1}, "lease": {**lease, "new": 1}}
+
+    verdict = Verdict.from_json(json.dumps(document))
+
+    assert verdict.usage.prompt_tokens == 3
+    assert verdict.lease == LeaseRecord(**lease)
+
+
 def test_a_verdict_survives_json() -> None:
     assert Verdict.from_json(FULL.as_json()) == FULL
     assert Verdict.from_json(FULL.as_json(later="unknown"), rollout_id="c#0").rollout_id == "c#0"

@@ -112,6 +112,15 @@ def test_a_renewal_that_the_release_overtakes_loses_nothing(lease: Lease, keeper
     assert not lease.ended_early
 
 
+def test_nothing_is_doubtful_about_a_lease_that_is_over(lease: Lease, keeper: Keeper, clock: Clock) -> None:
+    """Otherwise its holder's heartbeat would ask about it all the time."""
+    assert lease.doubtful
+    clock.now = 106.0
+    with pytest.raises(LeaseLost):
+        lease.renew()
+    assert not lease.doubtful
+
+
 def test_a_lease_says_what_was_granted(lease: Lease, beats: Beats) -> None:
     assert (lease.vm_id, lease.fence, lease.holder, lease.token) == ("vm-0", 7, "me", "t")
     assert (lease.ttl, lease.waited, lease.deadline) == (6.0, 0.5, 106.0)

@@ -86,20 +86,27 @@ class KeeperClient:
         self._lock = hold_file(self._lock_file)
         if self._lock is None:
             raise VMsInUse(f"another process of this machine uses {vm_id}")
-        self._write_request()
         self._log = self._record.with_suffix(".log")
+        try:
+            self._write_request()
+            self._process = self._start()
+        except BaseException:
+            self._unlock()
+            raise
+        _keepers.add(self)
+
+    def _start(self) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603
+            return subprocess.Popen(  # noqa: S603
                 [sys.executable, "-P", "-m", PROGRAM, "hold", str(self._record)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 bufsize=0,
-                cwd=state_folder(provider),
+                cwd=state_folder(self._provider),
                 env=_environment(),
                 start_new_session=True,  # the host handles Ctrl-C; all that the keeper starts can be ended with it
             )
-        _keepers.add(self)
 
     def ask(self, word: str, seconds: float) -> Any:
         """Executes a command in the keeper; one at a time.

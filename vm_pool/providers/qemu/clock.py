@@ -13,6 +13,7 @@ from vm_pool.providers.guest_server import Connect
 log = logging.getLogger(__name__)
 
 SECONDS = 20.0
+_LARGEST_ANSWER = 1 << 16
 
 
 def set_over_http(connect: Connect, password: str) -> None:
@@ -29,7 +30,9 @@ def set_over_http(connect: Connect, password: str) -> None:
         client.sock.settimeout(SECONDS)
         body = json.dumps({"command": command, "shell": True})
         client.request("POST", "/execute", body, {"Content-Type": "application/json"})
-        said = json.loads(client.getresponse().read())
+        said = json.loads(client.getresponse().read(_LARGEST_ANSWER))
+        if not isinstance(said, dict):
+            raise ValueError("its answer is no object")
         if said.get("returncode") != 0:
             log.warning("the clock of a VM could not be set after its reset: %s", str(said.get("error"))[-200:])
     except (OSError, http.client.HTTPException, ValueError) as error:
