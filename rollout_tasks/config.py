@@ -155,7 +155,11 @@ class Limits(_Part):
 
     max_turns: int = option(50, "Model turns in one attempt.", "--max-turns", ge=1)
     max_seconds: float = option(
-        600.0, "Wall time of one attempt, without the wait for a VM.", "--task-timeout", gt=0, le=_LONGEST
+        600.0,
+        "Wall time that an agent has for one attempt; the setup before it has as much.",
+        "--task-timeout",
+        gt=0,
+        le=_LONGEST,
     )
     max_tokens: int | None = option(None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1)
 

@@ -44,7 +44,7 @@ class FailureClass(StrEnum):
     PARSE = "parse"
     """The model's replies could not be read as actions, several turns in a row."""
     TIMEOUT = "timeout"
-    """The episode took longer than allowed."""
+    """The agent took longer than allowed."""
     MAX_TURNS = "max_turns"
     """The agent used all its turns, or all its tokens, without an answer."""
     WORKER_LOST = "worker_lost"

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS = 1800.0
 """How long an environment may prepare before a VM is asked for; a task's files may be large."""
+EVALUATE_SECONDS = 600.0
+"""How long an environment may evaluate."""
 CLEANUP_SECONDS = 30.0
 """How long closing an environment may take."""
 GRACE_SECONDS = 30.0
@@ -110,9 +112,7 @@ class Attempt:
     def _episode(
         self, verdict: Verdict, environment_class: type[Environment], vm: VMAccess | None, pulse: Pulse
     ) -> Verdict:
-        """Resets, acts and evaluates under the attempt's deadline; failures keep what is known of the attempt."""
-        limits = self.config.limits
-        message = f"not finished within {limits.max_seconds:g} s"
+        """Resets, acts and evaluates, each under a deadline; failures keep what is known of the attempt."""
         item_id, index = split_rollout_id(self.rollout_id)
         with boundary(FailureClass.MODEL, "the model's configuration"):
             session = session_id(self.run_id, item_id, index, self.number)
@@ -123,15 +123,18 @@ class Attempt:
                 boundary(FailureClass.INTERNAL, "the episode"),
                 self._recording(vm) as trajectory,
                 self._cleanup(pulse, opened),
-                pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, message, grace=GRACE_SECONDS),
             ):
                 context = EnvironmentContext(self.config, self.directory, vm, attempt=self.number, index=index)
-                episode, score = self._act(environment_class, context, meter, trajectory, opened)
+                episode, score = self._act(environment_class, context, meter, trajectory, opened, pulse)
         except (RolloutFailure, EpisodeInterrupted) as failure:
+            failure_class, error = failure.failure_class, str(failure)
+            if failure_class is FailureClass.TIMEOUT and meter.unanswered >= self.config.model.timeout:
+                failure_class = FailureClass.MODEL_OVERLOAD  # the agent was kept waiting
+                error += f": the model's endpoint had not answered for {meter.unanswered:.0f} s"
             return replace(
                 verdict,
-                failure_class=failure.failure_class,
-                error=str(failure),
+                failure_class=failure_class,
+                error=error,
                 turns=meter.turns,
                 usage=meter.usage,
                 cost=cost(self.config.model, meter.usage),
@@ -158,16 +161,24 @@ class Attempt:
         model: Model,
         trajectory: TrajectoryWriter,
         opened: list[GuardedEnvironment],
+        pulse: Pulse,
     ) -> tuple[Episode, float | None]:
         """Runs the episode; returns it and the environment's own score of it."""
-        with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
-            world = GuardedEnvironment(environment_class(context), context.vm)
-        opened.append(world)
-        agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
-        observation = world.reset(self.item)
-        trajectory.observed(observation)
-        episode = agent.run(self.item, world, observation, model, self.config.limits, trajectory)
-        return episode, world.evaluate()
+        limits = self.config.limits
+        late = f"not set up within {limits.max_seconds:g} s"
+        with pulse.interruption.guard(limits.max_seconds, FailureClass.ENV_SETUP, late, grace=GRACE_SECONDS):
+            with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
+                world = GuardedEnvironment(environment_class(context), context.vm)
+            opened.append(world)
+            agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
+            observation = world.reset(self.item)
+        late = f"not finished within {limits.max_seconds:g} s"
+        with pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, late, grace=GRACE_SECONDS):
+            trajectory.observed(observation)
+            episode = agent.run(self.item, world, observation, model, limits, trajectory)
+        late = f"not evaluated within {EVALUATE_SECONDS:g} s"
+        with pulse.interruption.guard(EVALUATE_SECONDS, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
+            return episode, world.evaluate()
 
     @contextmanager
     def _recording(self, vm: VMAccess | None) -> Iterator[TrajectoryWriter]:

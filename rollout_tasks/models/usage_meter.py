@@ -17,14 +17,20 @@ class UsageMeter:
         self.usage = Usage()
         self.turns = 0
         self.seconds = 0.0
+        self.unanswered = 0.0
+        """Seconds that the last call took, if it brought no reply."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
         """See `Model`."""
         began = time.monotonic()
         try:
             reply = self._model.complete(messages, tools)
+        except BaseException:
+            self.unanswered = time.monotonic() - began
+            raise
         finally:
             self.seconds += time.monotonic() - began
+        self.unanswered = 0.0
         self.usage += reply.usage
         self.turns += 1
         return reply
