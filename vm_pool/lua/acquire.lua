@@ -19,8 +19,12 @@ if ARGV[10] == '1' then
 end
 
 local function grant_free()
-  local vm = call('ZPOPMIN', P .. ':free')[1]
-  return vm and lease_out(vm, token, ARGV[9], ARGV[11], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[3]))
+  while true do
+    local vm = call('ZPOPMIN', P .. ':free')[1]
+    if not vm then return nil end
+    local granted = lease_out(vm, token, ARGV[9], ARGV[11], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[3]))
+    if granted then return granted end -- else its host lends none now, and offers it again when it does
+  end
 end
 
 local grant = grant_free()
@@ -28,7 +32,13 @@ if not grant then
   reap() -- which also takes the VMs of silent hosts off the free ones
   grant = grant_free()
 end
-if grant then return grant end
+if grant then
+  if queued then -- or the next VM would go to it, too
+    call('ZREM', P .. ':queue', token)
+    forget_waiter(token)
+  end
+  return grant
+end
 
 local ticket = tonumber(ARGV[7])
 if ticket == 0 then

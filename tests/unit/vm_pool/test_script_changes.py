@@ -151,6 +151,38 @@ def test_a_server_that_the_host_does_not_trust_grants_nothing(free: Recorder) ->
     assert (changed["servers.h"], changed["vm:v.state"]) == (server(free), "leased")
 
 
+@pytest.fixture
+def doubted(free: Recorder) -> Recorder:
+    """Two free VMs of `h`, which does not trust this server now, before one of another host, which does."""
+    register(free, "v2")
+    make_ready(free, "v2")
+    beat(free, "h2", instance="i2", take_over="1")
+    beat(free, "h2", instance="i2")
+    register(free, "w", "h2")
+    make_ready(free, "w")
+    free.client.hset("{pool:p}:servers", "h", "0" * 40)
+    free.client.zadd("{pool:p}:free", {"v": 1, "v2": 2, "w": 3})
+    return free
+
+
+def test_a_free_vm_is_granted_however_many_are_before_it_that_are_not_lent(doubted: Recorder) -> None:
+    assert ask(doubted, "t")["vm:w.state"] == "leased"
+    assert doubted.reply[1] == "w"
+
+
+def test_who_waits_and_is_granted_a_vm_when_it_asks_again_waits_no_more(doubted: Recorder) -> None:
+    """Otherwise the next VM would go to it, too."""
+    doubted.client.zrem("{pool:p}:free", "w")
+    ask(doubted, "t")
+    doubted.client.zadd("{pool:p}:free", {"w": 3})
+
+    assert ask(doubted, "t", again=True)["vm:w.state"] == "leased"
+
+    assert doubted.client.zcard("{pool:p}:queue") == 0
+    assert doubted.client.hlen("{pool:p}:waiters") == 0
+    assert doubted.client.zscore("{pool:p}:timers", "waiter:t") is None
+
+
 def test_an_instance_that_retires_leaves_no_trace(free: Recorder) -> None:
     assert free.run("retire", "h", "i2") == {}
     assert free.reply == 0
