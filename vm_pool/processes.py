@@ -14,8 +14,14 @@ from pathlib import Path
 _PROC = Path("/proc")
 _STATE, _BEGAN = 0, 19
 """Positions of these fields of /proc/<pid>/stat after the command's name."""
+_SECRETS = frozenset({"OPENAI_API_KEY", "REDIS_URL", "ROLLOUT_REDIS_URL", "CELERY_BROKER_URL", "ROLLOUT_GATE_KEY"})
 _ENDED = ("Z", "X")
 """States of a process that has ended but was not yet waited for."""
+
+
+def environment_for_guests() -> dict[str, str]:
+    """Returns this process's environment for programs that face a guest: without the keys and passwords of this project."""
+    return {name: value for name, value in os.environ.items() if name not in _SECRETS}
 
 
 def this_process() -> str:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,20 @@ def test_a_desktop_answers_with_a_screenshot_of_the_right_size(provider: LocalPr
     png, size = guest_server.screenshot(lambda: provider.connect(VM, "control"), 10)
     assert size == (1280, 720)
     assert len(png) > 1000
+
+
+def test_what_faces_a_guest_has_no_key(provider: LocalProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-guests")
+    monkeypatch.setenv("REDIS_URL", "redis://:not-for-guests@nowhere/0")
+    provider.stop(VM)
+    provider.boot(VM)
+    environments = b""
+    for name in traces(VM):
+        if name.startswith("process "):
+            with suppress(OSError):  # it has just ended
+                environments += Path(f"/proc/{name.split()[1]}/environ").read_bytes()
+    assert b"PATH=" in environments
+    assert b"not-for-guests" not in environments
 
 
 def test_a_reset_leaves_nothing_of_what_was_done(provider: LocalProvider) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from vm_pool.processes import command_lines, ends_within
+from vm_pool.processes import command_lines, ends_within, environment_for_guests
 from vm_pool.providers.local.entry import EntrySettings
 
 END_SECONDS = 10.0
@@ -45,6 +45,7 @@ def launch_keeper(folder: Path, settings: EntrySettings, arguments: Sequence[str
         stderr=subprocess.STDOUT,
         start_new_session=True,  # the host handles Ctrl-C at its terminal
         cwd="/",
+        env=environment_for_guests(),
     )
 
 

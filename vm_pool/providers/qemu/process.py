@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vm_pool.processes import environment_for_guests
 from vm_pool.providers.guest_server import PORTS, DesktopUnwell
 from vm_pool.providers.program_output import last_lines
 from vm_pool.providers.qemu.command_line import CONSOLE
@@ -106,6 +107,7 @@ class QemuProcess:
                 pass_fds=[qemus_clock.fileno()],
                 start_new_session=True,  # the host handles Ctrl-C at its terminal
                 cwd="/",
+                env=environment_for_guests(),
             )
         try:
             self._qmp().begin(START_SECONDS)
