@@ -74,13 +74,30 @@ def wait_until_unused(folders: Iterable[Path]) -> None:
     for folder in folders:
         said = False
         while (pid := _running_holder(folder)) is not None:
-            sentence = f"process {pid} of this machine uses {folder.name}"
             if time.monotonic() >= deadline:
-                raise VMsInUse(f"{sentence}: stop that one, or give this host another id (--host-id)")
+                raise VMsInUse(_in_use(pid, folder))
             if not said:
-                log.info("%s: waiting for it to end", sentence)
+                log.info("%s: waiting for it to end", _user_of(pid, folder))
                 said = True
             time.sleep(_LOOK_SECONDS)
+
+
+def check_unused(folder: Path) -> None:
+    """Makes sure that no other running process holds a folder.
+
+    Raises:
+        VMsInUse: One does.
+    """
+    if (pid := _running_holder(folder)) is not None:
+        raise VMsInUse(_in_use(pid, folder))
+
+
+def _in_use(pid: int, folder: Path) -> str:
+    return f"{_user_of(pid, folder)}: stop that one, or give this host another id (--host-id)"
+
+
+def _user_of(pid: int, folder: Path) -> str:
+    return f"process {pid} of this machine uses {folder.name}"
 
 
 def _running_holder(folder: Path) -> int | None:

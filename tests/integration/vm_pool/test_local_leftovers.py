@@ -154,6 +154,16 @@ def test_a_desktop_that_a_living_process_uses_is_not_ended(
     assert living.poll() is None
 
 
+@pytest.mark.parametrize("act", ["boot", "stop"])
+def test_nor_by_a_host_that_began_before_it_was_there(living: subprocess.Popen[str], act: str) -> None:
+    """When that host looked for leftovers, there were none."""
+    with pytest.raises(VMsInUse, match=rf"process {living.pid} of this machine uses {KILLED}"):
+        getattr(LocalProvider({}), act)(KILLED)
+
+    assert processes(KILLED)
+    assert living.poll() is None
+
+
 def test_one_that_a_stopped_process_uses_is_ended(living: subprocess.Popen[str]) -> None:
     living.send_signal(signal.SIGSTOP)
 

@@ -81,6 +81,8 @@ class Container:
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
+        self._made_folder = False
+        """Whether what there is of this desktop is this process's to remove."""
         self._insides: DesktopHandles | None = None
         self._layers: tuple[Path, ...] = ()
         self._healthy: Server | None = None
@@ -189,7 +191,8 @@ class Container:
                 for stream in (keeper.stdin, keeper.stdout):
                     if stream is not None:
                         stream.close()
-            remove_traces(self.vm_id)
+            if self._made_folder:  # else it may be another process's
+                remove_traces(self.vm_id)
         finally:
             if held is not None:
                 os.close(held)
@@ -245,6 +248,7 @@ class Container:
 
     def _make_folder(self) -> IdRange:
         held = make_held(self.folder, 0o711)  # the guest's root, without rights here, must pass through these folders
+        self._made_folder = True
         with self._guard:
             if self._stopped:
                 os.close(held)
@@ -252,7 +256,8 @@ class Container:
             self._held = held
         ids = claim(self.folder, shared=not self._machine.shifts_owners)
         for name in ("disk", "root", PARTS):
-            (self.folder / name).mkdir(mode=0o711, exist_ok=True)
+            (self.folder / name).mkdir(exist_ok=True)
+            (self.folder / name).chmod(0o711)  # whatever the umask is
         cgroup = cgroups.cgroup_of(self.vm_id)
         namespace = self.folder / PARTS / "users"
         config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroup, ids=ids, namespace=namespace)

@@ -7,7 +7,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from vm_pool.providers.folder_lock import abandoned
+from vm_pool.errors import VMsInUse
+from vm_pool.providers.folder_lock import abandoned, check_unused
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.keeper_process import END_SECONDS, end_keeper, keepers_of
 from vm_pool.scripts import checked_vm_id
@@ -30,9 +31,14 @@ def folder_of(vm_id: str) -> Path:
 
 
 def end_leftover(vm_id: str) -> bool:
-    """Ends a desktop that an earlier process started, if it still exists; returns whether it did."""
+    """Ends a desktop that an earlier process started, if it still exists; returns whether it did.
+
+    Raises:
+        VMsInUse: Another living process uses it.
+    """
     if not folder_of(vm_id).exists():
         return False
+    check_unused(folder_of(vm_id))
     for pid in keepers_of(folder_of(vm_id)):
         end_keeper(pid)
     remove_traces(vm_id)
@@ -53,7 +59,7 @@ def end_abandoned() -> list[str]:
         if not any(keepers_of(folder)):  # otherwise it may still end by itself, or its host may not hold folders yet
             try:
                 end_leftover(folder.name)
-            except (ValueError, TimeoutError) as error:
+            except (ValueError, TimeoutError, VMsInUse) as error:
                 log.warning("a desktop that nobody uses any more stays: %s", error)
             else:
                 ended.append(folder.name)

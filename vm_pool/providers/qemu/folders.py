@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from desktop_image.cache import guest_cache_folder
+from vm_pool.errors import VMsInUse
 from vm_pool.processes import command_lines, kill
-from vm_pool.providers.folder_lock import abandoned, make_held
+from vm_pool.providers.folder_lock import abandoned, check_unused, make_held
 from vm_pool.scripts import checked_vm_id
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ def end_abandoned() -> list[str]:
         if not any(_is_keeper(words) for _pid, words in _naming(folder)):  # otherwise it may still end by itself
             try:
                 end_leftover(folder.name)
-            except (ValueError, TimeoutError) as error:
+            except (ValueError, TimeoutError, VMsInUse) as error:
                 log.warning("a VM that nobody uses any more stays: %s", error)
             else:
                 ended.append(folder.name)
@@ -64,10 +65,15 @@ def end_abandoned() -> list[str]:
 
 
 def end_leftover(vm_id: str) -> bool:
-    """Ends a VM's processes and removes its folder; returns whether the folder existed."""
+    """Ends a VM's processes and removes its folder; returns whether the folder existed.
+
+    Raises:
+        VMsInUse: Another living process uses it.
+    """
     folder = folder_of(vm_id)
     if not folder.exists():
         return False
+    check_unused(folder)
     for pid in processes_of(folder):
         kill(pid, END_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
