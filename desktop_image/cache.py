@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,12 +31,21 @@ _USE_SECONDS = 60.0
 """How long to wait for a process that removes a part."""
 _STORAGE = frozenset({errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS})
 """Errors of the cache's folder or disk; all others come from what is being built."""
+_LOOK_SECONDS = 0.5
+"""How often the builder of a part is asked whether it still waits for another process."""
 _PARTIAL = ".partial"
 
 
 def guest_cache_folder() -> Path:
-    """Returns the folder of the cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Returns the folder of the cache.
+
+    Raises:
+        GuestBuildError: This user has no home.
+    """
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise GuestBuildError("this user has no home for a cache: set HOME or XDG_CACHE_HOME") from error
     return Path(base) / "computer-use-rollouts" / "guest"
 
 
@@ -45,7 +55,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
     Args:
         name: The folder's name; contains the hash of what it is made from.
         build: Creates the folder it is given, which must not exist.
-        progress: Called when another process is building the same part.
+        progress: Called again and again while another process is building the same part; may raise, to give up.
         as_root: Whether only root can build it.
 
     Raises:
@@ -145,15 +155,15 @@ def _use(name: str) -> None:
 
 @contextmanager
 def _lock(name: str, progress: Progress) -> Iterator[None]:
-    with locked(_lock_file(name)) as got:
-        if got:
-            yield
-            return
-    progress("Another process is building this image; waiting for it")
-    with locked(_lock_file(name), seconds=_BUILD_SECONDS) as got:
-        if not got:
+    deadline = time.monotonic() + _BUILD_SECONDS
+    while True:
+        with locked(_lock_file(name), seconds=_LOOK_SECONDS) as got:
+            if got:
+                yield
+                return
+        if time.monotonic() > deadline:
             raise GuestBuildError(f"another process has been building this image for {_BUILD_SECONDS / 3600:.0f} hours")
-        yield
+        progress("Another process is building this image; waiting for it")  # who is to stop raises here
 
 
 def _remove_dead_builds() -> None:

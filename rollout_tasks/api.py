@@ -289,7 +289,13 @@ def _call(
             file.write_text(as_yaml(config), encoding="utf-8")
             command += ["--config", str(file)]
         process = subprocess.Popen(  # noqa: S603
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace"
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
         )
         complaints: deque[str] = deque(maxlen=1)
         listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)

@@ -50,7 +50,8 @@ class CellService:
         try:
             while True:
                 call = self._channel.receive()
-                self._answer(call)
+                if "call" in call:  # else it is the late answer to a question of a call that was interrupted
+                    self._answer(call)
         except ChannelEnded:
             os._exit(0)
 

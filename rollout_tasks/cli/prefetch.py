@@ -121,8 +121,13 @@ def _fetch(cache: DownloadCache, urls: list[str], at_a_time: int) -> tuple[list[
                     sys.stderr.write(f"downloading: {over} of {len(urls)} files, {counter.megabytes:.0f} MB\n")
                     next_line = time.monotonic() + LINE_SECONDS
         finally:
+            counter.stop()
             pool.shutdown(cancel_futures=True, wait=True)
     return got, failed
+
+
+class _Stopped(Exception):
+    """The program ends; what was received so far is kept for the next time."""
 
 
 class _Bytes:
@@ -131,11 +136,18 @@ class _Bytes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._have: dict[str, int] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Has the downloads that still run end."""
+        self._stopping = True
 
     def of(self, url: str) -> Any:
         """Returns the progress callback of one download."""
 
         def note(have: int, _total: int | None) -> None:
+            if self._stopping:
+                raise _Stopped
             with self._lock:
                 self._have[url] = have
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -35,6 +36,9 @@ def run(application: typer.Typer, name: str | None = None) -> None:
         application: The command.
         name: Its name in its help; default: the name of the program.
     """
+    for stream in (sys.stdout, sys.stderr):  # in a locale that lacks a character, it is shown by its number
+        with suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     command = typer.main.get_command(application)
     take_h_for_help(command)
     try:

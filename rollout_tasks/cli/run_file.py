@@ -28,6 +28,7 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
     return parse_config(_merged(values, options))
 
 
+_FLOAT, _FIRST_OF_NUMBERS = "tag:yaml.org,2002:float", list("-+.0123456789")
 _EXPONENT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
 
 
@@ -54,7 +55,7 @@ def _loader() -> type[yaml.SafeLoader]:
                     lines[key.value] = line
             return node
 
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+    Loader.add_implicit_resolver(_FLOAT, _EXPONENT, _FIRST_OF_NUMBERS)
     return Loader
 
 
@@ -103,4 +104,8 @@ def as_yaml(config: RunConfig) -> str:
     """Returns the configuration as a run.yaml that gives the same run again."""
     import yaml
 
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    class Dumper(yaml.SafeDumper):
+        """Quotes text that `_loader` would take for a number."""
+
+    Dumper.add_implicit_resolver(_FLOAT, _EXPONENT, _FIRST_OF_NUMBERS)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=Dumper, sort_keys=False, allow_unicode=True)

@@ -71,7 +71,8 @@ def serve(
         raise UserError(str(error)) from error
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+        # Not in the handler itself: the main thread may hold the event's lock.
+        signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set, daemon=True).start())
     if exit_with_parent is not None:
         threading.Thread(target=_stop_with_parent, args=(exit_with_parent, stop), daemon=True).start()
     host.run(stop)

@@ -150,13 +150,13 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
         """
         self.vm.refusals.clear()
         self.vm.must_accept = SETUP_PATHS
-        try:
-            with self._quietly():
-                known = dict(task) if self.os_type == "Windows" else awaiting_saves(task)
-                observation: Mapping[str, Any] = self.reset(task_config=known)
-        finally:
-            self.vm.must_accept = frozenset()
-            self._check_setup()
+        with _checked_afterwards(self._check_setup):
+            try:
+                with self._quietly():
+                    known = dict(task) if self.os_type == "Windows" else awaiting_saves(task)
+                    observation: Mapping[str, Any] = self.reset(task_config=known)
+            finally:
+                self.vm.must_accept = frozenset()
         return self._seen(observation)
 
     def act(self, action: Action, pause: float) -> tuple[Mapping[str, Any], CommandOutcome]:
@@ -228,12 +228,23 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
     def _quietly(self) -> Iterator[None]:
         """Keeps desktop-env's output out of the worker's log, and returns to the working folder."""
         folder = Path.cwd()
-        try:
-            with contextlib.redirect_stdout(self.said), contextlib.redirect_stderr(self.said):
-                yield
-        finally:
-            os.chdir(folder)
-            self.vm.check()
+        with _checked_afterwards(self.vm.check):
+            try:
+                with contextlib.redirect_stdout(self.said), contextlib.redirect_stderr(self.said):
+                    yield
+            finally:
+                os.chdir(folder)
+
+
+@contextmanager
+def _checked_afterwards(check: Callable[[], None]) -> Iterator[None]:
+    """Checks something after the block, whose own error gives way to the check's; not if it is interrupted."""
+    try:
+        yield
+    except Exception:
+        check()
+        raise
+    check()
 
 
 class _Attached:

@@ -24,6 +24,7 @@ import httpx
 
 from benchmark.backoff import passing, pause, retry_after
 from desktop_image.locks import locked
+from rollout_tasks.errors import UserError
 from rollout_tasks.settings import settings
 from rollout_tasks.unicode_text import printable
 from vm_pool.egress.addresses import NotPublic, Unresolved
@@ -63,8 +64,15 @@ class Download:
 
 
 def user_cache_folder() -> Path:
-    """Returns the folder of this project's caches, for this user."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Returns the folder of this project's caches, for this user.
+
+    Raises:
+        UserError: This user has no home.
+    """
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise UserError("this user has no home for a cache: set HOME or XDG_CACHE_HOME") from error
     return Path(base) / "computer-use-rollouts"
 
 

@@ -180,6 +180,13 @@ def test_an_interruption_that_comes_late_hits_no_later_call(inside: Inside, temp
         going_on.join()
 
 
+def test_an_answer_that_comes_too_late_is_no_call(inside: Inside) -> None:
+    """The worker was broken off when it had just answered a question, and the cell before it read that."""
+    inside.cell._channel.send({"value": 1})
+
+    assert inside.run("result = 3") == 3
+
+
 def test_bytes_that_nobody_wants_any_more_are_passed_over(inside: Inside) -> None:
     def refuse(_piece: bytes) -> None:
         raise ValueError("too many")

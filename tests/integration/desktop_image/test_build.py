@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from desktop_image import PROFILES, GuestBuildError, Release, define, guest_root, image_named, packages_layer, root_of
-from desktop_image.cache import part
+from desktop_image.cache import guest_cache_folder, part
 from desktop_image.disk import disk_name
 from desktop_image.image_facts import facts_folder_name
 from desktop_image.images import image_names
+from desktop_image.locks import hold_file
 from desktop_image.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from desktop_image.root import guest_image_name, layer_names, size_of
 
@@ -109,6 +110,28 @@ def test_a_failed_build_leaves_nothing(cache: Path) -> None:
     with pytest.raises(GuestBuildError, match="it did not work"):
         part("thing-1", build, str)
     assert contents(cache) == []
+
+
+def test_who_waits_for_another_build_can_give_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a VM host that is stopped meanwhile."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = guest_cache_folder()
+    cache.mkdir(parents=True)
+    held = hold_file(cache / "thing-1.lock")
+    assert held is not None
+    said: list[str] = []
+
+    def progress(sentence: str) -> None:
+        said.append(sentence)
+        if len(said) == 2:
+            raise InterruptedError("stopped")
+
+    try:
+        with pytest.raises((InterruptedError, GuestBuildError), match="stopped"):
+            part("thing-1", lambda target: target.mkdir(), progress)
+    finally:
+        os.close(held)
+    assert set(said) == {"Another process is building this image; waiting for it"}
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +56,28 @@ def test_where_nothing_can_be_drawn_a_line_now_and_then_says_how_far_it_is(
     assert any(line.startswith("downloading: 1 of 2 files, ") for line in lines)
     found = json.loads(said.out)
     assert (found["files"], found["downloaded"], found["bytes_downloaded"]) == (2, 2, 2 * len(CONTENT))
+
+
+def test_ctrl_c_ends_the_downloads_that_run(tree: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would take a minute; the next time goes on from there."""
+    server.faults = ["trickle", "trickle"]
+    looks: list[int] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        looks.append(1)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+        return wait(*arguments, **options)
+
+    monkeypatch.setattr(command, "wait", interrupted)
+    began = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        prefetch(tree, at_a_time=2, skip_invalid=False, as_json=True)
+
+    assert time.monotonic() - began < 20
+    assert prefetch(tree, at_a_time=2, skip_invalid=False, as_json=True) == 0
+    assert [request for request in server.requests if "bytes=" in request]
 
 
 def test_what_is_there_already_is_not_downloaded_again(

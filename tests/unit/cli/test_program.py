@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,12 +14,16 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from desktop_image.cache import guest_cache_folder
+from desktop_image.errors import GuestBuildError
 from rollout_tasks.cli import program
 from rollout_tasks.cli.run_file import as_yaml, resolve_config
 from rollout_tasks.cli.run_options import config_options, spellings_of, with_config_options
 from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.osworld.downloads import user_cache_folder
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
+from tests.conftest import REPOSITORY
 
 OLD_SPELLINGS = [
     ("--data", "x.jsonl", "data.path", Path("x.jsonl")),
@@ -161,6 +168,31 @@ def test_the_printed_configuration_gives_the_same_run_again(tmp_path: Path) -> N
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 100_000], ids=["a long number", "deep lists"])
 def test_what_json_cannot_hold_stays_text(value: str) -> None:
     assert key_values("--option", [f"seed={value}"]) == {"seed": value}
+
+
+def test_what_a_locale_lacks_is_shown_by_its_number(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rollout_tasks.cli.main", "show", "日本"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPOSITORY)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "\\u65e5" in done.stderr
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_path: type[Path]) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(none))
+    for folder, error in ((user_cache_folder, UserError), (guest_cache_folder, GuestBuildError)):
+        with pytest.raises(error, match="set HOME or XDG_CACHE_HOME"):
+            folder()
 
 
 def test_a_file_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,6 +86,11 @@ def handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
             with suppress(ConnectionError):
                 if fault == "slow":
                     time.sleep(0.8)
+                if fault == "trickle":
+                    for at in range(0, len(body), 1000):
+                        self.wfile.write(body[at : at + 1000])
+                        time.sleep(0.05)
+                    return
                 self.wfile.write(body[: len(body) // 2] if fault == "break off" else body)
 
         def log_message(self, *_arguments: object) -> None:
