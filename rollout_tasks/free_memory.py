@@ -41,7 +41,7 @@ def _left_by_cgroups(process: Path, mounted: Path) -> Iterator[int]:
     """Yields what each limit on this process leaves: those of its cgroups and of all above them."""
     lines: list[str] = []
     with suppress(OSError):
-        lines = process.read_text().splitlines()
+        lines = process.read_text(encoding="utf-8").splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -68,7 +68,7 @@ def _left(folder: Path, version: _Version) -> int:
         ValueError: It has none.
         OSError: It has no such file.
     """
-    limit = int((folder / version.limit).read_text())
-    used = int((folder / version.used).read_text())
-    entries = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    limit = int((folder / version.limit).read_text(encoding="ascii"))
+    used = int((folder / version.used).read_text(encoding="ascii"))
+    entries = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
     return max(0, limit - used + int(entries.get(version.cached, 0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ def run_embedded(submission: Submission, console: Console) -> EmbeddedEnd:
     model: ScriptedModelProcess | None = None
     stack: EmbeddedServices | None = None
     failed = True
+    tempfile.gettempdir()  # looks for it by making a file, which a Ctrl-C would leave there
     with ctrl_c.caught():
         try:
             write_down(submission)

@@ -19,6 +19,7 @@ from celery import Celery
 from celery.events import EventReceiver
 from kombu.asynchronous.timer import Timer
 
+from rollout_tasks import restarted_process
 from rollout_tasks.settings import settings
 from rollout_tasks.tasks import FINALIZE_QUEUE
 from rollout_tasks.worker import timers, vm_host
@@ -206,22 +207,25 @@ def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch:
     """A machine that had no memory for it has none for the next one at once."""
     tries: list[bool] = []
 
-    def launch(step: vm_host.HostedVMs) -> None:
+    def launch(_step: vm_host.HostedVMs) -> subprocess.Popen[bytes]:
         tries.append(len(tries) == 1)
         if tries[-1]:
             raise BlockingIOError("no process left")
-        if len(tries) > 2:
-            step.stopping.set()
-        step.process = subprocess.Popen(["/bin/true"])
+        return subprocess.Popen(["/bin/true"] if len(tries) < 3 else ["sleep", "600"])
 
-    monkeypatch.setattr(vm_host, "_VM_HOST_RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(restarted_process, "RESTART_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(vm_host.HostedVMs, "_launch", launch)
     step = vm_host.HostedVMs(SimpleNamespace(hostname="celery@here"), num_vms=1)
-    step._launch()
+    step.start(None)
+    deadline = time.monotonic() + 20
+    while len(tries) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
 
-    step._keep_running()
+    step.terminate(None)
 
     assert tries == [False, True, False]
+    assert step.host is not None
+    assert step.host.process.poll() is not None
 
 
 @pytest.mark.parametrize(
