@@ -46,6 +46,8 @@ HANDED_BACK = "handed back"
 """What `run_rollout` returns of a rollout whose message is back in its queue."""
 NOT_HANDED_BACK = "not handed back"
 """What it returns if the message could not be put back."""
+MOST_OUTAGES = 10
+"""After so many outages of its endpoint that others saw the end of, an attempt counts: this worker alone cannot reach it."""
 UNREADABLE = "unreadable here"
 """What it returns of a rollout that this version cannot work on; the log says why."""
 
@@ -172,6 +174,7 @@ class Execution:
         Returns:
             The verdict, and whether it is an attempt's verdict, written to that attempt's folder.
         """
+        outages = 0
         while True:
             if claimed.status == "cancelled":
                 return self.verdicts.without_attempt(
@@ -205,7 +208,8 @@ class Execution:
                     claimed = self.claim.count_again(claimed)
                     if claimed.status not in {"claimed", "cancelled"}:
                         return verdict, True
-                if over:
+                if over and outages < MOST_OUTAGES:
+                    outages += 1
                     continue
             if (
                 failure is None

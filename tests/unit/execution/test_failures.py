@@ -16,7 +16,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import EnvironmentContext, Tool
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
-from rollout_tasks.execution import heartbeat
+from rollout_tasks.execution import heartbeat, rollout
 from rollout_tasks.execution.guarded_environment import GuardedEnvironment
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched
@@ -500,6 +500,19 @@ def test_an_endpoint_that_keeps_the_agent_waiting_is_not_the_agents_failure(subm
     assert first.failure_class == "model_overload"
     assert first.error.startswith("not finished within 1 s: the model's endpoint had not answered for 1 s")
     assert bench.verdict().answer == "4"
+
+
+def test_a_worker_that_alone_cannot_reach_the_endpoint_gives_up(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others see it answer, so that each outage it notes is soon said to be over."""
+    monkeypatch.setattr(rollout, "MOST_OUTAGES", 3)
+    monkeypatch.setattr(rollout, "wait_while_out", lambda *_arguments, **_options: True)
+    model = {"name": "m", "base_url": "http://127.0.0.1:9/v1", "timeout": 1, "max_retries": 1}
+    bench = submit({}, agent="asking", model=model, max_attempts=2)
+
+    assert bench.execute() == "failed"
+
+    assert bench.verdict().failure_class == "model_overload"
+    assert len(list(bench.folder.attempts(ROLLOUT))) == 5
 
 
 def test_a_model_that_cannot_be_set_up_gives_the_vm_back_and_says_which_it_was(
