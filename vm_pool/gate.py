@@ -125,10 +125,11 @@ class Gates:
 
     def _listen(self) -> socket.socket:
         """Returns a listening socket on a port that no gate used lately."""
+        family = socket.getaddrinfo(self.address, 0, type=socket.SOCK_STREAM)[0][0]
         passed_over: list[socket.socket] = []  # kept open until a good one is found, so that no port comes up twice
         try:
             while True:
-                listener = socket.create_server((self.address, 0), backlog=128)
+                listener = socket.create_server((self.address, 0), family=family, backlog=128)
                 if listener.getsockname()[1] not in self._retired:
                     listener.setblocking(False)
                     return listener

@@ -72,7 +72,8 @@ def status_tables(status: PoolStatus) -> Group:
 def _address(vm: VM, purpose: str) -> str:
     """Returns where the VM is reached now; empty when nobody can hold it."""
     port = vm.endpoint.ports.get(purpose)
-    return f"{vm.endpoint.address}:{port}" if port and vm.state not in UNREACHABLE else ""
+    address = f"[{vm.endpoint.address}]" if ":" in vm.endpoint.address else vm.endpoint.address
+    return f"{address}:{port}" if port and vm.state not in UNREACHABLE else ""
 
 
 def _remarks(vm: VM, now: float) -> list[str]:

@@ -240,6 +240,20 @@ def test_only_so_many_connections_pass_at_a_time(
         connection.close()
 
 
+def test_a_gate_listens_on_ipv6_too(serve: Callable, ends: ExitStack) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    gates = Gates("::1")
+    ends.callback(gates.close)
+    gate = gates.open(["control"], serve(echo).dial)
+    ends.callback(gate.close)
+    with knock(gate) as connection:
+        connection.sendall(b"z")
+        assert received(connection, 1) == b"z"
+
+
 def test_a_vm_that_does_not_answer_costs_only_its_own_borrower(opened: Callable, serve: Callable) -> None:
     def dead(_purpose: str) -> socket.socket:
         raise ConnectionRefusedError("no server")
