@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -78,7 +79,12 @@ class VMPool:
             grant = self._drive(acquisition(who, self.name))
         except AcquireTimeout as error:
             raise self._with_state(error) from None
-        return Lease(self, who, grant, self._heartbeat() if heartbeat else None)
+        try:
+            return Lease(self, who, grant, self._heartbeat() if heartbeat else None)
+        except BaseException:  # as of a Ctrl-C: nobody would ever give it back, and the heartbeat may have begun
+            with suppress(PoolError):
+                self.release(grant.vm_id, grant.fence)
+            raise
 
     def renew(self, leases: Sequence[tuple[str, int]], seconds: float = REPLY_SECONDS) -> list[float | None]:
         """Moves the deadlines of leases.

@@ -122,6 +122,24 @@ def test_the_deadline_after_a_renewal_is_never_later_than_the_servers(pool: VMPo
     assert lease.deadline > time.monotonic() + 25
 
 
+def test_a_ctrl_c_as_the_lease_is_made_gives_the_vm_back(
+    pool: VMPool, hand_host: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_host(1)
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.acquire("me", timeout=20)
+
+    assert pool.status().vms[0].state is VMState.RESETTING
+
+
 def test_the_heartbeat_keeps_a_lease_far_beyond_its_ttl(pool: VMPool, hand_host: Callable) -> None:
     hand_host(2)
     with pool.acquire("a", timeout=1, ttl=1.5) as one, pool.acquire("b", timeout=1, ttl=1.5) as two:
