@@ -156,7 +156,7 @@ class Limits(_Part):
     max_turns: int = option(50, "Model turns in one attempt.", "--max-turns", ge=1)
     max_seconds: float = option(
         600.0,
-        "Wall time that an agent has for one attempt; the setup before it has as much.",
+        "Wall time that an agent has for one attempt; setup and evaluation have as much each.",
         "--task-timeout",
         gt=0,
         le=_LONGEST,

@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS = 1800.0
 """How long an environment may prepare before a VM is asked for; a task's files may be large."""
-EVALUATE_SECONDS = 600.0
-"""How long an environment may evaluate."""
 CLEANUP_SECONDS = 30.0
 """How long closing an environment may take."""
 GRACE_SECONDS = 30.0
@@ -176,8 +174,8 @@ class Attempt:
         with pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, late, grace=GRACE_SECONDS):
             trajectory.observed(observation)
             episode = agent.run(self.item, world, observation, model, limits, trajectory)
-        late = f"not evaluated within {EVALUATE_SECONDS:g} s"
-        with pulse.interruption.guard(EVALUATE_SECONDS, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
+        late = f"not evaluated within {limits.max_seconds:g} s"
+        with pulse.interruption.guard(limits.max_seconds, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
             return episode, world.evaluate()
 
     @contextmanager

@@ -23,8 +23,8 @@ from vm_pool.waiting import LONGEST_HOLDER
 
 logger = logging.getLogger(__name__)
 
-_AGE_MARGIN_SECONDS = 900.0
-"""How much longer than setup and episode a lease may last: for evaluation, cleanup and killing a stuck process."""
+_AGE_MARGIN_SECONDS = 300.0
+"""How much longer than setup, episode and evaluation a lease may last: for cleanup and killing a stuck process."""
 
 
 class AttemptVM(VMAccess, Protocol):
@@ -98,7 +98,7 @@ def _acquire(pool: VMPool, config: RunConfig, holder: str, pulse: Pulse) -> Leas
                 priority=config.priority,
                 timeout=max(0.0, until - time.monotonic()),
                 ttl=settings().lease_ttl,
-                max_age=2 * config.limits.max_seconds + _AGE_MARGIN_SECONDS,
+                max_age=3 * config.limits.max_seconds + _AGE_MARGIN_SECONDS,
                 heartbeat=False,
                 should_stop=lambda: pulse.interruption.requested,
             )

@@ -126,8 +126,7 @@ def test_each_part_of_an_attempt_may_be_stuck_for_half_a_minute_before_its_proce
 
     assert bench.execute() == "completed"
 
-    assert all(110 < allowed[name] <= 130 for name in ("reset", "execute"))
-    assert 610 < allowed["evaluate"] <= 630
+    assert all(110 < allowed[name] <= 130 for name in ("reset", "execute", "evaluate"))
     assert 40 < allowed["close"] <= 60
 
 
@@ -233,10 +232,7 @@ def test_an_episode_past_its_time_is_the_agents_failure(submit: Any, calls: list
         ("evaluate", ("env_evaluate", "not evaluated within 0.3 s")),
     ],
 )
-def test_a_slow_environment_is_not_the_agents_failure(
-    submit: Any, monkeypatch: pytest.MonkeyPatch, at: str, expected: tuple[str, str]
-) -> None:
-    monkeypatch.setattr("rollout_tasks.execution.attempt.EVALUATE_SECONDS", 0.3)
+def test_a_slow_environment_is_not_the_agents_failure(submit: Any, at: str, expected: tuple[str, str]) -> None:
     bench = submit({"at": at, "raises": "time:sleep"}, limits={"max_seconds": 0.3}, max_attempts=2)
 
     assert bench.execute() == "failed"
@@ -246,8 +242,9 @@ def test_a_slow_environment_is_not_the_agents_failure(
 
 
 def test_an_evaluation_has_time_of_its_own(submit: Any) -> None:
-    bench = submit({}, limits={"max_seconds": 0.5})
-    watched.HOOKS["evaluate"] = lambda _world: time.sleep(0.8)
+    bench = submit({}, limits={"max_seconds": 1.0})
+    for at in ("reset", "execute", "evaluate"):
+        watched.HOOKS[at] = lambda _world: time.sleep(0.6)
 
     assert bench.execute() == "completed"
 
@@ -280,7 +277,7 @@ def test_the_lease_is_asked_for_as_the_run_says(submit: Any) -> None:
     (vm,) = seen
     assert vm["holder"] == f"worker@here {ROLLOUT}"
     assert int(vm["ttl"]) == 60_000_000
-    assert int(vm["ends"]) - int(vm["since"]) == 1_100_000_000
+    assert int(vm["ends"]) - int(vm["since"]) == 600_000_000
     assert (vm["lease"].address, dict(vm["lease"].ports)) == ("127.0.0.1", {"control": 1})
 
 
