@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from desktop_image import namespace
+from desktop_image.cache_folder import user_cache_folder
 from desktop_image.errors import GuestBuildError
 from desktop_image.locks import hold_file, locked
 
@@ -40,13 +41,9 @@ def guest_cache_folder() -> Path:
     """Returns the folder of the cache.
 
     Raises:
-        GuestBuildError: This user has no home.
+        OSError: This user has no home.
     """
-    try:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError as error:
-        raise GuestBuildError("this user has no home for a cache: set HOME or XDG_CACHE_HOME") from error
-    return Path(base) / "computer-use-rollouts" / "guest"
+    return user_cache_folder() / "guest"
 
 
 def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_root: bool = True) -> Path:
@@ -60,6 +57,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
 
     Raises:
         GuestBuildError: It cannot be built here.
+        OSError: This user has no home.
     """
     finished = guest_cache_folder() / name
     _use(name)

@@ -24,10 +24,10 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmark.items import Item, load_items
+from desktop_image.cache_folder import user_cache_folder
 from rollout_tasks.cli import program
 from rollout_tasks.config import parse_config
 from rollout_tasks.embedded.run import run_embedded
-from rollout_tasks.environments.osworld.downloads import user_cache_folder
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError

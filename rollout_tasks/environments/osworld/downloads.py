@@ -23,8 +23,8 @@ from pathlib import Path
 import httpx
 
 from benchmark.backoff import passing, pause, retry_after
+from desktop_image.cache_folder import user_cache_folder
 from desktop_image.locks import locked
-from rollout_tasks.errors import UserError
 from rollout_tasks.settings import settings
 from rollout_tasks.unicode_text import printable
 from vm_pool.egress.addresses import NotPublic, Unresolved
@@ -63,19 +63,6 @@ class Download:
     path: Path
 
 
-def user_cache_folder() -> Path:
-    """Returns the folder of this project's caches, for this user.
-
-    Raises:
-        UserError: This user has no home.
-    """
-    try:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError as error:
-        raise UserError("this user has no home for a cache: set HOME or XDG_CACHE_HOME") from error
-    return Path(base) / "computer-use-rollouts"
-
-
 class DownloadCache:
     """The cache in one folder."""
 
@@ -84,6 +71,9 @@ class DownloadCache:
 
         Args:
             folder: Default: ``downloads`` in this user's cache.
+
+        Raises:
+            OSError: This user has no home.
         """
         self.folder = folder or user_cache_folder() / "downloads"
 

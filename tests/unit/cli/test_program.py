@@ -14,13 +14,10 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from desktop_image.cache import guest_cache_folder
-from desktop_image.errors import GuestBuildError
-from rollout_tasks.cli import program
+from rollout_tasks.cli import doctor, program
 from rollout_tasks.cli.run_file import as_yaml, resolve_config
 from rollout_tasks.cli.run_options import config_options, spellings_of, with_config_options
 from rollout_tasks.config import RunConfig
-from rollout_tasks.environments.osworld.downloads import user_cache_folder
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
 from tests.conftest import REPOSITORY
@@ -184,15 +181,20 @@ def test_what_a_locale_lacks_is_shown_by_its_number(tmp_path: Path) -> None:
     assert "\\u65e5" in done.stderr
 
 
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_is_told_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def none(_path: type[Path]) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", classmethod(none))
-    for folder, error in ((user_cache_folder, UserError), (guest_cache_folder, GuestBuildError)):
-        with pytest.raises(error, match="set HOME or XDG_CACHE_HOME"):
-            folder()
+    monkeypatch.setattr("sys.argv", ["doctor"])
+    with pytest.raises(SystemExit) as ended:
+        program.run(doctor.application)
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: this user has no home for a cache: set HOME or XDG_CACHE_HOME\n"
 
 
 def test_a_file_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

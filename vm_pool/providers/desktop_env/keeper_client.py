@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import vm_pool
-from desktop_image.cache import guest_cache_folder
+from desktop_image.cache_folder import user_cache_folder
 from desktop_image.locks import hold_file
 from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.processes import command_lines, ends_within
@@ -35,7 +35,7 @@ class KeeperFailed(RuntimeError):
 
 def state_folder(provider: str) -> Path:
     """Returns the working folder of a provider's keepers, which also has desktop-env's downloads and notes."""
-    return guest_cache_folder().with_name("desktop-env") / provider
+    return user_cache_folder() / "desktop-env" / provider
 
 
 def record_of(provider: str, vm_id: str) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from desktop_image.cache import guest_cache_folder
+from desktop_image.cache_folder import user_cache_folder
 from vm_pool.errors import VMsInUse
 from vm_pool.processes import command_lines, kill
 from vm_pool.providers.folder_lock import abandoned, check_unused, make_held
@@ -22,7 +22,7 @@ END_SECONDS = 10.0
 
 def state_folder() -> Path:
     """Returns the parent of this user's VM folders, each named after its VM. On disk: it stores the VMs' memory."""
-    return guest_cache_folder().with_name("qemu")
+    return user_cache_folder() / "qemu"
 
 
 def folder_of(vm_id: str) -> Path:
