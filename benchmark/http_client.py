@@ -11,14 +11,28 @@ if TYPE_CHECKING:
 BAD_PROXY = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used"
 
 
+class UnusableProxy(Exception):
+    """A proxy that the environment names cannot be used; the message does not contain it, as it may have a password."""
+
+    def __init__(self) -> None:
+        super().__init__(BAD_PROXY)
+
+
 def http_client(api_key: str, base_url: str) -> httpx2.Client:
     """Returns the `openai` package's HTTP client with its headers, except those that describe this machine.
 
     Requests for relative addresses go to the endpoint; gzip is the only encoding asked for.
-    """
-    import openai  # slow to import, and not needed by commands that ask no model
 
-    client = openai.DefaultHttpxClient()
+    Raises:
+        UnusableProxy: A proxy's address is wrong, or of a kind that is not known here.
+    """
+    import httpx2  # both slow to import, and not needed by commands that ask no model
+    import openai
+
+    try:
+        client = openai.DefaultHttpxClient()
+    except (ImportError, ValueError, httpx2.InvalidURL):
+        raise UnusableProxy from None
     package = openai.OpenAI(api_key=api_key, base_url=base_url, http_client=client)
     for name, value in {**package.default_headers, **package.auth_headers}.items():
         if isinstance(value, str) and not name.startswith("X-Stainless-"):

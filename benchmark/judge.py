@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from benchmark.backoff import passing, pause, retry_after
 from benchmark.errors import BenchmarkError, JudgeFailure
-from benchmark.http_client import BAD_PROXY, http_client, plain_key
+from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, plain_key
 from benchmark.items import Item
 from benchmark.judged_answers import JudgedAnswers, Judgement
 from benchmark.metrics import Score
@@ -191,8 +191,10 @@ class Judge:
             raise _Retryable("model", f"a reply {error}") from error
         except (httpx2.InvalidURL, UnicodeError):  # whose text may contain a proxy's password
             raise _Refused(f"the endpoint's address is invalid, or {BAD_PROXY}") from None
-        except (ImportError, OSError, ValueError) as error:
-            raise _Refused(f"the endpoint cannot be asked: {type(error).__name__}, or {BAD_PROXY}") from None
+        except UnusableProxy as error:
+            raise _Refused(f"the endpoint cannot be asked: {error}") from None
+        except (OSError, ValueError) as error:
+            raise _Refused(f"the endpoint cannot be asked: {type(error).__name__}") from None
         verdict = self._content(text).strip()
         if verdict not in {CORRECT, INCORRECT}:
             raise _Retryable("parse", f"answered neither {CORRECT} nor {INCORRECT} but {self._shown(verdict)}", 0.0)

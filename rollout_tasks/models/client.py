@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from benchmark.backoff import passing, retry_after
-from benchmark.http_client import BAD_PROXY, http_client
+from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client
 from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
@@ -138,7 +138,10 @@ class ModelClient:
         except httpx2.HTTPError as error:
             unreachable = f"{self._endpoint} cannot be reached: {type(error).__name__}: {error}"
             return FailedTry(unreachable, FailureClass.MODEL_OVERLOAD)
-        except httpx2.InvalidURL:  # the base URL was checked; the error's text may contain a proxy's password
+        except (
+            UnusableProxy,
+            httpx2.InvalidURL,
+        ):  # the base URL was checked; the error's text may contain a proxy's password
             return FailedTry(f"{self._endpoint} cannot be reached: {BAD_PROXY}", FailureClass.MODEL_OVERLOAD)
         except NotAReplyError:
             return FailedTry(f"{self._endpoint} answered {self._why_no_reply(text)}", FailureClass.MODEL)

@@ -327,8 +327,11 @@ def test_nobody_there() -> None:
     assert caught.value.failure_class is FailureClass.MODEL_OVERLOAD
 
 
-@pytest.mark.parametrize("proxy", ["http://10.0.0.256:1", "http://me:hunter2"])
-def test_a_proxy_without_an_address(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+@pytest.mark.parametrize(
+    "proxy",
+    ["http://10.0.0.256:1", "http://me:hunter2", "http://me:hunter2@[::1", "socks5://me:hunter2@h:1", "ftp://h"],
+)
+def test_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy)
     model = open_model(ModelConfig(name="m", base_url="http://model.example/v1", max_retries=1), session_id="s")
 

@@ -312,6 +312,18 @@ def test_an_address_that_is_none_is_a_classified_failure(address: str) -> None:
     assert isinstance(graded, JudgeFailure)
 
 
+@pytest.mark.parametrize("proxy", ["http://me:hunter2@[::1", "socks5://me:hunter2@h:1", "ftp://me:hunter2@h"])
+def test_a_proxy_that_cannot_be_used_is_a_classified_failure(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+
+    with Judge(JudgeConfig("grader", "http://model.example/v1", tries=1), api_key="k") as grader:
+        (graded,) = grade_all(grader, [("Paris", "Paris", ITEM)])
+
+    assert isinstance(graded, JudgeFailure)
+    assert "the proxy that HTTP_PROXY, " in str(graded)
+    assert "hunter2" not in str(graded)
+
+
 @pytest.mark.parametrize("clock", [-3600.0, 0.0, 3600.0])
 def test_a_wait_until_a_date_is_measured_by_the_endpoints_clock(endpoint: Endpoint, clock: float) -> None:
     def busy_at_first(_request: dict[str, Any], number: int) -> Reply:
