@@ -24,7 +24,8 @@ from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.gate_client import relayed
 from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
-from vm_pool.providers.desktop_env.keeper_client import KeeperFailed, state_folder
+from vm_pool.providers.desktop_env.keeper_client import KeeperFailed
+from vm_pool.providers.desktop_env.keeper_files import state_folder
 from vm_pool.states import Endpoint
 
 pytest.importorskip("desktop_env")

@@ -21,6 +21,7 @@ from typing import Any
 
 from desktop_image.locks import hold_file, locked
 from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Unavailable, VMSettings, words_of
+from vm_pool.providers.desktop_env.keeper_files import lock_of
 
 _FIND_SECONDS = 3600.0
 """How long to wait for other keepers, which make their VMs one after another."""
@@ -68,9 +69,9 @@ class Keeper:
         """Stops the VM, if one is held, and deletes its record."""
         if self._request["path"] is not None or self._tool().shares_path:
             self._tool().stop(self._request["path"] or "")
-        self._record.unlink(missing_ok=True)
+        lock_of(self._request["provider"], self._request["vm_id"]).unlink(missing_ok=True)
         self._record.with_suffix(".log").unlink(missing_ok=True)
-        self._record.parent.with_name("held").joinpath(self._record.stem).unlink(missing_ok=True)
+        self._record.unlink(missing_ok=True)  # last: without a record, another keeper may make and lock these files
 
     def _tool(self) -> Adapter:
         if self._adapter is None:

@@ -1,4 +1,4 @@
-"""Clients of keepers: start them, send commands with deadlines, end them, and find those of killed hosts."""
+"""Clients of keepers: start them, send commands with deadlines, and end them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import vm_pool
-from desktop_image.cache_folder import user_cache_folder
 from desktop_image.locks import hold_file
 from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.processes import command_lines, ends_within
+from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.program_output import last_lines
-from vm_pool.scripts import checked_vm_id
 
 PROGRAM = "vm_pool.providers.desktop_env.keeper"
 END_SECONDS = 10.0
@@ -31,34 +30,6 @@ END_SECONDS = 10.0
 
 class KeeperFailed(RuntimeError):
     """A keeper's command failed or took too long, or the keeper has ended."""
-
-
-def state_folder(provider: str) -> Path:
-    """Returns the working folder of a provider's keepers, which also has desktop-env's downloads and notes."""
-    return user_cache_folder() / "desktop-env" / provider
-
-
-def record_of(provider: str, vm_id: str) -> Path:
-    """Returns the file that says which VM a keeper holds; it is deleted when the VM is stopped.
-
-    Raises:
-        ValueError: The VM's id is not valid.
-    """
-    return state_folder(provider) / "vms" / f"{checked_vm_id(vm_id)}.json"
-
-
-def lock_of(provider: str, vm_id: str) -> Path:
-    """Returns the file that is locked by the process whose keeper holds a VM, as long as that process lives."""
-    return state_folder(provider) / "held" / checked_vm_id(vm_id)
-
-
-def leftovers(provider: str, host_id: str) -> list[str]:
-    """Returns the ids of the host's VMs, ``<host>-<number>``, that have a record."""
-    with suppress(FileNotFoundError):
-        records = (state_folder(provider) / "vms").iterdir()
-        names = [record.stem for record in records if record.suffix == ".json"]
-        return sorted(name for name in names if name.rpartition("-")[0] == host_id)
-    return []
 
 
 class KeeperClient:

@@ -12,14 +12,8 @@ from typing import Any, ClassVar
 
 from vm_pool.errors import ProviderError
 from vm_pool.providers import guest_server
-from vm_pool.providers.desktop_env.keeper_client import (
-    KeeperClient,
-    KeeperFailed,
-    end_keepers_of,
-    leftovers,
-    lock_of,
-    record_of,
-)
+from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed, end_keepers_of
+from vm_pool.providers.desktop_env.keeper_files import leftovers, lock_of, record_of
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.guest_server import DesktopUnwell

@@ -1,0 +1,37 @@
+"""The files of keepers: records of the VMs that they hold, which outlast a killed host, and locks of their processes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from desktop_image.cache_folder import user_cache_folder
+from vm_pool.scripts import checked_vm_id
+
+
+def state_folder(provider: str) -> Path:
+    """Returns the working folder of a provider's keepers, which also has desktop-env's downloads and notes."""
+    return user_cache_folder() / "desktop-env" / provider
+
+
+def record_of(provider: str, vm_id: str) -> Path:
+    """Returns the file that says which VM a keeper holds; it is deleted when the VM is stopped.
+
+    Raises:
+        ValueError: The VM's id is not valid.
+    """
+    return state_folder(provider) / "vms" / f"{checked_vm_id(vm_id)}.json"
+
+
+def lock_of(provider: str, vm_id: str) -> Path:
+    """Returns the file that is locked by the process whose keeper holds a VM, as long as that process lives."""
+    return state_folder(provider) / "held" / checked_vm_id(vm_id)
+
+
+def leftovers(provider: str, host_id: str) -> list[str]:
+    """Returns the ids of the host's VMs, ``<host>-<number>``, that have a record."""
+    with suppress(FileNotFoundError):
+        records = (state_folder(provider) / "vms").iterdir()
+        names = [record.stem for record in records if record.suffix == ".json"]
+        return sorted(name for name in names if name.rpartition("-")[0] == host_id)
+    return []
