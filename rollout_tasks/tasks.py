@@ -26,7 +26,7 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
     """
     from rollout_tasks.execution.claim import Delivery
     from rollout_tasks.execution.rollout import HANDED_BACK, NOT_HANDED_BACK, UNREADABLE, run_rollout
-    from rollout_tasks.runs.store import VERSION, too_new
+    from rollout_tasks.runs.store_format import VERSION, too_new
 
     properties: dict[str, Any] = self.request.properties or {}
     delivery = Delivery(

@@ -36,7 +36,8 @@ from rollout_tasks.models.outage import wait_while_out
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Claim
-from rollout_tasks.runs.store import RunStore, UnreadableRun, run_store, too_new
+from rollout_tasks.runs.store import RunStore, run_store
+from rollout_tasks.runs.store_format import UnreadableRun, too_new
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 

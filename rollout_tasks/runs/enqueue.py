@@ -12,7 +12,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.queues import finalize_task, rollout_task
 from rollout_tasks.registry import environment, environment_name, known_environments
-from rollout_tasks.runs.store import MIN_VERSION
+from rollout_tasks.runs.store_format import MIN_VERSION
 from rollout_tasks.runs.verdict import split_rollout_id
 
 

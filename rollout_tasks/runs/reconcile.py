@@ -25,7 +25,8 @@ from benchmark.items import Item
 from rollout_tasks.errors import UserError
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.enqueue import rollout_queues, send_rollouts
-from rollout_tasks.runs.store import ACTIVE_RUNS, SCRIPTS, RunStore, run_key, run_store
+from rollout_tasks.runs.store import RunStore, run_store
+from rollout_tasks.runs.store_format import ACTIVE_RUNS, SCRIPTS, run_key
 
 logger = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from rollout_tasks.runs.submission import Submission
 
 if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent, so that an error is reported fast.
     from rollout_tasks.runs.store import RunStore
+    from rollout_tasks.runs.submission_store import StoredSubmission
 
 _STORE_TRIES = 3
 _RESUMABLE: tuple[RunState, ...] = ("done", "cancelled", "draining", "half_submitted")
@@ -75,29 +76,27 @@ def enqueue(submission: Submission, store: RunStore, *, described: RunConfig | N
     from redis import RedisError
 
     from rollout_tasks.runs.enqueue import queues_of
+    from rollout_tasks.runs.submission_store import reserve
 
     try:
         free = store.forget(submission.run_id, *_RESUMABLE) if submission.resumed else True
         total = submission.total
         queues = queues_of(submission.config, submission.items)
-        token = (
-            store.create(submission.run_id, submission.config, str(submission.folder.path), total, queues)
-            if free
-            else ""
-        )
-        if not token:
+        folder = str(submission.folder.path)
+        stored = reserve(store.client, submission.run_id, submission.config, folder, total, queues) if free else None
+        if stored is None:
             _discard(submission)
             if submission.resumed:
                 raise UserError(f"run {submission.run_id!r} was resumed by somebody else just now")
             raise UserError(f"--run-id: run {submission.run_id!r} was submitted by somebody else just now")
         if submission.resumed:
-            submission = _clear_the_way(submission, store, token, described or submission.config)
-        _store(submission, store, token)
+            submission = _clear_the_way(submission, store, stored, described or submission.config)
+        _store(submission, stored)
     except (RedisError, OperationalError) as error:
         _take_back(submission, store, error)
         raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
     try:
-        _send(submission, store, token)
+        _send(submission, store, stored)
     except (RedisError, OperationalError) as error:
         raise UserError(
             f"Redis was lost while the rollouts of run {submission.run_id} were being sent ({error}); it has them all, so the"
@@ -105,14 +104,16 @@ def enqueue(submission: Submission, store: RunStore, *, described: RunConfig | N
         ) from error
 
 
-def _clear_the_way(submission: Submission, store: RunStore, token: str, described: RunConfig) -> Submission:
+def _clear_the_way(
+    submission: Submission, store: RunStore, stored: StoredSubmission, described: RunConfig
+) -> Submission:
     """Prepares the folder of a resumed run, once the run is reserved.
 
     Records what the resume changes, and sets aside what is tried again; keeps what was finished meanwhile. What is kept and
     was not settled, as of a worker that was stopped while Redis was away, is settled.
     """
     try:
-        with submitter_beats(submission.run_id, token):
+        with submitter_beats(stored):
             submission.folder.description.record_resume(described)
             finished = [
                 verdict for verdict in submission.folder.verdicts(submission.todo) if not verdict.worth_repeating
@@ -130,14 +131,14 @@ def _clear_the_way(submission: Submission, store: RunStore, token: str, describe
     return replace(submission, kept=kept, todo=todo)
 
 
-def _store(submission: Submission, store: RunStore, token: str) -> None:
+def _store(submission: Submission, stored: StoredSubmission) -> None:
     """Stores the whole run before the first message is sent: a half-stored run is never rolled out."""
     for _ in range(_STORE_TRIES):
-        store.add_results(submission.run_id, token, submission.kept)
-        store.add_spent(submission.run_id, token, submission.spent_before())
-        store.add_items(submission.run_id, token, submission.items, submission.todo)
-        store.wait_until_durable()
-        if store.everything_stored(submission.run_id, token):
+        stored.add_results(submission.kept)
+        stored.add_spent(submission.spent_before())
+        stored.add_items(submission.items, submission.todo)
+        stored.wait_until_durable()
+        if stored.everything_stored():
             return
     raise UserError(
         f"run {submission.run_id} is half-submitted: Redis keeps losing what is stored; once it works reliably,"
@@ -145,39 +146,39 @@ def _store(submission: Submission, store: RunStore, token: str) -> None:
     )
 
 
-def _send(submission: Submission, store: RunStore, token: str) -> None:
+def _send(submission: Submission, store: RunStore, stored: StoredSubmission) -> None:
     from rollout_tasks.queues import finalize_task
     from rollout_tasks.runs.enqueue import send_chord
 
-    with submitter_beats(submission.run_id, token):
+    with submitter_beats(stored):
         if submission.todo:
             send_chord(
                 submission.run_id, submission.config, {item.id: item for item in submission.items}, submission.todo
             )
-        if not store.everything_sent(submission.run_id, token):  # Redis came back without some of what was stored
-            _store(submission, store, token)
+        if not stored.everything_sent():  # Redis came back without some of what was stored
+            _store(submission, stored)
             store.finalize_by_last_commit(submission.run_id)
-            store.everything_sent(submission.run_id, token)
+            stored.everything_sent()
     if not submission.todo:
         finalize_task(submission.run_id).apply_async()
 
 
 @contextmanager
-def submitter_beats(run_id: str, token: str) -> Iterator[None]:
+def submitter_beats(stored: StoredSubmission) -> Iterator[None]:
     """Records every few seconds that the submitter lives, from a thread: sending many messages takes minutes."""
     from redis import RedisError
 
     from rollout_tasks.redis_client import connect
-    from rollout_tasks.runs.store import SUBMITTER_BEAT_SECONDS, RunStore
+    from rollout_tasks.runs.submission_store import SUBMITTER_BEAT_SECONDS
 
     over = threading.Event()
 
     def beat() -> None:
         with connect(tries=0, socket_timeout=SUBMITTER_BEAT_SECONDS) as client:
-            store = RunStore(client)
+            mine = stored.using(client)
             while not over.wait(SUBMITTER_BEAT_SECONDS):
                 with suppress(RedisError, UserError):  # the sending thread gets the error too
-                    store.submitter_lives(run_id, token)
+                    mine.submitter_lives()
 
     thread = threading.Thread(target=beat, name="submitter's heartbeat", daemon=True)
     thread.start()

@@ -22,7 +22,8 @@ from rollout_tasks.models.outage import outage_of
 from rollout_tasks.runs import presence
 from rollout_tasks.runs.progress import progress_of
 from rollout_tasks.runs.states import Progress
-from rollout_tasks.runs.store import RunStore, UnreadableRun
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store_format import UnreadableRun
 from vm_pool.errors import PoolError
 from vm_pool.pool import VMPool
 from vm_pool.states import VMState

@@ -20,6 +20,7 @@ from rollout_tasks.redis_client import connect
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
 from tests.acceptance.bad_commands import ROLLOUTS_CASES
 from tests.acceptance.odd_endpoint import odd_endpoint
@@ -67,10 +68,10 @@ def run_under_way(place: Place) -> None:
     folder = RunFolder(place.folder / "results" / RUN_ID)
     client = connect(tries=0, url=place.redis_url)
     store = RunStore(client)
-    token = store.create(RUN_ID, folder.description.config(), str(folder.path), 2)
-    store.add_results(RUN_ID, token, [Verdict("sum#0", 1, "completed", answer="5")])
-    store.add_items(RUN_ID, token, folder.description.items(), ["product#0"])
-    assert store.everything_sent(RUN_ID, token)
+    stored = reserve(store.client, RUN_ID, folder.description.config(), str(folder.path), 2)
+    stored.add_results([Verdict("sum#0", 1, "completed", answer="5")])
+    stored.add_items(folder.description.items(), ["product#0"])
+    assert stored.everything_sent()
     client.close()
 
 

@@ -10,6 +10,7 @@ import time
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.submission_store import reserve
 from tests.checks import check_broker, check_run
 from tests.cluster import Cluster, Run
 from tests.conftest import REPOSITORY
@@ -26,8 +27,8 @@ def submit_by_half(cluster: Cluster) -> Run:
     config = RunConfig.model_validate(values)
     folder = RunFolder(cluster.results / RUN)
     folder.description.create(config, ITEMS, data_path="items.jsonl", data_name="items")
-    token = cluster.store.create(RUN, config, str(folder.path), len(ITEMS), ["rollout.simulated"])
-    cluster.store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    stored = reserve(cluster.store.client, RUN, config, str(folder.path), len(ITEMS), ["rollout.simulated"])
+    stored.add_items(ITEMS, ROLLOUTS[:2])
     return Run(cluster, RUN, config)
 
 

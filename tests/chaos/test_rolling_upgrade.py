@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout_tasks.runs.store import MIN_VERSION
+from rollout_tasks.runs.store_format import MIN_VERSION
 from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import Cluster
 from tests.conftest import REPOSITORY

@@ -17,6 +17,7 @@ from rollout_tasks.errors import FailureClass
 from rollout_tasks.execution.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.settings import settings
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
@@ -40,9 +41,9 @@ def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     monkeypatch.setenv("ROLLOUT_REDIS_URL", redis_url)
     settings.cache_clear()
     store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=5)
-    token = store.create("run", RunConfig(), "/nowhere", 1)
-    store.add_items("run", token, [Item("item", "?")], ["item#0"])
-    assert store.everything_sent("run", token)
+    stored = reserve(store.client, "run", RunConfig(), "/nowhere", 1)
+    stored.add_items([Item("item", "?")], ["item#0"])
+    assert stored.everything_sent()
     store.claim("run", "item#0", {"token": "token"})
     return store
 

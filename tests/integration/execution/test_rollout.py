@@ -22,6 +22,7 @@ from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.rollout import Execution
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from tests.conftest import REPOSITORY
@@ -44,9 +45,9 @@ class Place:
     simulated: dict[str, object] = field(default_factory=dict)
 
     def submit(self) -> None:
-        token = self.store.create(RUN, self.config, str(self.folder.path), 1)
-        self.store.add_items(RUN, token, [Item("item", "?", env_config=dict(self.simulated))], [ROLLOUT])
-        assert self.store.everything_sent(RUN, token)
+        stored = reserve(self.store.client, RUN, self.config, str(self.folder.path), 1)
+        stored.add_items([Item("item", "?", env_config=dict(self.simulated))], [ROLLOUT])
+        assert stored.everything_sent()
 
     def execution(self, message: str = "message") -> Execution:
         return Execution(self.store, RUN, ROLLOUT, Delivery(message, None, "worker@here"))

@@ -13,7 +13,9 @@ import redis
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
-from rollout_tasks.runs.store import ACTIVE_RUNS, RunStore
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store_format import ACTIVE_RUNS
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
 from tests.conftest import REPOSITORY
 
@@ -40,9 +42,9 @@ def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> RunStore:
 
 def submit(store: RunStore, run_id: str, names: list[str]) -> None:
     config = RunConfig.model_validate({"env_mode": "simulated"})
-    token = store.create(run_id, config, "/nowhere", len(names), [QUEUE])
-    store.add_items(run_id, token, [Item(name, "?") for name in names], [f"{name}#0" for name in names])
-    assert store.everything_sent(run_id, token)
+    stored = reserve(store.client, run_id, config, "/nowhere", len(names), [QUEUE])
+    stored.add_items([Item(name, "?") for name in names], [f"{name}#0" for name in names])
+    assert stored.everything_sent()
 
 
 def message(run_id: str, name: str, *, old: bool = False) -> str:
@@ -121,8 +123,8 @@ def test_a_complete_run_is_finalised_and_a_half_submitted_one_is_not(store: RunS
     submit(store, "complete", ["a"])
     store.claim("complete", "a#0", {"token": "one"})
     store.commit("complete", Verdict("a#0", 1, "completed"), "one")
-    token = store.create("half", RunConfig(), "/nowhere", 2)
-    store.add_items("half", token, [Item("a", "?"), Item("b", "?")], ["a#0"])
+    stored = reserve(store.client, "half", RunConfig(), "/nowhere", 2)
+    stored.add_items([Item("a", "?"), Item("b", "?")], ["a#0"])
     store.client.hset("{run:half}", "submitter_beat", time.time() - 5 * SILENT)
 
     assert look(1) == [{"rollouts": 0, "finalized": 1}]

@@ -17,7 +17,9 @@ import redis
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
-from rollout_tasks.runs.store import ACTIVE_RUNS, SCRIPTS, RunStore
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store_format import ACTIVE_RUNS, SCRIPTS
+from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from rollout_tasks.runs.verdict import Verdict
 from tests.unit.runs.run_model import OVER, Run, RunScripts
 
@@ -52,18 +54,21 @@ class Server:
     # Submitting
 
     def create(self, token: str) -> bool:
-        return bool(self.store.create(RUN, self.config, "/nowhere", ROLLOUTS, token=token))
+        return bool(reserve(self.store.client, RUN, self.config, "/nowhere", ROLLOUTS, token=token))
+
+    def submission(self, token: str) -> StoredSubmission:
+        return StoredSubmission(self.client, RUN, token)
 
     def add_pending(self, token: str, rollouts: list[int]) -> str:
         items = [Item(f"item-{rollout}", "?") for rollout in rollouts]
-        return self._added(lambda: self.store.add_items(RUN, token, items, map(name, rollouts)))
+        return self._added(lambda: self.submission(token).add_items(items, map(name, rollouts)))
 
     def add_results(self, token: str, results: list[tuple[int, str]]) -> str:
         verdicts = [verdict_of(*result) for result in results]
-        return self._added(lambda: self.store.add_results(RUN, token, verdicts))
+        return self._added(lambda: self.submission(token).add_results(verdicts))
 
     def add_beat(self, token: str) -> str:
-        return self._added(lambda: self.store.submitter_lives(RUN, token))
+        return self._added(self.submission(token).submitter_lives)
 
     @staticmethod
     def _added(add: Any) -> str:
@@ -77,7 +82,9 @@ class Server:
     def submitted(self, token: str, what: str) -> bool | str:
         try:
             return (
-                self.store.everything_stored(RUN, token) if what == "stored" else self.store.everything_sent(RUN, token)
+                self.submission(token).everything_stored()
+                if what == "stored"
+                else self.submission(token).everything_sent()
             )
         except UserError as error:
             return str(error)

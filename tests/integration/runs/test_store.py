@@ -12,6 +12,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
 
 RUN = "run-1"
@@ -24,9 +25,9 @@ DONE = Verdict("a#0", 1, "completed", answer="42", score=0.5)
 @pytest.fixture
 def store(redis_url: str) -> RunStore:
     store = RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=SILENT)
-    token = store.create(RUN, RunConfig(), "/nowhere", len(ROLLOUTS))
-    store.add_items(RUN, token, [Item("a", "?"), Item("b", "?")], ROLLOUTS)
-    assert store.everything_sent(RUN, token)
+    stored = reserve(store.client, RUN, RunConfig(), "/nowhere", len(ROLLOUTS))
+    stored.add_items([Item("a", "?"), Item("b", "?")], ROLLOUTS)
+    assert stored.everything_sent()
     return store
 
 
@@ -44,7 +45,7 @@ def age(store: RunStore, seconds: float, rollout: str = "a#0") -> None:
 
 
 def test_an_id_is_given_out_once(store: RunStore) -> None:
-    assert not store.create(RUN, RunConfig(), "/elsewhere", 1)
+    assert not reserve(store.client, RUN, RunConfig(), "/elsewhere", 1)
     assert store.config(RUN)[1] == "/nowhere"
 
 

@@ -15,8 +15,10 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.runs import submit
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Cancellation
-from rollout_tasks.runs.store import RunStore, UnreadableRun
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store_format import UnreadableRun
 from rollout_tasks.runs.submission import Submission, resumed_submission
+from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from rollout_tasks.runs.submit import enqueue, write_down
 from rollout_tasks.runs.verdict import Verdict
 
@@ -34,10 +36,10 @@ def store(redis_url: str) -> RunStore:
     return RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=SILENT)
 
 
-def create(store: RunStore) -> str:
-    token = store.create(RUN, RunConfig(), "/nowhere", len(ROLLOUTS), ["rollout.light"])
-    assert token
-    return token
+def create(store: RunStore) -> StoredSubmission:
+    stored = reserve(store.client, RUN, RunConfig(), "/nowhere", len(ROLLOUTS), ["rollout.light"])
+    assert stored is not None
+    return stored
 
 
 def age(store: RunStore, seconds: float) -> None:
@@ -52,8 +54,8 @@ def finish(store: RunStore, rollout_id: str) -> None:
 
 
 def test_a_run_of_which_a_part_is_stored_is_half_submitted_and_never_finalised(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS[:2])
     assert store.adopt(RUN) == "submitting"
     age(store, DEAD)
 
@@ -67,8 +69,8 @@ def test_a_run_of_which_a_part_is_stored_is_half_submitted_and_never_finalised(s
 
 def test_a_part_that_is_all_in_is_not_the_run(store: RunStore) -> None:
     """As when rollouts of a run ran while the rest was being stored."""
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS[:2])
     for rollout_id in ROLLOUTS[:2]:
         finish(store, rollout_id)
 
@@ -76,8 +78,8 @@ def test_a_part_that_is_all_in_is_not_the_run(store: RunStore) -> None:
 
 
 def test_a_run_that_is_stored_goes_on_without_its_submitter(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
     age(store, DEAD)
 
     assert store.adopt(RUN) == "running"
@@ -90,65 +92,65 @@ def test_a_run_that_is_stored_goes_on_without_its_submitter(store: RunStore) -> 
 
 
 def test_a_submitter_that_was_only_slow_goes_on(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS[:2])
     age(store, DEAD)
     assert store.adopt(RUN) == "half_submitted"
 
-    store.add_items(RUN, token, ITEMS, ROLLOUTS[2:])
+    stored.add_items(ITEMS, ROLLOUTS[2:])
 
     assert store.state(RUN) == "submitting"
-    assert store.everything_stored(RUN, token)
-    assert store.everything_sent(RUN, token)
+    assert stored.everything_stored()
+    assert stored.everything_sent()
     assert store.state(RUN) == "running"
 
 
 def test_a_submitter_that_lives_is_not_taken_over(store: RunStore) -> None:
-    token = create(store)
+    stored = create(store)
     for _ in range(6):
         age(store, SILENT)
-        store.submitter_lives(RUN, token)
+        stored.submitter_lives()
         assert store.adopt(RUN) == "submitting"
 
 
 def test_a_submission_that_another_has_replaced_adds_nothing(store: RunStore) -> None:
     old = create(store)
-    store.add_items(RUN, old, ITEMS, ROLLOUTS[:2])
+    old.add_items(ITEMS, ROLLOUTS[:2])
     assert store.forget(RUN, "submitting")
     new = create(store)
 
     with pytest.raises(UserError, match="submitted again meanwhile"):
-        store.add_items(RUN, old, ITEMS, ROLLOUTS)
+        old.add_items(ITEMS, ROLLOUTS)
     with pytest.raises(UserError, match="submitted again meanwhile"):
-        store.everything_sent(RUN, old)
+        old.everything_sent()
 
     assert store.progress(RUN).stored == 0
-    store.add_items(RUN, new, ITEMS, ROLLOUTS)
-    assert store.everything_sent(RUN, new)
+    new.add_items(ITEMS, ROLLOUTS)
+    assert new.everything_sent()
 
 
 def test_what_redis_has_lost_is_noticed_before_and_after_sending(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
     store.client.srem(f"{KEY}:pending", "b#0")
 
-    assert not store.everything_stored(RUN, token)
-    assert not store.everything_sent(RUN, token)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    assert not stored.everything_stored()
+    assert not stored.everything_sent()
+    stored.add_items(ITEMS, ROLLOUTS)
 
-    assert store.everything_stored(RUN, token)
-    assert store.everything_sent(RUN, token)
+    assert stored.everything_stored()
+    assert stored.everything_sent()
 
 
 def test_storing_again_what_has_a_verdict_by_now_changes_nothing(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
     finish(store, "a#0")
 
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    stored.add_items(ITEMS, ROLLOUTS)
     kept = Verdict("b#0", 1, "completed", score=0.5)
     for _ in range(2):
-        store.add_results(RUN, token, [kept])
+        stored.add_results([kept])
 
     progress = store.progress(RUN)
     assert (progress.committed, progress.completed, progress.score_sum) == (2, 2, 1.5)
@@ -156,8 +158,8 @@ def test_storing_again_what_has_a_verdict_by_now_changes_nothing(store: RunStore
 
 
 def test_cancelling_a_half_submitted_run_ends_it(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS[:2])
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS[:2])
 
     assert store.cancel(RUN) == Cancellation("submitting", 2, 0, [])
 
@@ -166,7 +168,7 @@ def test_cancelling_a_half_submitted_run_ends_it(store: RunStore) -> None:
     assert progress.problem
     assert store.active() == []
     with pytest.raises(UserError, match="was cancelled"):
-        store.add_items(RUN, token, ITEMS, ROLLOUTS)
+        stored.add_items(ITEMS, ROLLOUTS)
 
 
 def test_hosts_clocks_decide_nothing(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,20 +176,20 @@ def test_hosts_clocks_decide_nothing(store: RunStore, monkeypatch: pytest.Monkey
     now = float(seconds)
     for wrong in (now - 600, now + 600):
         monkeypatch.setattr(time, "time", lambda wrong=wrong: wrong)
-        token = create(store)
-        store.add_items(RUN, token, ITEMS, ROLLOUTS)
+        stored = create(store)
+        stored.add_items(ITEMS, ROLLOUTS)
         assert store.adopt(RUN) == "submitting"
         assert abs(store.progress(RUN).created - now) < 60
-        store.everything_sent(RUN, token)
+        stored.everything_sent()
         store.claim(RUN, "a#0", {"token": "one"})
         assert store.running(RUN) == 1
         assert store.forget(RUN, "running")
 
 
 def test_a_run_of_a_newer_version_is_left_alone(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     store.client.hset(KEY, mapping={"version": 99, "min_version": 98, "config": '{"of": "the future"}'})
 
     assert store.claim(RUN, "a#0", {"token": "one"}).status == "newer"
@@ -197,9 +199,9 @@ def test_a_run_of_a_newer_version_is_left_alone(store: RunStore) -> None:
 
 
 def test_a_neighbouring_version_that_says_so_is_understood(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     store.client.hset(KEY, mapping={"version": 2, "min_version": 1, "what": "nobody knows yet"})
 
     assert store.claim(RUN, "a#0", {"token": "one"}).status == "claimed"
@@ -207,12 +209,12 @@ def test_a_neighbouring_version_that_says_so_is_understood(store: RunStore) -> N
 
 
 def test_a_verdict_is_kept_however_often_it_is_replaced(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
     finish(store, "a#0")
     verdict = Verdict("a#0", 1, "completed", answer="2", score=0.0)
 
-    store.add_results(RUN, token, [replace(verdict, answer="3")])
+    stored.add_results([replace(verdict, answer="3")])
 
     assert next(store.verdicts(RUN)).answer == "1"
 
@@ -226,10 +228,10 @@ def lost(folder: RunFolder) -> Submission:
 
 def resumed_by_another(folder: RunFolder, store: RunStore) -> Verdict:
     """Another resume of the same run, of which a worker has just finished the rollout."""
-    token = store.create(RUN, RunConfig(), str(folder.path), 1)
+    stored = reserve(store.client, RUN, RunConfig(), str(folder.path), 1)
     folder.set_aside("a#0")
-    store.add_items(RUN, token, ITEMS[:1], ["a#0"])
-    assert store.everything_sent(RUN, token)
+    stored.add_items(ITEMS[:1], ["a#0"])
+    assert stored.everything_sent()
     verdict = Verdict("a#0", folder.begin_attempt("a#0", 1), "completed", answer="1", score=1.0)
     store.claim(RUN, "a#0", {"token": "one"})
     folder.write_attempt(verdict)
@@ -260,7 +262,7 @@ def test_who_resumes_what_somebody_else_has_just_finished_rolls_nothing_out_agai
     assert store.begin_finalize(RUN, "finaliser", silent_seconds=60) == "go"
     assert store.end_finalize(RUN, "finaliser", "now") == "done"
     sent: list[Submission] = []
-    monkeypatch.setattr(submit, "_send", lambda submission, _store, _token: sent.append(submission))
+    monkeypatch.setattr(submit, "_send", lambda submission, _store, _stored: sent.append(submission))
 
     write_down(late)
     enqueue(late, store)

@@ -17,6 +17,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import connect
 from rollout_tasks.runs import watch
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.settings import settings
 from tests.conftest import ValkeyServer
 
@@ -29,9 +30,9 @@ def store(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     settings.cache_clear()
     monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.05)
     store = RunStore(connect(tries=1, socket_timeout=10))
-    token = store.create(RUN, RunConfig(), "/nowhere", 1)
-    store.add_items(RUN, token, [Item("a", "?")], ["a#0"])
-    assert store.everything_sent(RUN, token)
+    stored = reserve(store.client, RUN, RunConfig(), "/nowhere", 1)
+    stored.add_items([Item("a", "?")], ["a#0"])
+    assert stored.everything_sent()
     return store
 
 

@@ -21,6 +21,7 @@ from rollout_tasks.execution.rollout import Execution
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore, run_store
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched
@@ -107,9 +108,9 @@ def submit(
         folder = RunFolder(tmp_path / "results" / RUN)
         items = [Item("item", "?", env_config=item)]
         folder.description.create(config, items, data_path="items.jsonl", data_name="items")
-        token = store.create(RUN, config, str(folder.path), 1)
-        store.add_items(RUN, token, items, [ROLLOUT])
-        assert store.everything_sent(RUN, token)
+        stored = reserve(store.client, RUN, config, str(folder.path), 1)
+        stored.add_items(items, [ROLLOUT])
+        assert stored.everything_sent()
         return Bench(store, pool, client, folder, config)
 
     yield begin

@@ -24,7 +24,7 @@ from rollout_tasks.execution.heartbeat import UNACKED_INDEX, Heartbeat, Pulse
 from rollout_tasks.execution.rollout import UNREADABLE, Execution
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.runs.finalize import finalize
-from rollout_tasks.runs.store import VERSION, UnreadableRun
+from rollout_tasks.runs.store_format import VERSION, UnreadableRun
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched

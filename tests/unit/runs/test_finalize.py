@@ -29,6 +29,7 @@ from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.outcomes import outcomes
 from rollout_tasks.runs.store import RunStore, run_store
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict
 from rollout_tasks.settings import settings
 from tests.conftest import free_port
@@ -47,10 +48,10 @@ class Finished:
         self.config = RunConfig.model_validate({"env_mode": "math", **options})
         self.folder = RunFolder(path)
         self.folder.description.create(self.config, ITEMS, data_path="x.jsonl", data_name="x")
-        token = self.store.create(RUN, self.config, str(path), len(ITEMS))
+        stored = reserve(self.store.client, RUN, self.config, str(path), len(ITEMS))
         names = [f"{item.id}#0" for item in ITEMS]
-        self.store.add_items(RUN, token, ITEMS, names)
-        assert self.store.everything_sent(RUN, token)
+        stored.add_items(ITEMS, names)
+        assert stored.everything_sent()
         for name in names:
             self.finish(name)
 

@@ -18,11 +18,12 @@ from rollout_tasks.cli import run_actions
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.outage import outage_of, wait_while_out
-from rollout_tasks.runs import store
+from rollout_tasks.runs import submission_store
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from rollout_tasks.runs.submit import submitter_beats
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
@@ -219,12 +220,12 @@ def test_a_finaliser_that_was_silent_asks_before_it_goes_on(shell: Shell) -> Non
 
 
 def test_a_submitter_says_that_it_lives_while_it_sends(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "SUBMITTER_BEAT_SECONDS", 0.05)
-    token = shell.store.create("night-2", RunConfig(), str(shell.folder), 1)
+    monkeypatch.setattr(submission_store, "SUBMITTER_BEAT_SECONDS", 0.05)
+    stored = reserve(shell.store.client, "night-2", RunConfig(), str(shell.folder), 1)
     key = "{run:night-2}"
     before = shell.client.hgetall(key)
 
-    with submitter_beats("night-2", token):
+    with submitter_beats(stored):
         deadline = time.monotonic() + 30
         while shell.client.hgetall(key) == before:
             assert time.monotonic() < deadline
@@ -439,7 +440,7 @@ def test_a_run_that_redis_does_not_take_leaves_nothing(shell: Shell, monkeypatch
     def refuse(*_: object) -> None:
         raise redis.ConnectionError("gone for a moment")
 
-    monkeypatch.setattr(RunStore, "add_items", refuse)
+    monkeypatch.setattr(StoredSubmission, "add_items", refuse)
 
     with pytest.raises(UserError, match=r"^Redis did not accept the run, so nothing was enqueued: gone for a moment$"):
         shell.call(run_actions.submit, shell.config({"id": "a"}))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from rollout_tasks.runs.store import SCRIPTS
+from rollout_tasks.runs.store_format import SCRIPTS
 
 KEY = "{run:r}"
 ACTIVE = "runs:active"

@@ -21,10 +21,11 @@ from rollout_tasks.cli import run_actions
 from rollout_tasks.cli.program import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.execution.verdicts import RolloutVerdicts
-from rollout_tasks.runs import enqueue
+from rollout_tasks.runs import enqueue, submission_store
 from rollout_tasks.runs.progress import progress_in_folder
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import resumed_submission
+from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from rollout_tasks.runs.verdict import Verdict
 from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
@@ -121,7 +122,7 @@ def test_a_redis_that_keeps_losing_what_is_stored_leaves_the_run_half_submitted(
     shell: Shell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tries = after(monkeypatch, RunStore, "add_items", lambda: shell.client.srem(f"{KEY}:pending", "a#0"))
+    tries = after(monkeypatch, StoredSubmission, "add_items", lambda: shell.client.srem(f"{KEY}:pending", "a#0"))
 
     with pytest.raises(UserError) as told:
         submit(shell, "a", "b")
@@ -165,7 +166,7 @@ def test_a_broker_that_is_lost_before_everything_was_stored_takes_nothing(
     def gone(*_: object) -> None:
         raise OperationalError("gone for a moment")
 
-    monkeypatch.setattr(RunStore, "add_items", gone)
+    monkeypatch.setattr(StoredSubmission, "add_items", gone)
 
     with pytest.raises(UserError, match=r"^Redis did not accept the run, so nothing was enqueued: gone for a moment$"):
         submit(shell, "a")
@@ -181,7 +182,7 @@ def test_a_redis_that_stays_lost_leaves_the_folder_to_be_resumed(
     def gone(*_: object) -> None:
         raise redis.ConnectionError("gone")
 
-    monkeypatch.setattr(RunStore, "add_items", gone)
+    monkeypatch.setattr(StoredSubmission, "add_items", gone)
     monkeypatch.setattr(RunStore, "forget", gone)
 
     with pytest.raises(UserError) as told:
@@ -200,7 +201,10 @@ def test_a_run_that_somebody_else_submitted_just_now_is_theirs(
 ) -> None:
     config = shell.config({"id": "a"})
     after(
-        monkeypatch, RunStore, "adopt", lambda: shell.store.create(RUN, config, "/theirs", 1, [QUEUE], token="theirs")
+        monkeypatch,
+        RunStore,
+        "adopt",
+        lambda: reserve(shell.store.client, RUN, config, "/theirs", 1, [QUEUE], token="theirs"),
     )
 
     with pytest.raises(UserError, match=f"^--run-id: run '{RUN}' was submitted by somebody else just now$"):
@@ -302,7 +306,7 @@ def test_a_verdict_that_breaks_meanwhile_stops_a_resume_and_gives_the_run_free(
     submit(shell, "a")
     lose(shell)
     result = shell.run.rollout("a#0") / "result.json"
-    after(monkeypatch, RunStore, "create", lambda: result.write_text("{"))
+    after(monkeypatch, submission_store, "reserve", lambda: result.write_text("{"))
 
     with pytest.raises(UserError, match=f"^{result} cannot be read: "):
         resume(shell)
@@ -346,7 +350,12 @@ def test_what_is_stored_is_on_the_servers_disk_before_messages_are_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waited: list[Any] = []
-    after(monkeypatch, RunStore, "everything_stored", lambda: waited.append(commandstats(shell).get("cmdstat_waitaof")))
+    after(
+        monkeypatch,
+        StoredSubmission,
+        "everything_stored",
+        lambda: waited.append(commandstats(shell).get("cmdstat_waitaof")),
+    )
     shell.client.config_set("appendonly", "yes")
     shell.client.config_resetstat()
     try:
@@ -471,7 +480,7 @@ def test_of_two_verdicts_a_resume_keeps_the_one_that_was_settled_first(
         if not found:
             finish_unsettled(shell, "a#0")
 
-    after(monkeypatch, RunStore, "create", settle_and_go_on)
+    after(monkeypatch, submission_store, "reserve", settle_and_go_on)
 
     assert resume(shell) == 0
 
@@ -483,7 +492,7 @@ def test_of_two_verdicts_a_resume_keeps_the_one_that_was_settled_first(
 def test_what_ends_while_a_resume_begins_is_settled_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     submit(shell, "a", "b")
     shell.client.hset(KEY, "state", "draining")
-    after(monkeypatch, RunStore, "create", lambda: finish_unsettled(shell, "a#0"))
+    after(monkeypatch, submission_store, "reserve", lambda: finish_unsettled(shell, "a#0"))
 
     assert resume(shell) == 0
 

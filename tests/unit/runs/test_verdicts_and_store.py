@@ -14,7 +14,9 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.models.base import Usage
 from rollout_tasks.runs.states import Cancellation, Progress
-from rollout_tasks.runs.store import MIN_VERSION, VERSION, RunStore, UnreadableRun
+from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store_format import MIN_VERSION, VERSION, UnreadableRun
+from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict, rollout_id_of, split_rollout_id
 
 RUN = "r"
@@ -141,21 +143,23 @@ ITEMS = [Item("a", "one?", "1"), Item("b", "two?", "2", metadata={"k": "v"})]
 ROLLOUTS = ["a#0", "a#1", "b#0"]
 
 
-def create(store: RunStore, rollouts: int = 3) -> str:
-    return store.create(RUN, CONFIG, "/folder", rollouts, ["q.one", "q.two"])
+def create(store: RunStore, rollouts: int = 3) -> StoredSubmission:
+    stored = reserve(store.client, RUN, CONFIG, "/folder", rollouts, ["q.one", "q.two"])
+    assert stored is not None
+    return stored
 
 
 def test_a_stored_run_says_what_it_is(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
 
     assert store.config(RUN) == (CONFIG, "/folder")
     assert store.client.hget(KEY, "max_attempts") == "5"
     assert sorted(store.items(RUN), key=lambda item: item.id) == ITEMS
     assert list(store.items_of(RUN, ["b#0", "x#0"])) == ITEMS[1:]
-    assert store.everything_stored(RUN, token)
+    assert stored.everything_stored()
     assert store.state(RUN) == "submitting"
-    assert store.everything_sent(RUN, token)
+    assert stored.everything_sent()
     assert store.state(RUN) == "running"
     assert store.active() == [RUN]
     progress = store.progress(RUN)
@@ -213,9 +217,9 @@ def test_a_submitter_is_silent_for_four_times_as_long_before_it_counts_as_dead(
 
 
 def test_a_commit_may_be_repeated_by_who_made_it_and_by_nobody_else(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     store.claim(RUN, "a#0", {"token": "t"})
     verdict = Verdict("a#0", 1, "completed")
 
@@ -230,20 +234,20 @@ def test_a_commit_may_be_repeated_by_who_made_it_and_by_nobody_else(store: RunSt
 
 
 def test_verdicts_are_found_in_the_order_in_which_they_are_asked_for(store: RunStore) -> None:
-    token = create(store)
+    stored = create(store)
     kept = [Verdict(name, 1, "completed", answer=name) for name in ("a#0", "b#0")]
-    store.add_results(RUN, token, kept)
+    stored.add_results(kept)
 
     assert store.verdicts_of(RUN, ["b#0", "a#1", "a#0"]) == [kept[1], None, kept[0]]
     assert store.count_items(RUN) == 0
-    store.add_items(RUN, token, ITEMS, [])
+    stored.add_items(ITEMS, [])
     assert store.count_items(RUN) == 2
 
 
 def test_a_claim_given_back_does_not_count(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     store.claim(RUN, "a#0", {"token": "t"})
 
     assert not store.hand_back(RUN, "a#0", "other")
@@ -255,23 +259,23 @@ def test_a_claim_given_back_does_not_count(store: RunStore) -> None:
 
 def test_many_items_are_stored_in_parts(store: RunStore) -> None:
     items = [Item(f"item-{number}", "?" * 10_000) for number in range(700)]
-    token = create(store, 1400)
+    stored = create(store, 1400)
 
-    store.add_items(RUN, token, items, [f"{item.id}#{index}" for item in items for index in (0, 1)])
+    stored.add_items(items, [f"{item.id}#{index}" for item in items for index in (0, 1)])
 
-    assert store.everything_stored(RUN, token)
+    assert stored.everything_stored()
     assert store.client.hlen(f"{KEY}:items") == 700
     assert {item.id for item in store.items(RUN)} == {item.id for item in items}
 
 
 def test_results_put_back_count_like_committed_ones(store: RunStore) -> None:
-    token = create(store)
+    stored = create(store)
     kept = [
         Verdict("a#0", 1, "completed", score=0.25),
         Verdict("a#1", 2, "failed", failure_class=FailureClass.TIMEOUT, error="late"),
     ]
-    store.add_results(RUN, token, kept)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
+    stored.add_results(kept)
+    stored.add_items(ITEMS, ROLLOUTS)
 
     progress = store.progress(RUN)
 
@@ -282,10 +286,10 @@ def test_results_put_back_count_like_committed_ones(store: RunStore) -> None:
 
 
 def test_costs_are_summed_and_a_run_that_is_complete_has_nothing_to_cancel(store: RunStore) -> None:
-    token = store.create(RUN, RunConfig(max_cost=1.0), "/results/r", len(ROLLOUTS))
-    store.add_results(RUN, token, [Verdict("a#0", 1, "completed", cost=0.25)])
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = reserve(store.client, RUN, RunConfig(max_cost=1.0), "/results/r", len(ROLLOUTS))
+    stored.add_results([Verdict("a#0", 1, "completed", cost=0.25)])
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     assert store.progress(RUN).cost == 0.25  # type: ignore[union-attr]
     for rollout_id in ("a#1", "b#0"):
         store.claim(RUN, rollout_id, {"token": rollout_id})
@@ -299,9 +303,9 @@ def test_costs_are_summed_and_a_run_that_is_complete_has_nothing_to_cancel(store
 
 
 def test_what_is_left_of_a_run_that_has_cost_what_it_may_is_cancelled_once(store: RunStore) -> None:
-    token = store.create(RUN, RunConfig(max_cost=1.0), "/results/r", len(ROLLOUTS))
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = reserve(store.client, RUN, RunConfig(max_cost=1.0), "/results/r", len(ROLLOUTS))
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     for rollout_id in ("a#0", "b#0"):
         store.claim(RUN, rollout_id, {"token": rollout_id})
 
@@ -314,9 +318,9 @@ def test_what_is_left_of_a_run_that_has_cost_what_it_may_is_cancelled_once(store
 
 
 def test_a_committed_verdict_is_kept_whole(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     start = store.claim(RUN, "a#0", {"token": "t", "worker": "w"})
     assert (start.status, start.attempt, start.item, start.holder) == ("claimed", 1, ITEMS[0], None)
     assert start.created == store.progress(RUN).created > 1_700_000_000  # type: ignore[union-attr]
@@ -337,10 +341,10 @@ def test_a_committed_verdict_is_kept_whole(store: RunStore) -> None:
 
 
 def test_cancelling_counts_over_all_its_parts(store: RunStore) -> None:
-    token = create(store, 2500)
+    stored = create(store, 2500)
     rollouts = [f"a#{index}" for index in range(2500)]
-    store.add_items(RUN, token, ITEMS, rollouts)
-    store.everything_sent(RUN, token)
+    stored.add_items(ITEMS, rollouts)
+    stored.everything_sent()
     store.claim(RUN, "a#7", {"token": "t"})
 
     assert store.cancel(RUN) == Cancellation("running", 2499, 1, [])
@@ -353,8 +357,8 @@ def test_cancelling_counts_over_all_its_parts(store: RunStore) -> None:
 
 
 def test_a_silent_finaliser_is_seen_by_its_silence(store: RunStore) -> None:
-    token = create(store, 0)
-    store.everything_sent(RUN, token)
+    stored = create(store, 0)
+    stored.everything_sent()
     assert store.finalizer_silent(RUN) == float("inf")
 
     assert store.begin_finalize(RUN, "f", silent_seconds=60) == "go"
@@ -380,21 +384,22 @@ def test_a_silent_finaliser_is_seen_by_its_silence(store: RunStore) -> None:
     ],
 )
 def test_what_cannot_be_submitted_any_further_says_why(store: RunStore, state: str, said: str) -> None:
-    token = create(store)
+    stored = create(store)
     store.client.hset(KEY, "state", state)
 
     with pytest.raises(UserError, match=f"^run r cannot be submitted any further: {said}$"):
-        store.add_items(RUN, token, ITEMS, ROLLOUTS)
+        stored.add_items(ITEMS, ROLLOUTS)
 
 
 def test_another_submission_and_a_lost_run_are_told_apart(store: RunStore) -> None:
-    token = create(store)
-    for method in (store.everything_sent, store.everything_stored, store.submitter_lives):
+    stored = create(store)
+    other = StoredSubmission(store.client, RUN, "other")
+    for method in (other.everything_sent, other.everything_stored, other.submitter_lives):
         with pytest.raises(UserError, match="it has been submitted again meanwhile"):
-            method(RUN, "other")
+            method()
     store.client.delete(KEY)
     with pytest.raises(UserError, match=r"Redis does not know it \(any more\)"):
-        store.submitter_lives(RUN, token)
+        stored.submitter_lives()
 
 
 def test_what_this_version_cannot_read_is_said(store: RunStore) -> None:
@@ -410,9 +415,9 @@ def test_what_this_version_cannot_read_is_said(store: RunStore) -> None:
 
 
 def test_a_draining_run_is_left_as_it_is_when_it_is_over(store: RunStore) -> None:
-    token = create(store)
-    store.add_items(RUN, token, ITEMS, ROLLOUTS)
-    store.everything_sent(RUN, token)
+    stored = create(store)
+    stored.add_items(ITEMS, ROLLOUTS)
+    stored.everything_sent()
     store.set_draining(RUN)
     assert store.state(RUN) == "draining"
     store.client.hset(KEY, "state", "done")
@@ -421,4 +426,4 @@ def test_a_draining_run_is_left_as_it_is_when_it_is_over(store: RunStore) -> Non
     assert not store.forget(RUN, "running")
     assert store.forget(RUN, "done")
     assert store.state(RUN) is None
-    store.wait_until_durable()
+    stored.wait_until_durable()

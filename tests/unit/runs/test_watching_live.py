@@ -20,6 +20,7 @@ from rollout_tasks.runs import presence
 from rollout_tasks.runs import watch as module
 from rollout_tasks.runs.progress import progress_of
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.runs.watch import describe, pool_state, watch
 from tests.conftest import free_port
@@ -88,9 +89,9 @@ def screen(clock: Clock) -> Screen:
 def store(redis_url: str) -> RunStore:
     client = redis.Redis.from_url(redis_url, decode_responses=True, retry=Retry(NoBackoff(), 0))
     store = RunStore(client, silent_seconds=60)
-    token = store.create(RUN, RunConfig(), "/nowhere", 3, [QUEUE])
-    store.add_items(RUN, token, [Item(name, "?") for name in "abc"], ["a#0", "b#0", "c#0"])
-    assert store.everything_sent(RUN, token)
+    stored = reserve(store.client, RUN, RunConfig(), "/nowhere", 3, [QUEUE])
+    stored.add_items([Item(name, "?") for name in "abc"], ["a#0", "b#0", "c#0"])
+    assert stored.everything_sent()
     return store
 
 
