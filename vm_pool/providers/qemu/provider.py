@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
 
+SAY_EVERY_SECONDS = 5.0
+"""How often the same step of a start is logged."""
 QEMU = "qemu-system-x86_64"
 CHECK_SECONDS = 30.0
 """For each request of a check; a quarter of a second, with software emulation on an idle machine."""
@@ -99,13 +102,13 @@ class QemuProvider:
         """Starts a machine; uses software emulation if KVM turns out not to work and was not requested."""
         machine_type = self._known_machine_type(machine)
         try:
-            machine_type.start(machine, lambda sentence: _say(machine, sentence))
+            machine_type.start(machine, StartProgress(machine))
         except ProcessorFailed:
             if self.options.accelerator != "auto":
                 raise
             machine.put_away()
             self._give_up_kvm(machine_type)
-            self._known_machine_type(machine).start(machine, lambda sentence: _say(machine, sentence))
+            self._known_machine_type(machine).start(machine, StartProgress(machine))
 
     def _give_up_kvm(self, machine_type: MachineType) -> None:
         """Stops using KVM for these VMs; if our own guest image does not start, for all of this machine."""
@@ -194,13 +197,29 @@ class QemuProvider:
     def _what_to_boot(self, machine: QemuProcess) -> GuestBoot | OwnBoot:
         if self.options.path_to_vm is not None:
             return own_boot(self.options.path_to_vm, self.options)
-        return GuestBoot(guest_disk(self.options.profile, lambda sentence: _say(machine, sentence)))
+        return GuestBoot(guest_disk(self.options.profile, StartProgress(machine)))
 
 
-def _say(machine: QemuProcess, sentence: str) -> None:
-    if machine.stopped:
-        raise QemuStopped(f"{machine.vm_id} was stopped before it was up")
-    log.info("%s", sentence)
+class StartProgress:
+    """Logs how a machine's start gets on: each step when it begins, and again every few seconds while it goes on."""
+
+    def __init__(self, machine: QemuProcess) -> None:
+        self._machine = machine
+        self._step = ""
+        self._said = 0.0
+
+    def __call__(self, sentence: str) -> None:
+        """Takes a sentence such as ``Unpacking packages: 3 of 900``; what is before the colon is the step.
+
+        Raises:
+            QemuStopped: The machine is to stop.
+        """
+        if self._machine.stopped:
+            raise QemuStopped(f"{self._machine.vm_id} was stopped before it was up")
+        step, now = sentence.partition(":")[0], time.monotonic()
+        if step != self._step or now - self._said >= SAY_EVERY_SECONDS:
+            self._step, self._said = step, now
+            log.info("%s", sentence)
 
 
 def _command(name: str, package: str) -> str:
