@@ -84,5 +84,6 @@ def _complain(sentence: str) -> int:
 
 
 def print_json(values: Any) -> None:
-    """Prints one JSON document on stdout."""
-    sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False, default=str) + "\n")
+    """Prints one JSON document on stdout; where its encoding may lack characters, they are escaped as JSON does it."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=not unicode, default=str) + "\n")

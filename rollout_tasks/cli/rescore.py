@@ -11,7 +11,7 @@ import typer
 
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.folder import find_run
+from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.preflight import check_metric
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -26,7 +26,8 @@ def rescore(
 ) -> None:
     """Score a finished run with another metric, as in:  [bold]rollouts rescore RUN --metric f1_score[/bold]
 
-    The report is a second one beside the run's own; where the run has none, it becomes the run's own.
+    The report is a second one beside the run's own. Where the run has none, a report with the run's metric becomes its own,
+    and one with any metric where the run was not to be scored.
     """
     folder = find_run(run, output_dir)
     check_metric(metric)
@@ -34,7 +35,7 @@ def rescore(
     from rollout_tasks.runs.finalize import score_run
 
     try:
-        written = score_run(folder, metric, suffix=f"-{metric}" if folder.evaluation.exists() else "")
+        written = score_run(folder, metric, suffix="" if _lacks_report_with(folder, metric) else f"-{metric}")
     except OSError as error:
         raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
     summary = written.overview.summary
@@ -53,6 +54,12 @@ def rescore(
     for sentence in losses:
         sys.stderr.write(sentence + "\n")
     raise typer.Exit(program.INCOMPLETE if losses else program.DONE)
+
+
+def _lacks_report_with(folder: RunFolder, metric: str) -> bool:
+    """Whether the run's own report is missing and one with this metric can take its place."""
+    config = folder.description.config()
+    return not folder.evaluation.exists() and (metric == config.metric or not config.evaluate_results)
 
 
 def main() -> None:

@@ -67,7 +67,9 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
             f" rollouts were stored, and none was sent; complete it with: rollouts resume {folder.path}"
         )
     elif progress.problem:
-        losses.append(f"the run has no report: {progress.problem}; score it with: {score_again(folder, 'exact_match')}")
+        losses.append(
+            f"the run has no report: {progress.problem}; score it with: {score_again(folder, _metric_of(folder))}"
+        )
     if summary is not None:
         losses += lost_scores(summary, folder)
     for sentence in losses:
@@ -113,6 +115,13 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
         f"{count} of {summary['total_rollouts']} answers got no score from {summary['metric']}, such as {example};"
         f" score them again with: {score_again(folder, summary['metric'])}"
     ]
+
+
+def _metric_of(folder: RunFolder) -> str:
+    try:
+        return folder.description.config().metric
+    except UserError:  # it is said elsewhere what is wrong with the folder
+        return "METRIC"
 
 
 def score_again(folder: RunFolder, metric: str) -> str:

@@ -31,8 +31,18 @@ def test_a_run_is_rolled_out_listed_shown_and_complete(tmp_path: Path) -> None:
 
     for name in ("evaluation.json", "report.md"):  # as if the disk had been full
         (reports / name).unlink()
+    assert rollouts(tmp_path, "rescore", "one", "--metric", "contains_answer").returncode == 0
+    assert not (reports / "evaluation.json").exists(), "a report with another metric is not what the run asked for"
     assert rollouts(tmp_path, "rescore", "one", "--metric", "final_number").returncode == 0
     assert "3" in rollouts(tmp_path, "show", "one").stdout
+
+
+def test_a_run_that_was_not_to_be_scored_takes_any_metric_for_its_own(tmp_path: Path) -> None:
+    options = ("--no-evaluate-results", "--limit", "1", "--run-id", "one")
+    assert rollouts(tmp_path, "run", *MATH, *options).returncode == 0
+
+    assert rollouts(tmp_path, "rescore", "one", "--metric", "contains_answer").returncode == 0
+    assert (tmp_path / "results" / "one" / "evaluation.json").exists()
 
 
 def test_a_run_on_workers_is_submitted_watched_and_cancelled(tmp_path: Path, cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -179,6 +180,23 @@ def test_what_a_locale_lacks_is_shown_by_its_number(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "\\u65e5" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_json_in_every_locale(encoding: str) -> None:
+    text = "é 日 😀"
+    code = (
+        "import sys; from rollout_tasks.cli import program; sys.stdout.reconfigure(errors='backslashreplace');"
+        f" program.print_json({{'text': {text!a}}})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout.decode(encoding)) == {"text": text}
+    assert (text.encode() in done.stdout) == (encoding == "utf-8")
 
 
 def test_a_user_without_a_home_is_told_what_to_set(

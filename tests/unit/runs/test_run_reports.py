@@ -58,7 +58,7 @@ def item(name: str, domain: str) -> Item:
 @pytest.fixture(name="folder")
 def _folder(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "night-1")
-    config = RunConfig(rollouts_per_item=2)
+    config = RunConfig(rollouts_per_item=2, metric="final_number")
     items = [item(name, domain) for name, (domain, _) in SCORES.items()]
     folder.description.create(config, items, data_path="x.jsonl", data_name="x")
     for name, (_, ends) in SCORES.items():
@@ -339,7 +339,17 @@ def test_a_run_without_a_report_says_why(folder: RunFolder, capsys: pytest.Captu
 
     assert (code, out) == (INCOMPLETE, "")
     assert err == (
-        f"the run has no report: the disk is full; score it with: rollouts rescore {folder.path} --metric exact_match\n"
+        f"the run has no report: the disk is full; score it with: rollouts rescore {folder.path} --metric final_number\n"
+    )
+
+
+def test_without_its_report_a_broken_run_says_so_all_the_same(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder.path / "run.json").write_text("{")
+
+    assert told(capsys, replace(DONE_RUN, problem="run.json is broken"), folder)[2] == (
+        f"the run has no report: run.json is broken; score it with: rollouts rescore {folder.path} --metric METRIC\n"
     )
 
 
