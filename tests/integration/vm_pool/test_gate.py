@@ -18,6 +18,7 @@ import pytest
 from vm_pool import gate as gate_module
 from vm_pool.event_loop import LoopThread, Tasks
 from vm_pool.gate import Gate, GateError, Gates
+from vm_pool.gate_client import relayed
 
 BIG = 8 * 1024 * 1024
 
@@ -252,6 +253,24 @@ def test_a_gate_listens_on_ipv6_too(serve: Callable, ends: ExitStack) -> None:
     with knock(gate) as connection:
         connection.sendall(b"z")
         assert received(connection, 1) == b"z"
+    with relayed(gate.endpoint) as there:  # for desktop-env, which parts an address from ports at colons
+        assert there.address == "127.0.0.1"
+        with socket.create_connection((there.address, there.ports["control"]), timeout=5) as connection:
+            connection.sendall(b"z")
+            assert received(connection, 1) == b"z"
+
+
+def test_of_a_name_with_both_kinds_of_addresses_ipv4_is_taken(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable, ends: ExitStack
+) -> None:
+    either = [(family, socket.SOCK_STREAM, 6, "", ()) for family in (socket.AF_INET6, socket.AF_INET)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments, **_options: either)
+    gates = Gates("localhost")
+    ends.callback(gates.close)
+    gate = gates.open(["control"], serve(echo).dial)
+    ends.callback(gate.close)
+
+    assert gate.endpoint.address == "127.0.0.1"
 
 
 def test_a_vm_that_does_not_answer_costs_only_its_own_borrower(opened: Callable, serve: Callable) -> None:
