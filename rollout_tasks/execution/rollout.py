@@ -26,8 +26,8 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.execution.attempt import Attempt
 from rollout_tasks.execution.claim import Delivery, RolloutClaim
-from rollout_tasks.execution.full_disk import once_there_is_room
 from rollout_tasks.execution.heartbeat import Pulse, heartbeat
+from rollout_tasks.execution.results_disk import once_usable
 from rollout_tasks.execution.shutdown import ShutdownSignals, WorkerShutdown, put_message_back, worker_stops
 from rollout_tasks.execution.verdicts import RolloutVerdicts
 from rollout_tasks.interruption import Interruption
@@ -142,9 +142,7 @@ class Execution:
     def _finish_or_attempt(self, claimed: Claim, pulse: Pulse) -> str:
         """Commits what an earlier execution has finished, else attempts the rollout."""
         try:
-            if self.folder.begun_attempts(self.rollout_id):
-                self.folder.remove_temporary_files(self.rollout_id)
-            finished = self.folder.finished(self.rollout_id)
+            finished = self._on_disk(pulse, self._finished)
         except UserError as error:
             return self._store(self.verdicts.without_attempt(claimed.attempt, FailureClass.INTERNAL, str(error)))
         except OSError as error:
@@ -155,6 +153,12 @@ class Execution:
             return self._settle(finished, pulse, written=True)
         verdict, attempted = self._verdict(claimed, pulse)
         return self._settle(verdict, pulse, written=attempted)
+
+    def _finished(self) -> Verdict | None:
+        """Returns the verdict of an attempt that an earlier execution has finished; removes what it left half-written."""
+        if self.folder.begun_attempts(self.rollout_id):
+            self.folder.remove_temporary_files(self.rollout_id)
+        return self.folder.finished(self.rollout_id)
 
     def put_message_back(self) -> bool:
         """Puts the message back: another worker continues the rollout, or counts it in its chord if it is committed."""
@@ -194,12 +198,12 @@ class Execution:
                 if claimed.status != "claimed":
                     continue
             try:
-                number = self._written(pulse, partial(self.folder.begin_attempt, self.rollout_id, claimed.attempt))
+                number = self._on_disk(pulse, partial(self.folder.begin_attempt, self.rollout_id, claimed.attempt))
                 with self.stop.interrupting(pulse.interruption):
                     verdict = replace(self._attempt(number, item, pulse), earlier_cost=self.verdicts.spent())
                 if self.stop.asked and verdict.failure_class is FailureClass.WORKER_LOST:
                     raise WorkerShutdown
-                self._written(pulse, partial(self.folder.write_attempt, verdict))
+                self._on_disk(pulse, partial(self.folder.write_attempt, verdict))
             except OSError as error:
                 return self.verdicts.unwritten(claimed.attempt, error), False
             failure = verdict.failure_class
@@ -252,9 +256,9 @@ class Execution:
         self.stop.raise_if_asked()
         return not (pulse.superseded or pulse.interruption.requested)
 
-    def _written(self, pulse: Pulse, write: Callable[[], _Made]) -> _Made:
-        """Writes to the run's folder; waits while its disk is full."""
-        return once_there_is_room(write, self.folder.path, wanted=partial(self._goes_on, pulse))
+    def _on_disk(self, pulse: Pulse, use: Callable[[], _Made]) -> _Made:
+        """Uses the run's folder; waits while its disk is full or fails."""
+        return once_usable(use, self.folder.path, wanted=partial(self._goes_on, pulse))
 
     def _attempt(self, number: int, item: Item, pulse: Pulse) -> Verdict:
         attempt = Attempt(
@@ -280,7 +284,7 @@ class Execution:
             logger.warning("%s: attempt %d was taken over; its verdict is dropped", self.rollout_id, verdict.attempt)
             return "superseded"
         try:
-            settled = self._written(pulse, partial(self.folder.settle, verdict, written=written))
+            settled = self._on_disk(pulse, partial(self.folder.settle, verdict, written=written))
         except UserError as error:
             settled = replace(
                 verdict, status="failed", failure_class=FailureClass.INTERNAL, score=None, error=str(error)

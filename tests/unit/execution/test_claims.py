@@ -729,7 +729,7 @@ def test_a_folder_that_cannot_be_looked_at_is_an_internal_failure(
 
     def broken(path: Any = ".") -> list[str]:
         if path == bench.folder.rollout(ROLLOUT):
-            raise OSError(errno.EIO, "Input/output error")
+            raise OSError(errno.EACCES, "Permission denied")
         return listdir(path)
 
     monkeypatch.setattr(os, "listdir", broken)
@@ -737,7 +737,7 @@ def test_a_folder_that_cannot_be_looked_at_is_an_internal_failure(
     assert bench.execute() == "failed"
 
     assert bench.verdict().failure_class is FailureClass.INTERNAL
-    assert bench.verdict().error == f"{bench.folder.rollout(ROLLOUT)} cannot be used: Input/output error"
+    assert bench.verdict().error == f"{bench.folder.rollout(ROLLOUT)} cannot be used: Permission denied"
     assert calls == []
 
 

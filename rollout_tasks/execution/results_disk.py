@@ -1,4 +1,4 @@
-"""Waits while the disk for results is full, so that this costs time and not rollouts."""
+"""Waits while the disk for results is full or fails, so that this costs time and not the rollouts of the whole queue."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ from rollout_tasks.redis_client import REFUSED_SECONDS
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = REFUSED_SECONDS
-"""How long to wait for room: as long as for a Redis without memory."""
+"""How long to wait for the disk: as long as for a Redis without memory."""
 _PAUSE_SECONDS = (0.1, 5.0)
 """Seconds between two tries: at first, and at most."""
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNUSABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE})
+"""Full; or mounted again as read-only, failing, or a file server's that has lost it: that may all be mended meanwhile."""
 
 _Made = TypeVar("_Made")
 
 
-def once_there_is_room(write: Callable[[], _Made], folder: Path, *, wanted: Callable[[], bool]) -> _Made:
-    """Writes something; tries again while the disk, or a quota on it, is full.
+def once_usable(use: Callable[[], _Made], folder: Path, *, wanted: Callable[[], bool]) -> _Made:
+    """Uses the disk; tries again while it, or a quota on it, is full, and while it is read-only or fails.
 
     Args:
-        write: Writes it; safe to repeat after a failure.
-        folder: Where it writes, for the log.
+        use: Reads or writes; safe to repeat after a failure.
+        folder: Where it does so, for the log.
         wanted: Called between two tries; returns whether it is still needed, or raises to end the wait.
 
     Returns:
-        What `write` returns.
+        What `use` returns.
 
     Raises:
-        OSError: Another problem; or there is still no room after an hour, or it is no longer wanted.
+        OSError: Another problem; or it is still this one after an hour, or nobody wants it any more.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     pause, longest = _PAUSE_SECONDS
     waited = False
     while True:
         try:
-            made = write()
+            made = use()
         except OSError as error:
-            if error.errno not in _FULL or time.monotonic() >= deadline or not wanted():
+            if error.errno not in _UNUSABLE or time.monotonic() >= deadline or not wanted():
                 raise
             if not waited:
                 logger.error("%s: %s; trying again for %.0f s at most", folder, error.strerror, PATIENCE_SECONDS)
             waited = True
         else:
             if waited:
-                logger.warning("%s: there is room again", folder)
+                logger.warning("%s: it can be used again", folder)
             return made
         time.sleep(pause)
         pause = min(2 * pause, longest)

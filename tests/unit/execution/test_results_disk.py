@@ -1,4 +1,4 @@
-"""A run's folder without room: what is not written yet is waited for, and nothing that was done is lost."""
+"""A run's folder on a disk that is full or fails: it is waited for, and nothing that was done is lost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.execution import full_disk
-from rollout_tasks.execution.full_disk import once_there_is_room
+from rollout_tasks.execution import results_disk
+from rollout_tasks.execution.results_disk import once_usable
 from rollout_tasks.settings import Settings
 from tests.unit.execution.conftest import ROLLOUT, RUN
 
@@ -40,33 +40,33 @@ class Disk:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long was waited; the clock goes on by that, and by nothing else."""
     pauses: list[float] = []
-    monkeypatch.setattr(full_disk, "time", SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append))
+    monkeypatch.setattr(results_disk, "time", SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append))
     return pauses
 
 
 def test_what_can_be_written_is_written_at_once(pauses: list[float], caplog: pytest.LogCaptureFixture) -> None:
-    assert once_there_is_room(Disk().write, FOLDER, wanted=lambda: False) == "written"
+    assert once_usable(Disk().write, FOLDER, wanted=lambda: False) == "written"
     assert (pauses, caplog.messages) == ([], [])
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_room_is_waited_for_ever_more_patiently_and_said_twice(
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
+def test_a_disk_is_waited_for_ever_more_patiently_and_that_is_said_twice(
     pauses: list[float], caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
-    disk = Disk(*(OSError(number, "no room") for _ in range(8)))
+    disk = Disk(*(OSError(number, "no disk") for _ in range(8)))
 
-    assert once_there_is_room(disk.write, FOLDER, wanted=lambda: True) == "written"
+    assert once_usable(disk.write, FOLDER, wanted=lambda: True) == "written"
 
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     assert caplog.messages == [
-        "/results: no room; trying again for 3600 s at most",
-        "/results: there is room again",
+        "/results: no disk; trying again for 3600 s at most",
+        "/results: it can be used again",
     ]
 
 
 def test_after_an_hour_it_is_given_up(pauses: list[float]) -> None:
     with pytest.raises(OSError, match="No space left"):
-        once_there_is_room(Disk(*[FULL] * 2000).write, FOLDER, wanted=lambda: True)
+        once_usable(Disk(*[FULL] * 2000).write, FOLDER, wanted=lambda: True)
     assert 3600 <= sum(pauses) < 3606
 
 
@@ -74,7 +74,7 @@ def test_another_problem_is_not_waited_out(pauses: list[float]) -> None:
     disk = Disk(OSError(errno.EACCES, "no right"))
 
     with pytest.raises(OSError, match="no right"):
-        once_there_is_room(disk.write, FOLDER, wanted=lambda: True)
+        once_usable(disk.write, FOLDER, wanted=lambda: True)
     assert (disk.tries, pauses) == (1, [])
 
 
@@ -82,18 +82,20 @@ def test_what_nobody_wants_any_more_is_not_waited_for(pauses: list[float]) -> No
     wanted = iter([True, True, False])
 
     with pytest.raises(OSError, match="No space left"):
-        once_there_is_room(Disk(*[FULL] * 9).write, FOLDER, wanted=lambda: next(wanted))
+        once_usable(Disk(*[FULL] * 9).write, FOLDER, wanted=lambda: next(wanted))
     assert pauses == [0.1, 0.2]
 
 
-def fail_first(monkeypatch: pytest.MonkeyPatch, name: str, matches: Callable[..., bool], times: int) -> list[Any]:
-    """Has a system call of this process fail for want of room, some times."""
+def fail_first(
+    monkeypatch: pytest.MonkeyPatch, name: str, matches: Callable[..., bool], times: int, number: int = errno.ENOSPC
+) -> list[Any]:
+    """Has a system call of this process fail, some times."""
     call, failed = getattr(os, name), []
 
     def full(*arguments: Any, **options: Any) -> Any:
         if matches(*arguments) and len(failed) < times:
             failed.append(arguments)
-            raise OSError(errno.ENOSPC, "No space left on device", str(arguments[0]))
+            raise OSError(number, os.strerror(number), str(arguments[0]))
         return call(*arguments, **options)
 
     monkeypatch.setattr(os, name, full)
@@ -104,16 +106,24 @@ def to_attempt(path: Any, *_: Any) -> bool:
     return "attempt-1" in str(path)
 
 
+def to_rollout(path: Any = ".", *_: Any) -> bool:
+    return str(path).endswith("/item/0")
+
+
 def nameless(_path: Any, flags: int = 0, *_: Any) -> bool:
     return flags & os.O_TMPFILE == os.O_TMPFILE
 
 
-@pytest.mark.parametrize(("name", "matches"), [("mkdir", to_attempt), ("open", nameless), ("link", to_attempt)])
-def test_a_rollout_outlasts_a_full_disk(
-    submit: Any, monkeypatch: pytest.MonkeyPatch, name: str, matches: Callable[..., bool]
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize(
+    ("name", "matches"),
+    [("listdir", to_rollout), ("mkdir", to_attempt), ("open", nameless), ("link", to_attempt)],
+)
+def test_a_rollout_outlasts_a_disk_that_is_full_or_fails(
+    submit: Any, monkeypatch: pytest.MonkeyPatch, name: str, matches: Callable[..., bool], number: int
 ) -> None:
     bench = submit({})
-    failed = fail_first(monkeypatch, name, matches, 2)
+    failed = fail_first(monkeypatch, name, matches, 2, number)
 
     assert bench.execute() == "completed"
 
@@ -135,7 +145,7 @@ def test_a_cancelled_run_does_not_wait_for_room(submit: Any, monkeypatch: pytest
             bench.store.cancel(RUN)
         time.sleep(min(seconds, 0.2))
 
-    monkeypatch.setattr(full_disk, "time", SimpleNamespace(monotonic=time.monotonic, sleep=cancel_then_wait))
+    monkeypatch.setattr(results_disk, "time", SimpleNamespace(monotonic=time.monotonic, sleep=cancel_then_wait))
 
     bench.execute()
 
