@@ -18,13 +18,17 @@ def in_one_line(text: str) -> str:
     return " ".join(_COLOURS.sub("", text).split())[:_SHOWN]
 
 
+def ending(written: bytes, most: int) -> str:
+    """Returns the last lines of what was written that are not empty, joined by bars; an empty string if there are none."""
+    lines = [line.strip() for line in _COLOURS.sub("", written[-_READ:].decode(errors="replace")).splitlines()]
+    return " | ".join([line for line in lines if line][-most:])[-_SHOWN:]
+
+
 def last_lines(file: Path, most: int) -> str:
-    """Returns the last lines of a file that are not empty, joined by bars; an empty string if there are none."""
+    """Returns the last lines of a file, as `ending` does; an empty string if it cannot be read."""
     try:
         with file.open("rb") as opened:
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - _READ))  # a guest may have written much
-            end = opened.read(_READ).decode(errors="replace")
+            return ending(opened.read(_READ), most)
     except OSError:
         return ""
-    lines = [line.strip() for line in _COLOURS.sub("", end).splitlines()]
-    return " | ".join([line for line in lines if line][-most:])[-_SHOWN:]

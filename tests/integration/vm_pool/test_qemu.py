@@ -17,6 +17,8 @@ from vm_pool.providers import guest_server
 from vm_pool.providers.base import connect
 from vm_pool.providers.qemu import QemuProvider
 from vm_pool.providers.qemu.acceleration import choose
+from vm_pool.providers.qemu.command_line import DISK
+from vm_pool.providers.qemu.folders import folder_of
 from vm_pool.states import Endpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -103,6 +105,18 @@ def test_no_network_leads_out_of_the_guest(provider: QemuProvider, endpoint: End
         port = server.getsockname()[1]
         said = in_guest(provider, endpoint, f"python3 - <<'END'\n{REACH.format(port=port)}\nEND")
     assert said.split() == ["kept", "kept", "kept"]
+
+
+def test_a_guest_that_writes_to_its_console_for_ever_fills_no_disk_of_the_host(
+    provider: QemuProvider, endpoint: Endpoint
+) -> None:
+    folder = folder_of(VM)
+    before = {file.name: file.stat().st_size for file in folder.iterdir() if file.name != DISK}
+    flood = "timeout 10 yes written to the console > /dev/ttyS0"
+    in_guest(provider, endpoint, f"echo password | sudo -S sh -c '{flood}'")
+
+    assert {file.name: file.stat().st_size for file in folder.iterdir() if file.name != DISK} == before
+    assert "written to the console | written to the console" in provider._machine(VM).console()
 
 
 def test_a_second_vm_starts_from_what_the_first_one_saved(provider: QemuProvider) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vm_pool.providers.program_output import in_one_line, last_lines
+from vm_pool.providers.program_output import ending, in_one_line, last_lines
 
 
 def test_colours_and_empty_lines_are_left_out(tmp_path: Path) -> None:
@@ -30,3 +30,9 @@ def test_only_the_end_of_a_large_file_is_read(tmp_path: Path) -> None:
         opened.write(b"\nthe end\n")
 
     assert last_lines(file, 1) == "the end"
+
+
+def test_of_what_a_guest_wrote_the_end_is_shown() -> None:
+    assert (
+        ending(b"x\n" * 100_000 + b"\x1b[31mthe last but one\x1b[0m\r\nthe end\r\n", 2) == "the last but one | the end"
+    )

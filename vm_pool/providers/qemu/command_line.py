@@ -11,7 +11,9 @@ from vm_pool.providers.qemu.acceleration import Acceleration
 from vm_pool.providers.qemu.boot_disk import GuestBoot, OwnBoot
 from vm_pool.providers.qemu.options import QemuOptions
 
-DISK, VARIABLES, CONSOLE = "disk.qcow2", "variables.qcow2", "console"
+DISK, VARIABLES = "disk.qcow2", "variables.qcow2"
+CONSOLE, CONSOLE_BYTES = "console", 1 << 14
+"""The first serial port: QEMU keeps the last bytes of what the guest writes there, however much that is."""
 """Names in a VM's folder."""
 
 _KERNEL_SAYS = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"
@@ -51,7 +53,7 @@ def command_line(
     restrict = "off" if options.goes_out else "on"
     command += ["-netdev", f"user,id=net,restrict={restrict},ipv6=off,{_forwards()}"]
     command += _block("disk", folder / DISK)
-    command += ["-chardev", f"file,id=console,path={_escaped(folder / CONSOLE)}", "-serial", "chardev:console"]
+    command += ["-chardev", f"ringbuf,id={CONSOLE},size={CONSOLE_BYTES}", "-serial", f"chardev:{CONSOLE}"]
     if isinstance(boot, GuestBoot):
         return command + _guest(boot, options, clock)
     return command + _own(folder, boot, options)

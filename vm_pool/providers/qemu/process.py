@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import socket
@@ -10,14 +11,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from vm_pool.processes import environment_for_guests
 from vm_pool.providers.guest_server import PORTS, DesktopUnwell
-from vm_pool.providers.program_output import last_lines
-from vm_pool.providers.qemu.command_line import CONSOLE
+from vm_pool.providers.program_output import ending, last_lines
+from vm_pool.providers.qemu.command_line import CONSOLE, CONSOLE_BYTES
 from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_leftover, make_folder
 from vm_pool.providers.qemu.private_network import PrivateNetwork
 from vm_pool.providers.qemu.qmp import QMP, QMPError
@@ -65,6 +66,7 @@ class QemuProcess:
         self._held: int | None = None
         self._monitor: QMP | None = None
         self._clock: socket.socket | None = None
+        self._console = b""
         _processes.add(self)
 
     @property
@@ -115,7 +117,9 @@ class QemuProcess:
             if network is not None:
                 network.enter(keeper.pid)
         except QMPError as error:
-            raise RuntimeError(f"{self.vm_id}: QEMU did not start: {self._last_words('messages') or error}") from error
+            raise RuntimeError(
+                f"{self.vm_id}: QEMU did not start: {last_lines(self._folder / 'messages', 4) or error}"
+            ) from error
         inside = {int(to): int(port) for port, to in _FORWARD.findall(said)}
         self.ports = {purpose: inside[port] for purpose, port in PORTS.items()}
 
@@ -205,8 +209,11 @@ class QemuProcess:
         return socket.create_connection(("127.0.0.1", self.ports[purpose]), timeout=ANSWER_SECONDS)
 
     def console(self) -> str:
-        """Returns the last lines that its system wrote."""
-        return self._last_words(CONSOLE) or "empty"
+        """Returns the last lines that its system wrote; of a QEMU that has ended, those that were read before."""
+        with suppress(QMPError, QemuStopped):
+            new = self._ask("ringbuf-read", {"device": CONSOLE, "size": CONSOLE_BYTES, "format": "base64"})
+            self._console = (self._console + base64.b64decode(new))[-CONSOLE_BYTES:]
+        return ending(self._console, 4) or "empty"
 
     def end(self) -> None:
         """Ends the machine in whatever state it is, and removes its folder; running operations raise.
@@ -271,9 +278,6 @@ class QemuProcess:
         if monitor is None:
             raise QemuStopped(f"{self.vm_id} is not running")
         return monitor
-
-    def _last_words(self, file: str) -> str:
-        return last_lines(self._folder / file, 4)
 
 
 _processes: weakref.WeakSet[QemuProcess] = weakref.WeakSet()
