@@ -138,6 +138,8 @@ class LeaseHeartbeat:
                     del self._due[lease]
                 else:
                     self._due[lease] = min(now + pause + _early(lease), lease.deadline)
+                    if self._due[lease] <= now + _early(lease):  # this was its last try; its deadline is awaited
+                        self._due[lease] = lease.deadline + _early(lease)
 
 
 def _early(lease: Lease) -> float:

@@ -164,3 +164,19 @@ def test_a_redis_that_does_not_answer_is_not_asked_all_the_time() -> None:
 
     assert lease.lost.wait(20)
     assert 2 <= len(asked) <= 8  # after 0.4 s, then every 0.2 s
+
+
+def test_nor_is_it_shortly_before_a_deadline() -> None:
+    asked: list[float] = []
+
+    def unanswered(leases: Sequence[tuple[str, int]], seconds: float) -> list[float | None]:
+        asked.append(time.monotonic())
+        raise PoolUnreachable("gone")
+
+    heartbeat = LeaseHeartbeat(unanswered, "p", lambda: 1)  # a connection broke: it is renewed at once
+    lease = Rented("a", 30)
+    lease.deadline = time.monotonic() + 1.5
+    heartbeat.watch(lease)
+
+    assert lease.lost.wait(20)
+    assert 2 <= len(asked) <= 4

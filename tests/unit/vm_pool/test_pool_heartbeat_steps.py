@@ -232,9 +232,26 @@ def test_after_a_failure_what_is_not_over_is_tried_again_before_its_deadline(hea
     heartbeat.answers = PoolUnreachable("gone")
     heartbeat._beat(leases)
 
-    assert heartbeat._due == {soon: 101.25, later: 101.75}
+    assert heartbeat._due == {soon: 101.55, later: 101.75}
     assert over.why == ["Redis could not be reached until its deadline"]
     assert [lease.why for lease in (gone, soon, later)] == [[], [], []]
+
+
+def test_after_a_last_try_shortly_before_its_deadline_a_lease_is_left_alone_until_then(
+    heartbeat: Stepped, clock: Clock
+) -> None:
+    lease = Rented("a", 30, 130.0)
+    heartbeat.watch(lease)
+    heartbeat.answers = PoolUnreachable("gone")
+    tries: list[float] = []
+    while not lease.why:
+        if leases := heartbeat._next_due():
+            tries.append(clock.now)
+            assert len(tries) < 100, "it is tried without a pause"
+            heartbeat._beat(leases)
+        else:
+            clock.now += heartbeat.changed.slept[-1]
+    assert tries == [*map(float, range(109, 131))]
 
 
 def test_a_failed_renewal_is_no_news_of_a_break_but_its_end_is(clock: Clock) -> None:
