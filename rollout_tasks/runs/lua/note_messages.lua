@@ -24,7 +24,7 @@ for _, message in ipairs(documents) do
   local headers = type(message) == 'table' and message['headers'] or {}
   if type(headers) ~= 'table' then headers = {} end
   if headers['task'] == 'rollout' then
-    if headers['run'] and headers['rollout'] then
+    if type(headers['run']) == 'string' and type(headers['rollout']) == 'string' then
       redis.call('SADD', KEYS[2], headers['run'] .. ' ' .. headers['rollout'])
     else
       unknown[#unknown + 1] = tostring(message['body'])

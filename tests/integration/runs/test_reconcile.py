@@ -177,6 +177,10 @@ ODD = [
     '{"headers": 7}',
     '{"headers": {"task": "rollout"}, "body": 7}',
     '{"headers": {"task": "rollout"}, "body": "W10="}',
+    '{"headers": {"task": "rollout", "run": null, "rollout": "a#0"}, "body": "W10="}',
+    '{"headers": {"task": "rollout", "run": "r-1", "rollout": null}, "body": "W10="}',
+    '{"headers": {"task": "rollout", "run": {}, "rollout": ["a#0"]}, "body": "W10="}',
+    '{"headers": {"task": "rollout", "run": true, "rollout": 7}, "body": "W10="}',
 ]
 
 
