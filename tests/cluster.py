@@ -79,9 +79,12 @@ class Cluster:
         concurrency: int = 6,
         queues: str = QUEUES,
         extra: Sequence[str] = (),
+        on: Sequence[str] = (),
         folder: Path = REPOSITORY,
     ) -> None:
-        command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
+        """Starts a worker; `on` is a command that runs the one which follows it."""
+        command = [*on, sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker"]
+        command += [f"--concurrency={concurrency}"]
         command += [f"--hostname={name}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
         self.start(name, [*command, f"--queues={queues}", *extra], folder=folder)
 

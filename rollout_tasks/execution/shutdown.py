@@ -27,7 +27,8 @@ from rollout_tasks.redis_client import let_celery_not_wait
 STOPPING_TRIES = 3
 """How often a child that stops tries to reach Redis: it does not have long."""
 _SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
-"""The signals that end a child: SIGTERM, or SIGQUIT with REMAP_SIGTERM, and SIGHUP as its terminal is closed."""
+"""The signals that end a child: SIGTERM, or SIGQUIT with REMAP_SIGTERM; and SIGHUP, which a shell whose terminal is closed
+sends to the worker and its children alike."""
 
 
 class WorkerShutdown(BaseException):

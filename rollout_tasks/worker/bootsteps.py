@@ -6,13 +6,14 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 from collections.abc import Iterable
 from functools import cache, partial
 from typing import Any
 
 import click
 import redis
-from celery import Celery, bootsteps, signals
+from celery import Celery, bootsteps, platforms, signals
 
 from rollout_tasks import settings as settings_of_process
 from rollout_tasks.errors import UserError
@@ -58,6 +59,7 @@ def install(app: Celery) -> None:
     )
     app.steps["worker"].add(Leftovers)
     app.steps["worker"].add(StopNotice)
+    app.steps["worker"].add(ClosedTerminal)
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(SharedImports)
     app.steps["worker"].add(HostedVMs)
@@ -102,6 +104,22 @@ class StopNotice(bootsteps.StartStopStep):  # type: ignore[misc]
     def close(self, worker: Any) -> None:  # noqa: ARG002
         """Called first when the worker stops."""
         set_worker_stops(True)
+
+
+class ClosedTerminal(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Stops a worker whose terminal is closed as SIGQUIT does: its rollouts are handed back.
+
+    Celery handles SIGHUP only where the worker's output is no terminal: then it restarts the worker.
+    """
+
+    def start(self, worker: Any) -> None:  # noqa: ARG002
+        """Called when Celery has installed its own handlers; a SIGHUP that is ignored or handled stays so."""
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            platforms.signals["SIGHUP"] = self._hang_up
+
+    def _hang_up(self, *_: object) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a shell sends one, and the kernel another
+        signal.raise_signal(signal.SIGQUIT)
 
 
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]

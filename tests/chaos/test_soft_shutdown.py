@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from socket import gethostname
 
+import psutil
 import pytest
 from celery import Celery
 
@@ -18,12 +21,16 @@ ROLLOUTS = 2
 SOFT_SECONDS = 1
 LONG = {"ROLLOUT_VISIBILITY_TIMEOUT": "600", "ROLLOUT_RECONCILE_EVERY": "600", "ROLLOUT_LEASE_TTL": "60"}
 """Nothing but the worker's own doing may bring its rollouts to another."""
+ON_A_TERMINAL = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+"""Runs a command on a terminal of its own, and in a session of its own; when it is killed, that terminal is closed."""
 
 
-def start_worker(cluster: Cluster, name: str, *, queues: str = QUEUES, **environment: str) -> None:
+def start_worker(
+    cluster: Cluster, name: str, *, queues: str = QUEUES, on: Sequence[str] = (), **environment: str
+) -> None:
     cluster.environments[name] = {**LONG, **environment}
     soft = ["--", f"worker.soft_shutdown_timeout={SOFT_SECONDS}"]
-    cluster.start_worker(name, concurrency=ROLLOUTS, queues=queues, extra=soft)
+    cluster.start_worker(name, concurrency=ROLLOUTS, queues=queues, extra=soft, on=on)
     cluster.wait_for_worker(name)
 
 
@@ -78,13 +85,39 @@ def test_running_rollouts_are_handed_back(
         cluster.processes["stopped"].send_signal(number)
         time.sleep(0.5)
 
+    check_handed_back(cluster, run, psutil.Process(cluster.processes["stopped"].pid))
+    if needs_vm:
+        check_pool(cluster)
+
+
+@pytest.mark.parametrize(
+    "by_its_shell",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["closed", "closed, and its shell tells the children, too"],
+)
+def test_a_closed_terminal_hands_running_rollouts_back(cluster: Cluster, *, by_its_shell: bool) -> None:
+    start_worker(cluster, "next", queues="finalize")
+    start_worker(cluster, "stopped", on=ON_A_TERMINAL)
+    (worker,) = cluster.children("stopped")
+    cluster.sessions.append(worker.pid)
+    run = submit(cluster, needs_vm=False)
+    wait_until_at_work(run, "stopped")
+    have_rollouts_taken_up(cluster, "next")
+
+    if by_its_shell:
+        os.killpg(worker.pid, signal.SIGHUP)
+    cluster.kill_main("stopped")
+
+    check_handed_back(cluster, run, worker)
+
+
+def check_handed_back(cluster: Cluster, run: Run, stopped: psutil.Process) -> None:
+    """Checks that the next worker goes on with what a stopped one had, and that this one ends."""
     wait_until_at_work(run, "next")
     for name in ("item-0#0", "item-1#0"):
         assert cluster.client.hget(f"{{run:{run.run_id}}}:attempts", name) == "1", "an attempt was used up"
-    cluster.processes["stopped"].wait(60)
+    stopped.wait(60)
     run.wait(seconds=60)
     assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
     assert {verdict.worker.split("@")[0] for verdict in cluster.store.verdicts(run.run_id)} == {"next"}
     check_broker(cluster)
-    if needs_vm:
-        check_pool(cluster)
