@@ -152,7 +152,8 @@ class RunStore:
         failure = verdict.failure_class or ""
         score = "" if verdict.score is None else repr(verdict.score)
         stored = stored_verdict(verdict, token=token)
-        arguments = [verdict.rollout_id, token, stored, verdict.status, failure, score, stored_cost(verdict)]
+        costs = [stored_cost(verdict.total_cost), stored_cost(verdict.earlier_cost)]
+        arguments = [verdict.rollout_id, token, stored, verdict.status, failure, score, *costs]
         outcome, left, finalize, reached_max_cost = SCRIPTS.run(self.client, "commit", [run_key(run_id)], arguments)
         return Commit(outcome, left, bool(finalize), bool(reached_max_cost))
 

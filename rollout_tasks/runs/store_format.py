@@ -44,9 +44,9 @@ def run_key(run_id: str) -> str:
     return f"{{run:{run_id}}}"
 
 
-def stored_cost(verdict: Verdict) -> str:
-    """Returns what a rollout cost as the scripts take it; empty if that is unknown."""
-    return "" if verdict.total_cost is None else repr(verdict.total_cost)
+def stored_cost(cost: float | None) -> str:
+    """Returns dollars as the scripts take them; empty if they are unknown."""
+    return "" if cost is None else repr(cost)
 
 
 def stored_verdict(verdict: Verdict, *, token: str = "") -> str:

@@ -124,7 +124,7 @@ class StoredSubmission:
             words: list[str] = []
             for verdict in chunk:
                 score = "" if verdict.score is None else repr(verdict.score)
-                failure, cost = verdict.failure_class or "", stored_cost(verdict)
+                failure, cost = verdict.failure_class or "", stored_cost(verdict.total_cost)
                 words += [verdict.rollout_id, stored_verdict(verdict), verdict.status, failure, score, cost]
             self._add("results", words)
 

@@ -1,7 +1,8 @@
 -- Records a rollout's verdict: only its current holder may, and the first one wins. Safe to repeat after a lost reply.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] verdict (JSON, carries the token)
--- ARGV[4] status   [5] failure class or ''   [6] score or ''   [7] dollars or '': for all attempts, also those
--- before a resume, which `:spent` has and the run's cost contains already, unless the worker could not read them
+-- ARGV[4] status   [5] failure class or ''   [6] score or ''   [7] dollars or '': for all attempts that are known
+-- [8] dollars or '': what of it the earlier attempts cost. Those before a resume are in `:spent`, and in the run's cost
+-- already; where the worker could not read all of them, nothing is taken off
 -- Returns {outcome, rollouts of the run without a verdict, 1 when the caller must ask for the run to be finalised,
 -- 1 when the caller must cancel the run, because it has cost as much as it may}
 -- outcome: ok | committed (there is an earlier one) | superseded | unknown
@@ -27,7 +28,10 @@ else
   if ARGV[7] ~= '' then
     redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', ARGV[7])
     local spent = redis.call('HGET', run .. ':spent', rollout)
-    if spent and tonumber(ARGV[7]) >= tonumber(spent) then redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', '-' .. spent) end
+    local earlier = tonumber(ARGV[8])
+    if spent and earlier and earlier >= tonumber(spent) * (1 - 1e-9) then  -- the same, summed up in another order, may be less
+      redis.call('HINCRBYFLOAT', run .. ':counts', 'cost', '-' .. spent)
+    end
   end
   left = left - 1
 end

@@ -106,8 +106,9 @@ def commit(
     failure: str = "",
     score: str = "0.5",
     cost: str = "",
+    earlier: str = "",
 ) -> dict[str, str]:
-    return store.run("commit", rollout, by, verdict(by), status, failure, score, cost)
+    return store.run("commit", rollout, by, verdict(by), status, failure, score, cost, earlier)
 
 
 def silence(store: Recorder, rollout: str = "a#0") -> None:
@@ -383,22 +384,33 @@ def test_a_verdict_is_recorded_once_with_what_it_counts(running: Recorder) -> No
     assert running.reply == ["ok", 1, 0, 0]
     assert commit(running, "u") == {}
     assert running.reply == ["committed", 1, 0, 0]
-    running.run("commit", "a#0", "t", verdict(), "completed", "", "", "", keys=("{run:none}",))
+    running.run("commit", "a#0", "t", verdict(), "completed", "", "", "", "", keys=("{run:none}",))
     assert running.reply == ["unknown", 0, 0, 0]
 
 
-@pytest.mark.parametrize(("total", "counted"), [("4.5", "9.5"), ("", "9")])
+@pytest.mark.parametrize(
+    ("total", "earlier", "counted"),
+    [
+        ("4.5", "4.0", "9.5"),
+        ("4.5", "3.9999999999999996", "9.5"),
+        ("4.5", "4.25", "9.5"),
+        ("", "", "9"),
+        ("4.5", "", "13.5"),
+        ("4.5", "3.75", "13.5"),
+    ],
+    ids=["the next attempt", "rounded", "a later one", "nothing known", "earlier ones not read", "some of them gone"],
+)
 def test_what_a_rollout_had_cost_before_a_resume_is_not_counted_again(
-    running: Recorder, total: str, counted: str
+    running: Recorder, total: str, earlier: str, counted: str
 ) -> None:
     running.client.hset(f"{KEY}:spent", mapping={"a#0": "4.0", "a#1": "5.0"})
     running.client.hset(f"{KEY}:counts", "cost", "9")
     start(running)
 
-    commit(running, cost=total)
+    commit(running, cost=total, earlier=earlier)
 
     assert running.client.hget(f"{KEY}:counts", "cost") == counted
-    assert commit(running, cost=total) == {}
+    assert commit(running, cost=total, earlier=earlier) == {}
 
 
 @pytest.mark.parametrize("spent", [False, True])
