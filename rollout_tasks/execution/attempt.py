@@ -38,6 +38,8 @@ CLEANUP_SECONDS = 30.0
 """How long closing an environment may take."""
 GRACE_SECONDS = 30.0
 """How long after its deadline a stuck attempt's process is killed."""
+NEARLY_ALL = 0.9
+"""The part of an agent's time after which a single call without a reply counts as the endpoint's failure."""
 
 
 @dataclass(slots=True)
@@ -126,7 +128,8 @@ class Attempt:
                 episode, score = self._act(environment_class, context, meter, trajectory, opened, pulse)
         except (RolloutFailure, EpisodeInterrupted) as failure:
             failure_class, error = failure.failure_class, str(failure)
-            if failure_class is FailureClass.TIMEOUT and meter.unanswered >= self.config.model.timeout:
+            longest = min(self.config.model.timeout, NEARLY_ALL * self.config.limits.max_seconds)
+            if failure_class is FailureClass.TIMEOUT and meter.unanswered >= longest:
                 failure_class = FailureClass.MODEL_OVERLOAD  # the agent was kept waiting
                 error += f": the model's endpoint had not answered for {meter.unanswered:.0f} s"
             return replace(

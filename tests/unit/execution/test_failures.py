@@ -481,12 +481,13 @@ class HangingEndpoint(Endpoint):
         self.end_headers()
 
 
-def test_an_endpoint_that_keeps_the_agent_waiting_is_not_the_agents_failure(submit: Any) -> None:
+@pytest.mark.parametrize("patience", [0.3, 60], ids=["longer than a call may take", "for all of its time"])
+def test_an_endpoint_that_keeps_the_agent_waiting_is_not_the_agents_failure(submit: Any, patience: float) -> None:
     HangingEndpoint.there.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), HangingEndpoint) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,)).start()
         try:
-            model = {"name": "m", "base_url": f"http://127.0.0.1:{server.server_port}/v1", "timeout": 0.3}
+            model = {"name": "m", "base_url": f"http://127.0.0.1:{server.server_port}/v1", "timeout": patience}
             limits = {"max_seconds": 1.0}
             bench = submit({}, agent="answering", model={**model, "max_retries": 50}, limits=limits)
             assert bench.execute() == "completed"
