@@ -48,7 +48,8 @@ HANDED_BACK = "handed back"
 NOT_HANDED_BACK = "not handed back"
 """What it returns if the message could not be put back."""
 MOST_OUTAGES = 10
-"""After so many outages of its endpoint that others saw the end of, an attempt counts: this worker alone cannot reach it."""
+"""How often one execution begins an attempt anew, without counting it, because it failed in an outage of its endpoint. Later
+ones count in spite of an outage: perhaps this worker alone cannot reach the endpoint."""
 UNREADABLE = "unreadable here"
 """What it returns of a rollout that this version cannot work on; the log says why."""
 

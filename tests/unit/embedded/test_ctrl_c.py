@@ -68,7 +68,7 @@ def test_what_was_ignored_is_raised_by_the_next_signal() -> None:
     with pytest.raises(StopRequested), ctrl_c.caught():
         press_where_it_is_ignored()
         os.kill(os.getpid(), signal.SIGTERM)
-        pytest.fail("it was raised")
+        pytest.fail("it was not raised")
 
 
 def test_without_a_signal_a_check_does_nothing() -> None:
