@@ -63,7 +63,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
 
     Args:
         allowed: Names of system calls. `clone` cannot make namespaces; sockets are limited to `_FAMILIES` and their usual
-            protocols, `fcntl` to `_FILE_COMMANDS`.
+            protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`.
 
     Raises:
         KeyError: There is no table for the machine (see `supported`), or a call is not in it.
@@ -90,7 +90,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
     if "socket" in allowed:
         lines += _when(_EQUAL, number("socket"), _socket_checked())
     if "socketpair" in allowed:
-        lines += _when(_EQUAL, number("socketpair"), _one_of(_FIRST_ARGUMENT_OFFSET, _FAMILIES, _EAFNOSUPPORT))
+        lines += _when(_EQUAL, number("socketpair"), _one_of(_FIRST_ARGUMENT_OFFSET, [_UNIX], _EAFNOSUPPORT))
     for first, last in _ranges(plain):
         lines += _when(_AT_LEAST, first, _when(_GREATER, last, [_line(_RETURN, _ALLOW)], otherwise=True))
     lines.append(_line(_RETURN, _EPERM))
