@@ -26,6 +26,7 @@ _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _EPERM = 0x00050001
 _EINVAL = 0x00050016
+_ENOTTY = 0x00050019
 _ENOSYS = 0x00050026
 _EPROTONOSUPPORT = 0x0005005D
 _EAFNOSUPPORT = 0x00050061
@@ -50,7 +51,11 @@ _FILE_COMMANDS = (*range(8), 1030, 1032, 1033, 1034)
 """Of `fcntl`: duplicates, flags, locks of a process, size of a pipe, seals. Among the others are leases, which stop every
 program of the host that opens the file.
 """
-_WITH_CONDITION = ("clone", "fcntl", "socket", "socketpair")
+_BRIDGES_AND_VLANS = (0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1)
+"""Of `ioctl`, for which the host would look for a module before it asks for any right (SIOCGIFBR, SIOCSIFBR, SIOCGIFVLAN,
+SIOCSIFVLAN, SIOCBRADDBR, SIOCBRDELBR). The answer is the one for commands that the kernel does not know.
+"""
+_WITH_CONDITION = ("clone", "fcntl", "ioctl", "socket", "socketpair")
 
 
 def supported(machine: str | None = None) -> bool:
@@ -63,7 +68,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
 
     Args:
         allowed: Names of system calls. `clone` cannot make namespaces; sockets are limited to `_FAMILIES` and their usual
-            protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`.
+            protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`, `ioctl` to all but `_BRIDGES_AND_VLANS`.
 
     Raises:
         KeyError: There is no table for the machine (see `supported`), or a call is not in it.
@@ -87,6 +92,8 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
         lines += _when(_EQUAL, number("clone"), _flags_checked())
     if "fcntl" in allowed:
         lines += _when(_EQUAL, number("fcntl"), _one_of(_SECOND_ARGUMENT_OFFSET, _FILE_COMMANDS, _EINVAL))
+    if "ioctl" in allowed:
+        lines += _when(_EQUAL, number("ioctl"), _none_of(_SECOND_ARGUMENT_OFFSET, _BRIDGES_AND_VLANS, _ENOTTY))
     if "socket" in allowed:
         lines += _when(_EQUAL, number("socket"), _socket_checked())
     if "socketpair" in allowed:
@@ -129,6 +136,14 @@ def _one_of(offset: int, values: Sequence[int], otherwise: int) -> list[bytes]:
     for value in values:
         lines += _when(_EQUAL, value, [_line(_RETURN, _ALLOW)])
     return [*lines, _line(_RETURN, otherwise)]
+
+
+def _none_of(offset: int, values: Sequence[int], otherwise: int) -> list[bytes]:
+    """Returns lines that allow the call if the argument is none of these, and return `otherwise` if it is one."""
+    lines = [_line(_LOAD, offset)]
+    for value in values:
+        lines += _when(_EQUAL, value, [_line(_RETURN, otherwise)])
+    return [*lines, _line(_RETURN, _ALLOW)]
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -236,6 +237,36 @@ def made_suid():
     )
 
     assert found is None
+
+
+def test_no_command_to_a_socket_has_the_host_load_a_module(inside: Inside) -> None:
+    """The filter says so even of no descriptor at all, and lets all other commands through to the kernel, which says that."""
+    outcomes = tried(
+        inside,
+        "commands = [0x8940, 0x8941, 0x8982, 0x8983, 0x89a0, 0x89a1, 0x8912, 0x5401]\n"
+        "result = [call(16, -1, command, 0) for command in commands]",
+    )
+
+    assert outcomes == [-errno.ENOTTY] * 6 + [-errno.EBADF] * 2
+
+
+def test_usual_commands_to_devices_and_sockets_are_made(inside: Inside) -> None:
+    outcomes = tried(
+        inside,
+        "import array, fcntl\n"
+        "one, other = socket.socketpair()\n"
+        "other.send(b'seven b')\n"
+        "waiting = array.array('i', [0])\n"
+        "fcntl.ioctl(one, 0x541b, waiting)\n"  # FIONREAD
+        "room = ctypes.create_string_buffer(400)\n"
+        "interfaces = bytearray((400).to_bytes(8, 'little') + ctypes.addressof(room).to_bytes(8, 'little'))\n"
+        "fcntl.ioctl(socket.socket(), 0x8912, interfaces)\n"  # SIOCGIFCONF
+        "def of_a_terminal(command):\n"
+        "    return call(16, os.open('/dev/null', os.O_RDWR), command, room)\n"
+        "result = [waiting[0], room.value.decode(), of_a_terminal(0x5401), of_a_terminal(0x5413)]",  # TCGETS, TIOCGWINSZ
+    )
+
+    assert outcomes == [7, "lo", -errno.ENOTTY, -errno.ENOTTY]
 
 
 def test_its_user_is_nobodys(inside: Inside, template: TemplateProcess) -> None:

@@ -63,6 +63,13 @@ LOCK = 37
 TCP, MD5_KEYS = 6, 14
 SAME_FILES, CHILD = 0x400, 17
 OWN_FILTER, LINE_DISCIPLINE = 22, 0x5423
+BRIDGES_AND_VLANS = (0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1)
+USUAL_COMMANDS = (
+    *(0x5401, 0x5413, 0x541B),  # TCGETS, TIOCGWINSZ, FIONREAD
+    *(0x8912, 0x8927, 0x8933),  # SIOCGIFCONF, SIOCGIFHWADDR, SIOCGIFINDEX
+    *(0x5422, 0x5424, 0x893F, 0x8942, 0x8981, 0x8984, 0x899F, 0x89A2),  # next to refused ones
+    *(0x80045430, 0xFFFFFFFF),  # TIOCGPTN, the last one of all
+)
 
 REFUSED = [
     ("statmount", (0, 0, 0, 0), errno.ENOSYS),
@@ -95,6 +102,8 @@ REFUSED = [
     ("prctl", (HIGH + OWN_FILTER, 2, 0, 0, 0), errno.EINVAL),
     ("ioctl", (-1, LINE_DISCIPLINE, 0), errno.EINVAL),
     ("ioctl", (-1, HIGH + LINE_DISCIPLINE, 0), errno.EINVAL),
+    *(("ioctl", (-1, command, 0), errno.ENOTTY) for command in BRIDGES_AND_VLANS),
+    *(("ioctl", (-1, HIGH + command, 0), errno.ENOTTY) for command in BRIDGES_AND_VLANS),
     ("setxattr", (0, 0, 0, 0, 0), errno.EOPNOTSUPP),
     ("fcntl", (-1, LOCK, 0), errno.EINVAL),
     ("fcntl", (-1, HIGH + LOCK, 0), errno.EINVAL),
@@ -146,7 +155,7 @@ def test_so_is_what_no_kernel_has_yet(provider: LocalProvider) -> None:
         ("setsockopt", (-1, OF_SOCKETS, REUSE, 0, 0)),
         ("setsockopt", (-1, TCP, 1, 0, 0)),
         ("fcntl", (-1, 1, 0)),
-        ("ioctl", (-1, 0x5401, 0)),
+        *(("ioctl", (-1, command, 0)) for command in USUAL_COMMANDS),
     ],
 )
 def test_what_programs_need_is_made(provider: LocalProvider, name: str, arguments: tuple[int, ...]) -> None:

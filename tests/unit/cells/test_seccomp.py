@@ -13,7 +13,7 @@ from rollout_tasks.cells import seccomp
 from rollout_tasks.cells.system_calls import ALONE, NUMBERS, PROCESSES, SOCKETS
 
 ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026, 0x00050061
-EINVAL, EPROTONOSUPPORT = 0x00050016, 0x0005005D
+EINVAL, ENOTTY, EPROTONOSUPPORT = 0x00050016, 0x00050019, 0x0005005D
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 COLUMNS = {"x86_64": 0, "aarch64": 1}
 SETS = [ALONE, ALONE | PROCESSES, ALONE | PROCESSES | SOCKETS, frozenset({"read"}), frozenset[str]()]
@@ -113,6 +113,20 @@ def test_no_socket_has_the_host_load_a_module(machine: str) -> None:
         assert verdict(program, number, architecture, family, 1 | 0x80800, 6) == ALLOW  # closed at exec, non-blocking
         assert verdict(program, number, architecture, family, 1, 132) == EPROTONOSUPPORT
     assert [verdict(program, number, architecture, 16, 3, protocol) for protocol in (0, 4)] == [ALLOW, EPROTONOSUPPORT]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_no_command_to_a_socket_has_the_host_load_a_module(machine: str) -> None:
+    """Those for bridges and VLANs do, before the kernel asks for any right."""
+    program, architecture = seccomp.program(ALONE, machine), ARCHITECTURES[machine]
+    number = NUMBERS["ioctl"][COLUMNS[machine]]
+    assert number is not None
+
+    refused = {command for command in range(1 << 16) if verdict(program, number, architecture, 3, command) != ALLOW}
+
+    assert refused == {0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1}
+    assert {verdict(program, number, architecture, 3, command) for command in refused} == {ENOTTY}
+    assert verdict(program, number, architecture, 3, (1 << 32) + 0x8982) == ENOTTY
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

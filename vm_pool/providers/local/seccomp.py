@@ -13,12 +13,13 @@ listed.
 from __future__ import annotations
 
 import platform
+from collections.abc import Collection, Mapping
 from typing import Any
 
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 """Calls of any other architecture, including 32-bit ones, end the caller."""
 
-_NO_ERROR, _EPERM, _EINVAL, _ENOSYS, _EPROTONOSUPPORT, _ENOTSUP, _EAFNOSUPPORT = 0, 1, 22, 38, 93, 95, 97
+_NO_ERROR, _EPERM, _EINVAL, _ENOTTY, _ENOSYS, _EPROTONOSUPPORT, _ENOTSUP, _EAFNOSUPPORT = 0, 1, 22, 25, 38, 93, 95, 97
 
 _FILES = """
     access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate
@@ -108,6 +109,11 @@ whole host share one limit.
 """
 _LINE_DISCIPLINE = 0x5423
 """TIOCSETD of `ioctl`: the host would load modules for it."""
+_BRIDGES_AND_VLANS = (0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1)
+"""So it would for these (SIOCGIFBR, SIOCSIFBR, SIOCGIFVLAN, SIOCSIFVLAN, SIOCBRADDBR, SIOCBRDELBR), before it asks for any
+right. The answer is the one for commands that the kernel does not know.
+"""
+_32_BITS = 0xFFFFFFFF
 _HUGE_PAGES, _HUGE_PAGES_OF_FILE = 0x40000, 0x4
 """MAP_HUGETLB and MFD_HUGETLB: pages that the host has reserved for certain programs."""
 _LOCKS_OF_OPEN_FILES = 0x20
@@ -178,8 +184,8 @@ def _with_conditions() -> list[dict[str, Any]]:
         *_without_flag("mmap", 3, _HUGE_PAGES),
         *_without_flag("memfd_create", 1, _HUGE_PAGES_OF_FILE),
         *_without_flag("fcntl", 1, _LOCKS_OF_OPEN_FILES, errno=_EINVAL),
-        *_but_one("prctl", 0, _OWN_FILTER),
-        *_but_one("ioctl", 1, _LINE_DISCIPLINE),
+        *_but_these("prctl", 0, {_OWN_FILTER: _EINVAL}),
+        *_but_these("ioctl", 1, {_LINE_DISCIPLINE: _EINVAL} | dict.fromkeys(_BRIDGES_AND_VLANS, _ENOTTY)),
         _refused(list(_ATTRIBUTES), _ENOTSUP),
         *(_allowed(["personality"], _argument(0, "EQ", value)) for value in _PERSONALITIES),
         *_sockets(),
@@ -194,13 +200,24 @@ def _without_flag(name: str, argument: int, flag: int, *, errno: int = _EPERM) -
     ]
 
 
-def _but_one(name: str, argument: int, value: int) -> list[dict[str, Any]]:
-    """Allows a call whose argument, of which the kernel reads 32 bits, differs from a value in any of them."""
-    different = [_argument(argument, "MASKED_EQ", bit, ~value & bit) for bit in (1 << shift for shift in range(32))]
+def _but_these(name: str, argument: int, refused: Mapping[int, int]) -> list[dict[str, Any]]:
+    """Allows a call unless its argument, of which the kernel reads 32 bits, is one of these values; each has its error."""
     return [
-        *(_allowed([name], condition) for condition in different),
-        _refused([name], _EINVAL, _argument(argument, "MASKED_EQ", 0xFFFFFFFF, value)),
+        *(_allowed([name], _argument(argument, "MASKED_EQ", mask, bits)) for mask, bits in _others(refused)),
+        *(_refused([name], errno, _argument(argument, "MASKED_EQ", _32_BITS, one)) for one, errno in refused.items()),
     ]
+
+
+def _others(values: Collection[int]) -> list[tuple[int, int]]:
+    """Returns all other numbers of 32 bits, as masks and what the masked numbers are: the upper bits that no value has."""
+    found = set()
+    for value in values:
+        for lowest in range(32):
+            mask = _32_BITS >> lowest << lowest
+            bits = (value ^ 1 << lowest) & mask
+            if all(one & mask != bits for one in values):
+                found.add((mask, bits))
+    return sorted(found)
 
 
 def _sockets() -> list[dict[str, Any]]:

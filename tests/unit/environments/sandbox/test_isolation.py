@@ -113,6 +113,21 @@ def test_it_leases_no_file_of_the_host(interpreter: Interpreter) -> None:
     assert said(interpreter, f"import fcntl, os\n{lock}") == 7
 
 
+def test_no_command_to_a_device_has_the_host_load_a_module(interpreter: Interpreter) -> None:
+    """The filter refuses them even for no descriptor at all, of which the kernel would say just that."""
+    seen = said(
+        interpreter,
+        "import fcntl, os\n"
+        "def told(descriptor, command):\n    try:\n        return fcntl.ioctl(descriptor, command, bytes(4))[0]\n"
+        "    except OSError as error:\n        return -error.errno\n"
+        "readable, writable = os.pipe()\nwaiting = os.write(writable, b'seven b') and told(readable, 0x541b)\n"
+        "os.close(readable)\nos.close(writable)\n"
+        "[told(60, command) for command in (0x8940, 0x8941, 0x8982, 0x8983, 0x89a0, 0x89a1, 0x5401, 0x5413)] + [waiting]",
+    )
+
+    assert seen == [-errno.ENOTTY] * 6 + [-errno.EBADF] * 2 + [7]
+
+
 def test_its_timers_are_few(interpreter: Interpreter) -> None:
     made = said(
         interpreter,
