@@ -14,7 +14,16 @@ from pathlib import Path
 _PROC = Path("/proc")
 _STATE, _BEGAN = 0, 19
 """Positions of these fields of /proc/<pid>/stat after the command's name."""
-_SECRETS = frozenset({"OPENAI_API_KEY", "REDIS_URL", "ROLLOUT_REDIS_URL", "CELERY_BROKER_URL", "ROLLOUT_GATE_KEY"})
+_SECRETS = frozenset(
+    {
+        "OPENAI_API_KEY",
+        "SCRIPTED_MODEL_API_KEY",
+        "REDIS_URL",
+        "ROLLOUT_REDIS_URL",
+        "CELERY_BROKER_URL",
+        "ROLLOUT_GATE_KEY",
+    }
+)
 _ENDED = ("Z", "X")
 """States of a process that has ended but was not yet waited for."""
 

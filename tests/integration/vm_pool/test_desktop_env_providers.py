@@ -24,8 +24,9 @@ from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.gate_client import relayed
 from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
-from vm_pool.providers.desktop_env.keeper_client import KeeperFailed
+from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed
 from vm_pool.providers.desktop_env.keeper_files import state_folder
+from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.states import Endpoint
 
 pytest.importorskip("desktop_env")
@@ -167,6 +168,38 @@ def test_a_boot_ends_when_its_vm_is_stopped(home: Path) -> None:
     thread.join(30)
     assert len(raised) == 1
     assert traces(home) == []
+
+
+@pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])
+def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
+    home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = (
+        *("OPENAI_API_KEY", "SCRIPTED_MODEL_API_KEY", "ROLLOUT_GATE_KEY"),
+        *("REDIS_URL", "ROLLOUT_REDIS_URL", "CELERY_BROKER_URL"),
+    )
+    of_clouds = {
+        "AWS_SECRET_ACCESS_KEY": "1",
+        "AZURE_CLIENT_SECRET": "2",
+        "ALIYUN_ACCESS_KEY_SECRET": "3",
+        "VOLCENGINE_SECRET_ACCESS_KEY": "4",
+    }
+    for name in ours:
+        monkeypatch.setenv(name, "a secret")
+    for name, key in of_clouds.items():
+        monkeypatch.setenv(name, key)
+
+    keeper = KeeperClient(kind, VM, DesktopEnvOptions())
+    try:
+        words = Path(f"/proc/{keeper._process.pid}/environ").read_text().split("\0")
+    finally:
+        keeper.kill()
+        keeper.close()
+
+    seen = dict(word.partition("=")[::2] for word in words)
+    assert seen.keys() & set(ours) == set()
+    assert "a secret" not in seen.values()
+    assert seen.items() >= of_clouds.items()
 
 
 def test_two_vms_never_share_a_path(home: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import vm_pool
 from desktop_image.locks import hold_file
 from vm_pool.errors import ProviderError, VMsInUse
-from vm_pool.processes import command_lines, ends_within
+from vm_pool.processes import command_lines, ends_within, environment_for_guests
 from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.program_output import last_lines
@@ -217,10 +217,11 @@ def _absolute(path: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Returns this process's environment, in which a keeper finds the same packages."""
+    """Returns an environment in which a keeper finds the same packages, and the keys of its cloud, if any."""
     source = str(Path(vm_pool.__file__).parent.parent)
     paths = [source, os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+    return environment_for_guests() | own
 
 
 _keepers: weakref.WeakSet[KeeperClient] = weakref.WeakSet()
