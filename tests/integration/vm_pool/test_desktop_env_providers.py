@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -24,6 +26,7 @@ from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.gate_client import relayed
 from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
+from vm_pool.providers.desktop_env import keeper_client
 from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed
 from vm_pool.providers.desktop_env.keeper_files import state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
@@ -168,6 +171,40 @@ def test_a_boot_ends_when_its_vm_is_stopped(home: Path) -> None:
     thread.join(30)
     assert len(raised) == 1
     assert traces(home) == []
+
+
+def test_a_busy_keeper_that_does_not_end_in_time_does_not_keep_its_vm(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = make("vmware", path_to_vm=vm(home, "vmware"))
+    provider.boot(VM)
+    (home / "hang-revertToSnapshot").touch()
+    with ThreadPoolExecutor() as threads:
+        revert = threads.submit(provider.reset, VM)
+        wait_until(lambda: processes_naming("revertToSnapshot") != [])
+        with monkeypatch.context() as hasty, suppress(subprocess.TimeoutExpired):
+            hasty.setattr(keeper_client, "END_SECONDS", 0.0)
+            provider.stop(VM)
+        (home / "hang-revertToSnapshot").unlink()
+        assert isinstance(revert.exception(30), KeeperFailed)
+
+    provider.stop(VM)
+
+    assert traces(home) == []
+
+
+def test_so_does_none_that_holds_no_vm_any_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = DesktopEnvOptions()
+    first = KeeperClient("vmware", VM, options)
+    with monkeypatch.context() as hasty, suppress(subprocess.TimeoutExpired):
+        hasty.setattr(keeper_client, "END_SECONDS", 0.0)
+        first.close()
+
+    second = KeeperClient("vmware", VM, options)
+
+    for keeper in (first, second):
+        keeper.kill()
+        keeper.close()
 
 
 @pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])

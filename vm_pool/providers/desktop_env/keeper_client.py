@@ -116,30 +116,44 @@ class KeeperClient:
         return self._guard.locked()
 
     def kill(self) -> None:
-        """Kills the keeper and everything that it started; its VM may continue to run."""
+        """Kills the keeper and everything that it started; its VM may continue to run.
+
+        Raises:
+            subprocess.TimeoutExpired: It does not end.
+        """
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(END_SECONDS)
 
     def close(self) -> None:
-        """Ends a keeper that no longer holds a VM."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        """Ends a keeper that no longer holds a VM, and lets others have the VM in any case.
+
+        Raises:
+            subprocess.TimeoutExpired: It does not end.
+        """
         try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._log.unlink(missing_ok=True)
-        self._lock_file.unlink(missing_ok=True)
-        self._unlock()
+            self._end()
+            self._log.unlink(missing_ok=True)
+            self._lock_file.unlink(missing_ok=True)
+        finally:
+            self._unlock()
 
     def let_go(self) -> None:
         """For a fork of this process, so that the keeper and the lock end with the original process."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._unlock()
+
+    def _end(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        if self._process.stdout is not None and self._guard.acquire(timeout=END_SECONDS):  # nobody reads it any more
+            self._process.stdout.close()
+            self._guard.release()
 
     def _unlock(self) -> None:
         if self._lock is not None:

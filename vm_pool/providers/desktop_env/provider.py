@@ -115,9 +115,9 @@ class DesktopEnvProvider:
         return left
 
     def _stop(self, keeper: KeeperClient, *, raises: bool = False) -> None:
-        if keeper.busy and not self.makes_vms:
-            keeper.kill()
         try:
+            if keeper.busy and not self.makes_vms:
+                keeper.kill()
             keeper.ask("stop", self.options.stop_seconds)
         except (KeeperFailed, ProviderError):
             keeper.kill()
