@@ -9,6 +9,7 @@ import itertools
 import json
 import logging
 import math
+import os
 import socket
 import struct
 import time
@@ -20,7 +21,7 @@ from typing import Any
 from rollout_tasks.cells.channel import BadMessage, Channel, ChannelEnded, ChannelSilent
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.resource_watch import ResourceWatch
-from rollout_tasks.cells.template import INTERRUPT, INTERRUPTED, NUMBER
+from rollout_tasks.cells.template import INTERRUPT, INTERRUPTED, NOT_MADE, NUMBER
 from rollout_tasks.cells.template_process import TemplateProcess
 from vm_pool.gate import Dial, Gate, Gates
 
@@ -97,7 +98,7 @@ class Cell:
         self._gate: Gate | None = None
         self._ended = ""
         self._said_last = _INTERRUPTED
-        """What the template answered last: that, or the exit code."""
+        """What the template answered last: that, or how the cell ended."""
         self._over = ""
         limits = limits or CellLimits()
         addresses = {host: f"127.0.1.{number}" for number, host in enumerate(hosts, 1)}
@@ -257,13 +258,19 @@ class Cell:
         if self._ended:
             return self._ended
         said = self._said_last
-        with suppress(OSError):
+        try:
             self._template.settimeout(END_SECONDS)
             while said == _INTERRUPTED:
                 said = self._template.recv(NUMBER.size)
-        if len(said) != NUMBER.size or said == _INTERRUPTED:
+        except TimeoutError:
+            return f"the template of cells does not say how within {END_SECONDS:g} s"
+        except OSError:
+            said = b""
+        if len(said) != NUMBER.size:
             return "the template of cells ended"
         (code,) = NUMBER.unpack(said)
+        if code >= NOT_MADE:
+            return f"no process for it: {os.strerror(code - NOT_MADE)}"
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def _end(self) -> None:

@@ -9,6 +9,7 @@ A byte on it interrupts the cell's call.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -28,7 +29,9 @@ from rollout_tasks.cells.isolation import CellLimits
 INTERRUPT = b"i"
 INTERRUPT_SIGNAL = signal.SIGUSR1
 INTERRUPTED = 1 << 16
-"""The answer to `INTERRUPT`, once the cell has the signal; the only other answer is the exit code."""
+"""The answer to `INTERRUPT`, once the cell has the signal."""
+NOT_MADE = 1 << 17
+"""The answer if the cell cannot be made, with the error's number added. Any other answer is the cell's exit code."""
 NUMBER = struct.Struct("i")
 """An answer."""
 LONGEST_REQUEST = 1 << 16
@@ -86,6 +89,8 @@ class Template:
         except OSError as error:  # as when processes or memory are at their limit: other cells go on
             sys.stderr.write(f"no cell can be made now: {error}\n")
             os.close(channel)
+            with contextlib.suppress(OSError):
+                asker.send(NUMBER.pack(NOT_MADE + (error.errno or errno.EIO)))
             asker.close()
             return
         if pid == 0:

@@ -60,7 +60,9 @@ def test_a_cell_that_cannot_be_forked_takes_no_other_with_it() -> None:
 
     try:
         first = opened()
-        with pytest.raises(CellEnded):
+        with pytest.raises(
+            CellEnded, match=r"^a cell cannot be made: no process for it: Resource temporarily unavailable$"
+        ):
             opened()
         assert [inside.run("result = 7") for inside in (first, opened())] == [7, 7]
     finally:
@@ -252,6 +254,19 @@ def test_how_a_cell_ended_is_said(inside: Inside, code: str, how: str) -> None:
         inside.run("result = 1")
 
 
+def test_a_template_that_says_nothing_has_not_ended(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    doomed = opened()
+    its_template = psutil.Process(doomed.cell._watch._pid).parent()
+    assert its_template is not None
+    its_template.suspend()
+    try:
+        monkeypatch.setattr("rollout_tasks.cells.cell.END_SECONDS", 0.5)
+        with pytest.raises(CellEnded, match=r"ended: the template of cells does not say how within 0\.5 s$"):
+            doomed.run("os._exit(7)")
+    finally:
+        its_template.resume()
+
+
 def test_too_much_memory_ends_it_and_says_so(opened: Opened) -> None:
     inside = opened(limits=CellLimits(memory_bytes=200 << 20))
 
@@ -346,7 +361,7 @@ def test_a_template_that_died_is_started_again() -> None:
         doomed = Cell(template, ports={}, dial=_refuse)
         first = template.pid
         os.kill(first, signal.SIGKILL)
-        with pytest.raises(CellEnded):
+        with pytest.raises(CellEnded, match=r"the template of cells ended$"):
             doomed.call("run", NOTHING, code="import time\ntime.sleep(60)")
         doomed.close()
 
