@@ -186,9 +186,6 @@ CHANGES = {
     "raw packets": "socket.socket(17, socket.SOCK_RAW, 768)",
     "raw IP": "socket.socket(2, socket.SOCK_RAW, 1)",
     "bluetooth": "socket.socket(31, socket.SOCK_RAW)",
-    "a module of the kernel": "socket.socket(2, socket.SOCK_STREAM, 132)",
-    "a module by the type": "socket.socket(2, socket.SOCK_SEQPACKET)",
-    "a lease on a file of the host": "__import__('fcntl').fcntl(open('/etc/ld.so.cache', 'rb'), 1024, 0)",
     "crypto sockets": "socket.socket(38, socket.SOCK_SEQPACKET)",
     "shared memory": "called(29, 1234, 4096, 0o1666)",
     "semaphores": "called(64, 1234, 1, 0o1666)",
@@ -237,6 +234,22 @@ def made_suid():
     )
 
     assert found is None
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("socket.socket(2, socket.SOCK_STREAM, 132)", errno.EPROTONOSUPPORT),  # made, where the host has the module
+        ("socket.socket(2, socket.SOCK_STREAM, 300)", errno.EPROTONOSUPPORT),  # without the filter EINVAL
+        ("socket.socket(2, socket.SOCK_SEQPACKET)", errno.EPROTONOSUPPORT),  # ESOCKTNOSUPPORT
+        ("socket.socket(10, socket.SOCK_RDM, 132)", errno.EPROTONOSUPPORT),  # ESOCKTNOSUPPORT
+        ("socket.socketpair(2, socket.SOCK_SEQPACKET)", errno.EAFNOSUPPORT),  # ESOCKTNOSUPPORT
+        ("__import__('fcntl').fcntl(open('/etc/ld.so.cache', 'rb'), 1024, 0)", errno.EINVAL),  # a lease: EACCES
+    ],
+)
+def test_the_filter_refuses_what_the_kernel_may_allow(code: str, error: int, inside: Inside) -> None:
+    """With another error than the kernel's own, which it gives after it has looked for a module, or to some users only."""
+    assert tried(inside, f"try:\n    {code}\nexcept OSError as error:\n    result = error.errno") == error
 
 
 def test_no_command_to_a_socket_has_the_host_load_a_module(inside: Inside) -> None:
