@@ -21,7 +21,7 @@ class RestartedProcess:
 
     Args:
         what: Its name in messages, as in "the VM host".
-        start: Starts it, now and after each end.
+        start: Starts it, now and after each end. One that takes long looks at `stopping`, and then fails soon.
         failures: The errors of `start` after which it is tried again later; at first, they are raised.
     """
 
@@ -43,6 +43,11 @@ class RestartedProcess:
     def process(self) -> Process:
         """The process that was started last; it may have ended."""
         return self._process
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it is to be started no more; a start that is under way is being waited for."""
+        return self._stopping.is_set()
 
     def stop_restarting(self) -> Process:
         """Starts it no more; waits for a start that is under way. The caller ends the process that is returned."""
@@ -69,4 +74,6 @@ class RestartedProcess:
                 try:
                     self._process = self._start()
                 except self._failures as error:  # no memory or process left, which may also have ended the last one
+                    if self._stopping.is_set():
+                        return
                     logger.error("%s cannot be started: %s", self._what, error)

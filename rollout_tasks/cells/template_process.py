@@ -12,9 +12,11 @@ import os
 import select
 import socket
 import subprocess
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from rollout_tasks.cells.filesystem import CellFilesystem, CellsUnavailable, cell_filesystem
 from rollout_tasks.restarted_process import RestartedProcess
@@ -24,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
 """For the imports, which read hundreds of megabytes, maybe from a slow disk."""
+_LOOK_SECONDS = 0.2
+"""Between two looks whether a template that starts is still wanted."""
 _BACKLOG = 128
 _PACKAGES = ("rollout_tasks", "benchmark", "vm_pool", "desktop_image")
 
@@ -114,11 +118,8 @@ class TemplateProcess:
         )
         if process.stdout is None:
             raise ValueError("its output is a pipe")
-        ready = select.poll()
-        ready.register(process.stdout, select.POLLIN)
         try:
-            if not ready.poll(START_SECONDS * 1000):
-                raise CellsUnavailable(f"the template of cells was not ready within {START_SECONDS:g} s")
+            self._wait_for(process.stdout)
             if process.stdout.readline() != b"ready\n":
                 raise CellsUnavailable("the template of cells does not start; what it printed says why")
         except BaseException:
@@ -128,6 +129,21 @@ class TemplateProcess:
         finally:
             process.stdout.close()
         return process
+
+    def _wait_for(self, output: IO[bytes]) -> None:
+        """Waits until a template that starts prints something, or ends.
+
+        Raises:
+            CellsUnavailable: It takes too long, or is no longer wanted.
+        """
+        ready = select.poll()
+        ready.register(output, select.POLLIN)
+        deadline = time.monotonic() + START_SECONDS
+        while not ready.poll(_LOOK_SECONDS * 1000):
+            if self._restarted is not None and self._restarted.stopping:
+                raise CellsUnavailable("the template of cells is no longer wanted")
+            if time.monotonic() > deadline:
+                raise CellsUnavailable(f"the template of cells was not ready within {START_SECONDS:g} s")
 
 
 @lru_cache(maxsize=4)

@@ -92,6 +92,29 @@ def test_what_is_being_started_when_it_is_to_end_is_what_has_to_be_ended() -> No
     assert len(started) == 2
 
 
+def test_a_start_that_takes_long_can_see_that_it_is_no_longer_wanted(caplog: pytest.LogCaptureFixture) -> None:
+    """It is waited for, and its failure is no news."""
+    starting = threading.Event()
+
+    def start() -> subprocess.Popen[bytes]:
+        if not first:
+            first.append(subprocess.Popen(["true"]))
+            return first[0]
+        starting.set()
+        until(lambda: kept.stopping)
+        raise OSError("no longer wanted")
+
+    first: list[subprocess.Popen[bytes]] = []
+    kept = RestartedProcess("it", start)
+    assert starting.wait(20)
+    assert not kept.stopping
+
+    assert kept.stop_restarting() is first[0]
+
+    time.sleep(0.2)
+    assert not [message for message in caplog.messages if "cannot be started" in message]
+
+
 def test_what_nobody_could_restart_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many threads run as may."""
     started: list[subprocess.Popen[bytes]] = []

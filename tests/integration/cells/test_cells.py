@@ -21,7 +21,7 @@ from rollout_tasks.cells.filesystem import CellFilesystem
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
 from tests.integration.cells.conftest import NOTHING, TESTS, Inside, Opened, _nowhere
-from tests.virtual_machines import wait_until
+from tests.virtual_machines import processes_naming, wait_until
 
 
 class Alarm(BaseException):
@@ -373,6 +373,24 @@ def test_a_template_that_died_is_started_again() -> None:
         template.stop()
         template.stop()
     assert not [one for one in Path("/tmp").glob("cells-*") if one == template._folder.path]  # noqa: S108
+
+
+def test_a_template_that_is_being_started_again_holds_up_no_end(tmp_path: Path) -> None:
+    package = tmp_path / "slow_to_start"
+    package.mkdir()
+    (package / "__init__.py").write_text("def serve(connection):\n    pass\n")
+    template = TemplateProcess(package.name, [package])
+    try:
+        first = {line.split()[0] for line in processes_naming(package.name)}
+        (package / "__init__.py").write_text("import time\ntime.sleep(600)\n")
+        os.kill(template.pid, signal.SIGKILL)
+        wait_until(lambda: {line.split()[0] for line in processes_naming(package.name)} - first, seconds=30)
+        began = time.monotonic()
+    finally:
+        template.stop()
+
+    assert time.monotonic() - began < 5
+    wait_until(lambda: processes_naming(package.name) == [], seconds=5)
 
 
 def test_cells_end_with_the_process_that_has_the_template(tmp_path: Path) -> None:
