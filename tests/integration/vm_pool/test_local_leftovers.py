@@ -70,8 +70,8 @@ def until_gone(vm_id: str, seconds: float = 60) -> None:
 def test_the_next_start_ends_what_a_killed_host_left(bystander: LocalProvider, step: str) -> None:
     killed_host(step)
     LocalProvider({}).reap_leftovers(HOST)
-    assert traces(KILLED) == []
     assert leftovers(HOST) == []
+    until_gone(KILLED, seconds=5)  # a desktop that has ended by itself was faster, and its keeper is just ending
     bystander.check(ALIVE)
 
 
