@@ -21,8 +21,14 @@ ROLLOUTS = 2
 SOFT_SECONDS = 1
 LONG = {"ROLLOUT_VISIBILITY_TIMEOUT": "600", "ROLLOUT_RECONCILE_EVERY": "600", "ROLLOUT_LEASE_TTL": "60"}
 """Nothing but the worker's own doing may bring its rollouts to another."""
-ON_A_TERMINAL = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
-"""Runs a command on a terminal of its own, and in a session of its own; when it is killed, that terminal is closed."""
+ON_A_TERMINAL = [
+    sys.executable,
+    "-c",
+    "import pty, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); pty.spawn(sys.argv[1:])",
+]
+"""Runs a command on a terminal of its own, and in a session of its own; when it is killed, that terminal is closed. SIGHUP is
+not ignored there, as it is where the tests run under nohup.
+"""
 
 
 def start_worker(
