@@ -7,6 +7,7 @@ theirs as entry points of the group ``benchmark.metrics``, each a `Metric`. A me
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ def metric(name: str) -> Metric:
 
     Raises:
         UnknownMetric: No metric has that name; the message suggests the nearest name and lists all.
-        BenchmarkError: The metric is registered, but cannot be imported.
+        BenchmarkError: The metric is registered, but cannot be imported, or called with a prediction, an answer and an item.
     """
     if name in _BUILT_IN:
         return _load(EntryPoint(name, _BUILT_IN[name], ENTRY_POINT_GROUP))
@@ -101,4 +102,30 @@ def _load(entry_point: EntryPoint) -> Metric:
         loaded: Metric = getattr(import_module(entry_point.module), entry_point.attr)
     except (ImportError, AttributeError) as error:
         raise BenchmarkError(f"metric {entry_point.name!r} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise BenchmarkError(
+            f"metric {entry_point.name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if problem := _misfit(loaded):
+        raise BenchmarkError(f"metric {entry_point.name!r} cannot be used: {entry_point.value} {problem}")
     return loaded
+
+
+def _misfit(loaded: Any) -> str:
+    """Returns why something cannot be called as a metric, to put after its name; empty when it can."""
+    if not callable(loaded):
+        return f"must be callable, got {type(loaded).__name__}"
+    wanted = ("prediction", "answer", "item")
+    try:
+        signature = inspect.signature(loaded)
+    except (ValueError, TypeError):  # of a built-in, which nobody can look into
+        return ""
+    try:
+        signature.bind(*wanted)
+    except TypeError:
+        shown = signature.replace(
+            parameters=[one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()],
+            return_annotation=inspect.Signature.empty,
+        )
+        return f"must take ({', '.join(wanted)}), but takes {shown}"
+    return ""

@@ -5,11 +5,14 @@ A package adds its own with ``[project.entry-points."rollout_tasks.environments"
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
+from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent
 from rollout_tasks.config import RunConfig
@@ -24,18 +27,18 @@ def environment(name: str) -> type[Environment]:
     """Returns the environment's class.
 
     Raises:
-        UserError: No package offers that name, or it cannot be imported.
+        UserError: No package offers that name, it cannot be imported, or it breaks its contract.
     """
-    return cast(type[Environment], _load(ENVIRONMENTS, "environment", name))
+    return cast(type[Environment], _load(ENVIRONMENTS, "environment", name, Environment))
 
 
 def agent(name: str) -> type[Agent]:
     """Returns the agent's class.
 
     Raises:
-        UserError: No package offers that name, or it cannot be imported.
+        UserError: No package offers that name, it cannot be imported, or it breaks its contract.
     """
-    return cast(type[Agent], _load(AGENTS, "agent", name))
+    return cast(type[Agent], _load(AGENTS, "agent", name, Agent))
 
 
 def environment_name(item: Item, config: RunConfig) -> str:
@@ -56,7 +59,7 @@ def known_agents() -> list[str]:
 
 def available_environments() -> dict[str, str | None]:
     """Returns every environment's name with None, or with a sentence why this machine cannot serve it."""
-    return {name: _reason_against(name) for name in known_environments()}
+    return {name: reason_against(name) for name in known_environments()}
 
 
 def served_queues() -> list[str]:
@@ -64,26 +67,53 @@ def served_queues() -> list[str]:
     return sorted({environment(name).queue for name, reason in available_environments().items() if reason is None})
 
 
-def _reason_against(name: str) -> str | None:
+def reason_against(name: str) -> str | None:
+    """Returns a sentence why this machine cannot serve an environment; None if it can."""
     try:
         environment(name).check_available()
     except (UserError, RuntimeError) as error:
         return str(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the border to environments: the others are served)
+        return f"environment {name!r}: check_available: {type(error).__name__}: {error}"
     return None
 
 
+@contextmanager
+def calling(name: str, method: str) -> Iterator[None]:
+    """Turns plain errors of an environment's class method into a sentence that names both.
+
+    Raises:
+        UserError: In place of any `Exception` raised inside, except those that are sentences already.
+    """
+    from vm_pool.errors import PoolError
+
+    try:
+        yield
+    except (UserError, BenchmarkError, PoolError):
+        raise
+    except Exception as error:
+        raise UserError(f"environment {name!r}: {method}: {type(error).__name__}: {error}") from error
+
+
 @lru_cache(maxsize=64)
-def _load(group: str, kind: str, name: str) -> Any:
+def _load(group: str, kind: str, name: str, contract: type) -> Any:
     offered = _offered(group)
     point = offered.get(name)
     if point is None:
         close = get_close_matches(name, offered, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise UserError(f"unknown {kind} {name!r}: {hint}known: {', '.join(sorted(offered)) or 'none'}")
+    from vm_pool.contracts import (
+        check_class,
+        reason,
+    )  # here, because the package takes time and many commands load nothing
+
     try:
-        return point.load()
-    except Exception as error:
-        raise UserError(f"{kind} {name!r} cannot be loaded from {point.value}: {error}") from error
+        found = point.load()
+        check_class(found, contract)
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{kind} {name!r} cannot be loaded from {point.value}: {reason(error)}") from error
+    return found
 
 
 @lru_cache(maxsize=2)

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from vm_pool.canary import CleanState, Fingerprint
 from vm_pool.gate import Gate, Gates
-from vm_pool.providers.base import Provider, TakesFingerprints, connect, purposes
+from vm_pool.providers.base import Provider, TakesFingerprints, checked_endpoint, connect, purposes
 from vm_pool.states import Endpoint
 
 
@@ -55,7 +55,7 @@ class Machine:
         self.close_gate()
         self._provider.stop(self.vm_id)  # what a failed boot or reset left
         self.booted = False
-        endpoint = self._provider.boot(self.vm_id)
+        endpoint = checked_endpoint(self._provider.boot(self.vm_id), self._provider, "boot")
         self.booted = True
         self._provider.check(self.vm_id)
         if isinstance(self._provider, TakesFingerprints):
@@ -65,7 +65,7 @@ class Machine:
     def reset(self, fence: int) -> Endpoint:
         """Reverts the VM, and makes sure that it is ready and clean. Arguments and results as for `boot`."""
         self.close_gate()
-        endpoint = self._provider.reset(self.vm_id)
+        endpoint = checked_endpoint(self._provider.reset(self.vm_id), self._provider, "reset")
         self._provider.check(self.vm_id)
         if isinstance(self._provider, TakesFingerprints):
             self._clean.expect(self._fingerprint_of(self._provider))

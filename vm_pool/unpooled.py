@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from vm_pool.gate import Gates
 from vm_pool.gate_login import token_of
-from vm_pool.providers.base import Provider, connect, purposes
+from vm_pool.providers.base import Provider, checked_endpoint, connect, purposes
 from vm_pool.states import Endpoint
 
 
@@ -55,7 +55,7 @@ def unpooled_vm(provider: Provider, vm_id: str) -> Iterator[UnpooledVM]:
     with ExitStack() as ends:
         ends.callback(provider.stop, vm_id)
         provider.reap_leftovers(vm_id)  # no host has this name: this only ends abandoned VMs
-        endpoint = provider.boot(vm_id)
+        endpoint = checked_endpoint(provider.boot(vm_id), provider, "boot")
         provider.check(vm_id)
         if endpoint.ports:
             key = secrets.token_bytes(32)

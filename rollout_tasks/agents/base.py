@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -33,6 +34,7 @@ class Agent(Protocol):
     def __init__(self, config: RunConfig) -> None:
         """Stores the run's options; does nothing else."""
 
+    @abstractmethod
     def run(
         self,
         item: Item,

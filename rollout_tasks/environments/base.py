@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,22 +121,28 @@ class World(Protocol):
     """An environment in use. Raises plain Python errors.
 
     Called in order: `reset` once, `execute` any number of times, `evaluate` at most once, `close` always.
+    Whoever inherits from it defines its abstract methods; `evaluate` and `close` have defaults.
     """
 
+    @abstractmethod
     def instructions(self, item: Item) -> str:
         """Returns what the system prompt says about this environment and how to answer."""
 
+    @abstractmethod
     def tools(self) -> list[Tool]:
         """Returns the tools, the same throughout the episode."""
 
+    @abstractmethod
     def reset(self, item: Item) -> Observation:
         """Brings the environment to the item's start."""
 
+    @abstractmethod
     def execute(self, call: ToolCall) -> ToolResult:
         """Executes one call. A refused call is a ``failed`` result; only a broken environment raises."""
 
     def evaluate(self) -> float | None:
         """Scores the end state in [0, 1]; None when the score comes from comparing the answer instead."""
+        return None
 
     def close(self) -> None:
         """Releases what the episode holds, in every case; never stops a pooled VM."""

@@ -29,6 +29,7 @@ from rollout_tasks.models.prices import cost
 from rollout_tasks.models.usage_meter import UsageMeter
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict, split_rollout_id
 from rollout_tasks.trajectories.writer import TrajectoryWriter
+from vm_pool.contracts import returned
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,8 @@ class Attempt:
         asked = time.monotonic()
         lease: LeaseRecord | None = None
         try:
-            snapshot = environment_class.snapshot(self.item)
+            with boundary(FailureClass.ENV_SETUP, f"{environment_class.__name__}.snapshot"):
+                snapshot = environment_class.snapshot(self.item)
             with leased_vm(self.config, self.rollout_id, self.worker, pulse, snapshot=snapshot) as vm:
                 granted = time.monotonic()
                 lease = LeaseRecord(vm.vm_id, vm.fence, granted - asked, time.time(), 0.0)
@@ -176,7 +178,11 @@ class Attempt:
         late = f"not finished within {limits.max_seconds:g} s"
         with pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, late, grace=GRACE_SECONDS):
             trajectory.observed(observation)
-            episode = agent.run(self.item, world, observation, model, limits, trajectory)
+            episode = returned(
+                agent.run(self.item, world, observation, model, limits, trajectory),
+                Episode,
+                f"{type(agent).__name__}.run",
+            )
         late = f"not evaluated within {limits.max_seconds:g} s"
         with pulse.interruption.guard(limits.max_seconds, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
             return episode, world.evaluate()

@@ -6,18 +6,23 @@ Also measures the time that the environment takes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Literal
 
 from benchmark.items import Item
 from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, VMAccess, VMLost, World
 from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
+from vm_pool.contracts import returned
 from vm_pool.errors import LeaseLost
 
 
 class GuardedEnvironment(World):
-    """An environment whose errors become `RolloutFailure`s, and which refuses calls once its lease is lost."""
+    """An environment whose errors become `RolloutFailure`s, and which refuses calls once its lease is lost.
+
+    What it returns against its contract is such an error.
+    """
 
     def __init__(self, world: World, vm: VMAccess | None) -> None:
         self._world = world
@@ -39,33 +44,33 @@ class GuardedEnvironment(World):
     def instructions(self, item: Item) -> str:
         """See `World`."""
         with boundary(FailureClass.ENV_SETUP, self._name):
-            return self._world.instructions(item)
+            return returned(self._world.instructions(item), str, f"{self._name}.instructions")
 
     def tools(self) -> list[Tool]:
         """See `World`."""
         with boundary(FailureClass.ENV_SETUP, self._name):
-            return self._world.tools()
+            return returned(self._world.tools(), Sequence[Tool], f"{self._name}.tools")
 
     def reset(self, item: Item) -> Observation:
         """See `World`."""
         self._check_lease()
         with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), self._touching("setup"):
-            return self._world.reset(item)
+            return returned(self._world.reset(item), Observation, f"{self._name}.reset")
 
     def execute(self, call: ToolCall) -> ToolResult:
         """See `World`."""
         self._check_lease()
         with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), self._touching("acting"):
-            return self._world.execute(call)
+            return returned(self._world.execute(call), ToolResult, f"{self._name}.execute")
 
     def evaluate(self) -> float | None:
         """See `World`. A score outside [0, 1] is an error."""
         self._check_lease()
         with boundary(FailureClass.ENV_EVALUATE, f"{self._name}: evaluation"), self._touching("evaluation"):
-            score = self._world.evaluate()
+            score = returned(self._world.evaluate(), Real | None, f"{self._name}.evaluate")
             if score is not None and not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be between 0 and 1, got {score!r}")
-            return score
+            return None if score is None else float(score)
 
     def close(self) -> None:
         """See `World`."""

@@ -53,9 +53,10 @@ def check(config: RunConfig, items: Sequence[Item], client: redis.Redis | None) 
     facts, unknown, images = _at_hand(config, client)
     if not facts:
         return Checked(unknown=unknown, images=images)
-    found = [
-        one for name, group in groups.items() for one in registry.environment(name).conformance(config, group, facts)
-    ]
+    found: list[Conformance] = []
+    for name, group in groups.items():
+        with registry.calling(name, "conformance"):
+            found += registry.environment(name).conformance(config, group, facts)
     return Checked(found, unknown, images)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 from celery.canvas import Signature
@@ -10,6 +11,7 @@ from celery.utils import uuid
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
 from rollout_tasks.queues import finalize_task, rollout_task
 from rollout_tasks.registry import environment, environment_name, known_environments
 from rollout_tasks.runs.store_format import MIN_VERSION
@@ -18,8 +20,12 @@ from rollout_tasks.runs.verdict import split_rollout_id
 
 @lru_cache(maxsize=1)
 def rollout_queues() -> tuple[str, ...]:
-    """Returns the queues of all environments' rollouts."""
-    return tuple(sorted({environment(name).queue for name in known_environments()}))
+    """Returns the queues of all environments' rollouts, except of those that cannot be loaded here."""
+    queues = set()
+    for name in known_environments():
+        with suppress(UserError):
+            queues.add(environment(name).queue)
+    return tuple(sorted(queues))
 
 
 def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Sequence[str]) -> None:

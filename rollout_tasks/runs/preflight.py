@@ -60,9 +60,10 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
     right: list[Item] = []
     wrong: list[str] = []
     for item in items:
+        name = registry.environment_name(item, config)
         try:
-            environment = registry.environment(registry.environment_name(item, config))
-            environment.check_item(config, item)
+            environment = registry.environment(name)
+            _check_item(name, config, item)
             if config.evaluate_results and environment.compares_answers:
                 check_reference(config.metric, item.answer)
         except ValueError as error:
@@ -74,6 +75,17 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
     if not right:
         raise UserError(f"none of the {len(items)} items is valid, the first because: {wrong[0]}")
     return right, wrong
+
+
+def _check_item(name: str, config: RunConfig, item: Item) -> None:
+    """Has an item checked; a `ValueError` says what is wrong with the item, anything else is the check's own defect."""
+    try:
+        registry.environment(name).check_item(config, item)
+    except (ValueError, UserError):
+        raise
+    except Exception as error:
+        why = f"environment {name!r}: check_item: {type(error).__name__}: {error}"
+        raise UserError(f"item {item.id!r}: {why}") from error
 
 
 def check_reference(metric_name: str, answer: str) -> None:
@@ -89,15 +101,20 @@ def check_reference(metric_name: str, answer: str) -> None:
 
 def needs(config: RunConfig, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
     """Returns what the items need besides this project, by environment; environments without needs are left out."""
-    groups = _by_environment(config, items).items()
-    said = {name: dict(registry.environment(name).needs(config, group)) for name, group in groups}
+    said: dict[str, dict[str, Any]] = {}
+    for name, group in _by_environment(config, items).items():
+        with registry.calling(name, "needs"):
+            said[name] = dict(registry.environment(name).needs(config, group))
     return {name: value for name, value in said.items() if value}
 
 
 def unmet(config: RunConfig, items: Sequence[Item]) -> list[str]:
     """Returns sentences about what items ask for and will not get in this run."""
-    groups = _by_environment(config, items).items()
-    return [sentence for name, group in groups for sentence in registry.environment(name).unmet(config, group)]
+    said: list[str] = []
+    for name, group in _by_environment(config, items).items():
+        with registry.calling(name, "unmet"):
+            said += registry.environment(name).unmet(config, group)
+    return said
 
 
 def _by_environment(config: RunConfig, items: Iterable[Item]) -> dict[str, list[Item]]:
@@ -133,10 +150,8 @@ def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[
         UserError: It cannot serve an environment, or cannot run the VMs.
     """
     for name in sorted(environments):
-        try:
-            registry.environment(name).check_available()
-        except RuntimeError as error:
-            raise UserError(f"--env-mode {name}: {error}") from error
+        if reason := registry.reason_against(name):
+            raise UserError(f"--env-mode {name}: {reason}")
     if needs_vm(config, items):
         from rollout_tasks.vm_options import open_provider, provider_options
         from vm_pool.errors import ProviderError
@@ -183,9 +198,12 @@ def needs_desktop(config: RunConfig, item: Item) -> bool:
 
 def needs_vm(config: RunConfig, items: Iterable[Item]) -> bool:
     """Whether any rollout of the run needs a VM."""
-    from rollout_tasks.registry import environment_name
+    return any(_needs_vm(registry.environment_name(item, config), config, item) for item in items)
 
-    return any(registry.environment(environment_name(item, config)).needs_vm_for(config, item) for item in items)
+
+def _needs_vm(name: str, config: RunConfig, item: Item) -> bool:
+    with registry.calling(name, "needs_vm_for"):
+        return registry.environment(name).needs_vm_for(config, item)
 
 
 def check_pool(config: RunConfig, client: redis.Redis) -> None:

@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import cache, partial
 from typing import Any
 
@@ -147,20 +147,34 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
-        from rollout_tasks import registry
         from rollout_tasks.execution import rollout  # noqa: F401
 
         queues = worker.app.amqp.queues.consume_from
         _announce_start(worker.hostname, queues)
-        for name, reason in registry.available_environments().items():
-            environment = registry.environment(name) if reason is None else None
-            if environment is None or environment.queue not in queues:
-                continue
-            environment.preload()
-            if registry.agent(environment.default_agent).needs_model:
-                import openai  # noqa: F401
+        preload_environments(queues)
         gc.collect()
         gc.freeze()
+
+
+def preload_environments(queues: Container[str]) -> None:
+    """Imports what the rollouts in these queues use. What cannot be imported is logged: its rollouts say so, too."""
+    from rollout_tasks import registry
+
+    for name, reason in registry.available_environments().items():
+        environment = registry.environment(name) if reason is None else None
+        if environment is None or environment.queue not in queues:
+            continue
+        try:
+            environment.preload()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the border to environments: the others are served)
+            logger.error("environment %r: preload: %s: %s", name, type(error).__name__, error)
+        try:
+            needs_model = registry.agent(environment.default_agent).needs_model
+        except UserError as error:  # a run may name another agent
+            logger.error("environment %r: its default agent cannot be used: %s", name, error)
+            continue
+        if needs_model:
+            import openai  # noqa: F401
 
 
 def _announce_start(worker: str, queues: Iterable[str]) -> None:

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.items import Item
 from rollout_tasks import registry
+from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs import preflight
+from rollout_tasks.runs.enqueue import rollout_queues
+from rollout_tasks.worker.bootsteps import preload_environments
 
 
 @pytest.fixture
@@ -71,6 +76,98 @@ def test_one_that_cannot_be_imported_is_named_and_the_rest_is_served(installed: 
     assert "no_such_package" in str(available["broken"])
     assert available["math"] is None
     assert "rollout.light" in registry.served_queues()
+
+
+WRONG = """
+from rollout_tasks.environments.math import MathEnvironment
+
+class Wrong(MathEnvironment):
+    queue = "rollout.wrong"
+    default_agent = "nobody"
+
+    @classmethod
+    def check_available(cls):
+        {check_available}
+
+    @classmethod
+    def preload(cls):
+        {preload}
+
+    {check_item}
+"""
+
+
+def offer_wrong(folder: Path, check_available: str = "pass", preload: str = "pass", check_item: str = "") -> None:
+    """Offers an environment of this kind, which follows its contract."""
+    module = f"wrong_{folder.parent.name}_{folder.name}".replace("-", "_")
+    (folder / f"{module}.py").write_text(
+        WRONG.format(check_available=check_available, preload=preload, check_item=check_item)
+    )
+    offer(folder, f"wrong = {module}:Wrong")
+
+
+@pytest.mark.parametrize(
+    ("breaks", "says"),
+    [
+        ("raise KeyError('x')", "environment 'wrong': check_available: KeyError: 'x'"),
+        (
+            "import no_such_package",
+            "environment 'wrong': check_available: ModuleNotFoundError: No module named 'no_such_package'",
+        ),
+        ("raise SystemExit(3)", "environment 'wrong': check_available: SystemExit: 3"),
+        ("raise RuntimeError('no oven here')", "no oven here"),
+    ],
+)
+def test_one_that_fails_to_check_this_machine_is_not_served_and_the_rest_is(
+    installed: Path, breaks: str, says: str
+) -> None:
+    offer_wrong(installed, check_available=breaks)
+
+    assert registry.available_environments()["wrong"] == says
+    assert "rollout.light" in registry.served_queues()
+    assert "rollout.wrong" not in registry.served_queues()
+
+
+def test_the_queues_of_all_rollouts_leave_out_one_that_cannot_be_loaded(installed: Path) -> None:
+    offer(installed, "broken = no_such_package.there:Environment")
+    rollout_queues.cache_clear()
+
+    assert "rollout.light" in rollout_queues()
+    rollout_queues.cache_clear()
+
+
+@pytest.mark.parametrize("breaks", ["raise KeyError('x')", "raise SystemExit(3)", "pass"])
+def test_a_worker_starts_in_spite_of_one_that_cannot_be_preloaded(
+    installed: Path, caplog: pytest.LogCaptureFixture, breaks: str
+) -> None:
+    offer_wrong(installed, preload=breaks)
+
+    preload_environments(["rollout.wrong", "rollout.light"])
+
+    said = [record.getMessage() for record in caplog.records]
+    assert [sentence.startswith("environment 'wrong'") for sentence in said] == [True] * len(said)
+    assert "unknown agent 'nobody'" in said[-1]
+    assert len(said) == (1 if breaks == "pass" else 2)
+
+
+CHECKED_METHODS = {
+    "check_item": lambda config, items: preflight.check_items(config, items),
+    "needs": lambda config, items: preflight.needs(config, items),
+    "unmet": lambda config, items: preflight.unmet(config, items),
+    "needs_vm_for": lambda config, items: preflight.needs_vm(config, items),
+}
+
+
+@pytest.mark.parametrize("method", CHECKED_METHODS)
+def test_a_check_that_breaks_before_a_run_is_one_sentence(installed: Path, method: str) -> None:
+    offer_wrong(
+        installed, check_item=f"@classmethod\n    def {method}(cls, config, items):\n        raise KeyError('colour')"
+    )
+
+    with pytest.raises(UserError) as told:
+        CHECKED_METHODS[method](RunConfig(env_mode="wrong"), [Item("one", "?", "1")])
+
+    assert str(told.value).endswith(f"environment 'wrong': {method}: KeyError: 'colour'")
 
 
 def test_two_packages_of_one_name_are_an_error(installed: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
+from vm_pool.contracts import check_class, check_instance, reason, returned
 from vm_pool.errors import ProviderError
 from vm_pool.states import Endpoint
 
@@ -24,28 +26,36 @@ class Provider(Protocol):
     since the caller cannot end a call that hangs. Everything that a call starts is tagged with the VM's id before it
     starts, so that `reap_leftovers` finds it even if this process is killed meanwhile.
 
-    A provider may also implement `ReachesVMs`, `TakesFingerprints`, `Attests`, `ChecksMachine` and `NamesImage`, each
-    by having its method.
+    A provider may also implement `ReachesVMs`, `TakesFingerprints`, `Attests`, `ChecksMachine`, `NamesImage` and
+    `ListsOptions`, each by having its member.
     """
 
     needs_reset: bool
     """Whether a VM must be reset between two holders."""
 
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Checks the options; raises `ValueError` with one sentence about a wrong one. Starts nothing."""
+
+    @abstractmethod
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a VM from its clean state; returns where it will answer."""
 
+    @abstractmethod
     def check(self, vm_id: str) -> None:
         """Raises unless the VM is ready for use right now: a real probe, such as a screenshot. Changes nothing."""
 
+    @abstractmethod
     def reset(self, vm_id: str) -> Endpoint:
         """Brings a running VM back to its clean state; returns where it will answer."""
 
+    @abstractmethod
     def stop(self, vm_id: str) -> None:
         """Stops a VM and frees its resources, in whatever state it is, even when it is not running.
 
         May be called while `boot`, `check` or `reset` of the same VM is running, which then raises.
         """
 
+    @abstractmethod
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
         """Ends what a killed predecessor of this host left running; returns the ids of those VMs.
 
@@ -102,6 +112,15 @@ class NamesImage(Protocol):
         """
 
 
+class ListsOptions(Protocol):
+    """A provider that lists the names of its options, so that those of a run which it also has reach it."""
+
+    option_names: ClassVar[Collection[str]]
+
+
+_PARTS = (ReachesVMs, TakesFingerprints, Attests, ChecksMachine, NamesImage, ListsOptions)
+
+
 def with_network(image: str, policy: str) -> str:
     """Returns an image's name with its guests' network policy."""
     return image if policy == "none" or not image else f"{image}+{policy}"
@@ -121,6 +140,15 @@ def check_available(provider: Provider) -> None:
     """
     if isinstance(provider, ChecksMachine):
         provider.check_available()
+
+
+def checked_endpoint(endpoint: Endpoint, provider: Provider, method: str) -> Endpoint:
+    """Returns what `boot` or `reset` returned, if it is an endpoint.
+
+    Raises:
+        ContractBroken: It is something else.
+    """
+    return returned(endpoint, Endpoint, f"{type(provider).__name__}.{method}")
 
 
 def purposes(provider: Provider, endpoint: Endpoint) -> list[str]:
@@ -173,22 +201,30 @@ def load_provider(name: str, options: Mapping[str, Any]) -> Provider:
         options: The provider's own options.
 
     Raises:
-        ProviderError: It is not installed, cannot be imported, or does not accept the options.
+        ProviderError: It is not installed, cannot be imported, breaks its contract, or does not accept the options.
     """
     found = _provider_class(name)
     try:
-        return cast(Provider, found(options))
+        made = found(options)
     except ImportError as error:
         raise ProviderError(f"VM provider {name!r} cannot be used here: {error}") from error
     except (TypeError, ValueError) as error:
         raise ProviderError(f"VM provider {name!r} does not accept its options: {_first_line(error)}") from error
+    except Exception as error:
+        why = f"{type(error).__name__}: {_first_line(error)}"
+        raise ProviderError(f"VM provider {name!r} does not accept its options: {why}") from error
+    try:
+        check_instance(made, Provider)
+    except Exception as error:
+        raise ProviderError(f"VM provider {name!r} cannot be used: {reason(error)}") from error
+    return cast(Provider, made)
 
 
 def option_names(name: str) -> frozenset[str]:
     """Returns the options that a provider lists in its class's `option_names`; empty where it lists none.
 
     Raises:
-        ProviderError: It is not installed, or cannot be imported.
+        ProviderError: It is not installed, cannot be imported, or breaks its contract.
     """
     return frozenset(getattr(_provider_class(name), "option_names", ()))
 
@@ -198,9 +234,13 @@ def _provider_class(name: str) -> Any:
     if not found:
         raise ProviderError(f"no VM provider is called {name!r}; installed: {', '.join(provider_names()) or 'none'}")
     try:
-        return found[0].load()
+        loaded = found[0].load()
+        check_class(loaded, Provider, *_PARTS)
     except ImportError as error:
         raise ProviderError(f"VM provider {name!r} cannot be used here: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ProviderError(f"VM provider {name!r} cannot be loaded from {found[0].value}: {reason(error)}") from error
+    return loaded
 
 
 def _installed() -> list[EntryPoint]:

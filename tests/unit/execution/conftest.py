@@ -75,11 +75,14 @@ def submit(
     (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: watched\nVersion: 1\n")
     (offered / "entry_points.txt").write_text(
         "[rollout_tasks.environments]\nwatched = tests.unit.execution.watched:WatchedEnvironment\n"
+        "wrong_returns = tests.unit.execution.watched:WrongReturnsEnvironment\n"
         "[vm_pool.providers]\nsnapshots = tests.unit.execution.watched:SnapshotProvider\n"
         "[rollout_tasks.agents]\n"
         "answering = tests.unit.execution.watched:AnsweringAgent\n"
+        "instructed = tests.unit.execution.watched:InstructedAgent\n"
         "asking = tests.unit.execution.watched:AskingAgent\n"
         "broken = tests.unit.execution.watched:BrokenAgent\n"
+        "silent = tests.unit.execution.watched:SilentAgent\n"
         "simulated = rollout_tasks.agents.simulated:SimulatedAgent\n"
     )
     monkeypatch.syspath_prepend(tmp_path / "site")

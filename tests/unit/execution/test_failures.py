@@ -82,6 +82,74 @@ def test_what_breaks_in_the_world_is_tried_again_and_given_back(
         assert bench.events() == ["granted", "released"] * 2
 
 
+WRONG_RETURNS = {
+    "reset": (None, "env_setup", "reset", "returned None instead of an Observation"),
+    "instructions": (None, "env_setup", "instructions", "returned None instead of text"),
+    "tools": (None, "env_setup", "tools", "returned None instead of several of: a Tool"),
+    "tools of another kind": (
+        ["act"],
+        "env_setup",
+        "tools",
+        "returned a list with 'act' instead of several of: a Tool",
+    ),
+    "execute": ("done", "env_step", "execute", "returned 'done' instead of a ToolResult"),
+    "evaluate": ("1.0", "env_evaluate", "evaluate", "returned '1.0' instead of a number or None"),
+}
+
+
+@pytest.mark.parametrize(
+    ("returns", "failure", "method", "said"),
+    WRONG_RETURNS.values(),
+    ids=[name.replace(" ", "-") for name in WRONG_RETURNS],
+)
+def test_what_a_method_returns_against_its_contract_is_told_with_class_and_method(
+    submit: Any, returns: object, failure: str, method: str, said: str
+) -> None:
+    bench = submit(
+        {"env_mode": "wrong_returns", "of": method, "returns": returns},
+        max_attempts=1,
+        agent="instructed" if method == "instructions" else "simulated",
+    )
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert verdict.failure_class == failure
+    assert verdict.error.endswith(f"WrongReturnsEnvironment.{method} {said}")
+    assert bench.events() == ["granted", "released"]
+
+
+@pytest.mark.parametrize(("score", "stored"), [(True, 1.0), (1, 1.0), (0, 0.0), (False, 0.0)])
+def test_a_score_of_another_kind_of_number_is_stored_as_one(submit: Any, score: object, stored: float) -> None:
+    bench = submit({"env_mode": "wrong_returns", "of": "evaluate", "returns": score}, agent="simulated")
+
+    assert bench.execute() == "completed"
+    assert type(bench.verdict().score) is float
+    assert bench.verdict().score == stored
+
+
+def test_an_agent_that_returns_nothing_is_told_with_its_class(submit: Any) -> None:
+    bench = submit({}, agent="silent", max_attempts=1)
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert verdict.failure_class == "internal"
+    assert verdict.error == "the episode: ContractBroken: SilentAgent.run returned None instead of an Episode"
+    assert bench.events() == ["granted", "released"]
+
+
+def test_a_snapshot_that_cannot_be_named_is_a_failed_setup(submit: Any) -> None:
+    bench = submit({"at": "snapshot", "raises": "builtins:KeyError"})
+
+    assert bench.execute() == "failed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.attempt) == ("env_setup", 2)
+    assert verdict.error == "WatchedEnvironment.snapshot: KeyError: 'it broke'"
+    assert bench.events() == []
+
+
 def test_an_environment_that_cannot_be_made_is_a_failed_setup(submit: Any, calls: list[tuple[str, int]]) -> None:
     bench = submit({})
 

@@ -12,6 +12,7 @@ from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.models.base import Usage
 from vm_pool.states import Endpoint
 
 CALLS: list[tuple[str, int]] = []
@@ -42,6 +43,8 @@ class WatchedEnvironment(Environment):
 
     @classmethod
     def snapshot(cls, item: Item) -> str | None:
+        if item.env_config.get("at") == "snapshot":
+            _raise(item)
         return item.env_config.get("snapshot")
 
     @classmethod
@@ -92,6 +95,20 @@ def _raise(item: Item) -> None:
     raise getattr(importlib.import_module(module), name)("it broke")
 
 
+class WrongReturnsEnvironment(WatchedEnvironment):
+    """`env_config`: ``returns`` is what the method that ``of`` names returns in place of what it should."""
+
+    def __getattribute__(self, name: str) -> Any:
+        item = object.__getattribute__(self, "__dict__").get("item")
+        if item is not None and name == item.env_config["of"]:
+            return lambda *_arguments: item.env_config["returns"]
+        return super().__getattribute__(name)
+
+    def reset(self, item: Item) -> Any:
+        observation = super().reset(item)
+        return item.env_config["returns"] if item.env_config["of"] == "reset" else observation
+
+
 class SnapshotProvider:
     """VMs that start from a snapshot, and answer where its name says."""
 
@@ -127,6 +144,18 @@ class BrokenAgent(Agent):
         raise ZeroDivisionError("the agent broke")
 
 
+class SilentAgent(Agent):
+    """Forgets to return how the episode ended."""
+
+    needs_model: ClassVar[bool] = False
+
+    def __init__(self, config: RunConfig) -> None:
+        pass
+
+    def run(self, *_arguments: Any, **_options: Any) -> Any:
+        """Returns nothing."""
+
+
 class AnsweringAgent(Agent):
     """Asks its model once and takes what it says for the answer."""
 
@@ -138,6 +167,18 @@ class AnsweringAgent(Agent):
     def run(self, item: Item, environment: Any, observation: Any, model: Any, *_more: Any) -> Episode:  # noqa: ARG002
         reply = model.complete([{"role": "user", "content": item.question}], [])
         return Episode(answer=reply.text, ending="answer", turns=1, usage=reply.usage)
+
+
+class InstructedAgent(Agent):
+    """Asks the environment for its instructions and takes them for the answer."""
+
+    needs_model: ClassVar[bool] = False
+
+    def __init__(self, config: RunConfig) -> None:
+        pass
+
+    def run(self, item: Item, environment: Any, *_more: Any) -> Episode:
+        return Episode(environment.instructions(item), "answer", 0, Usage())
 
 
 class AskingAgent(Agent):

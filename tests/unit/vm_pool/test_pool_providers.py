@@ -6,12 +6,17 @@ import statistics
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from vm_pool.canary import CleanState
 from vm_pool.errors import ProviderError
+from vm_pool.gate import Gates
+from vm_pool.machine import Machine
 from vm_pool.providers import load_provider, provider_names
 from vm_pool.providers.simulated import Lognormal, SimulatedOptions, SimulatedProvider, Uniform
+from vm_pool.unpooled import unpooled_vm
 
 
 def test_installed_providers_are_found_by_name() -> None:
@@ -50,6 +55,31 @@ def test_wrong_options_are_named(options: dict[str, object], names: str) -> None
 )
 def test_times_are_fixed_or_drawn(given: object, understood: object) -> None:
     assert SimulatedOptions.model_validate({"reset_seconds": given}).reset_seconds == understood
+
+
+class Rack(SimulatedProvider):
+    """Forgets to return where a VM answers."""
+
+    def boot(self, vm_id: str) -> Any:
+        super().boot(vm_id)
+
+    def reset(self, vm_id: str) -> Any:
+        super().reset(vm_id)
+
+
+def test_a_provider_that_does_not_say_where_a_vm_answers_is_named() -> None:
+    provider = Rack({"boot_seconds": 0, "reset_seconds": 0})
+    machine = Machine("rack-0", provider, Gates(), CleanState())
+
+    with pytest.raises(TypeError, match=r"^Rack\.boot returned None instead of an Endpoint$"):
+        machine.boot(1)
+    with pytest.raises(TypeError, match=r"^Rack\.reset returned None instead of an Endpoint$"):
+        machine.reset(2)
+    with (
+        pytest.raises(TypeError, match=r"^Rack\.boot returned None instead of an Endpoint$"),
+        unpooled_vm(provider, "rack-0"),
+    ):
+        pass
 
 
 def test_draws_have_their_distributions_middle() -> None:
