@@ -38,15 +38,15 @@ def check_class(found: object, contract: type, *parts: type) -> None:
         raise ContractBroken(f"it is {_shown(found)}, not a class")
     missing = [name for name in _required(contract) if _static(found, name) is _MISSING or _is_abstract(found, name)]
     missing += sorted(getattr(found, "__abstractmethods__", frozenset()) - set(missing))
-    wrong = [
-        *_constructor_clauses(found, contract),
-        *(clause for one in (contract, *parts) for clause in _wrong(found, one)),
-    ]
-    if missing:
-        lacks = f"the class lacks {', '.join(_named(name, found, contract) for name in missing)}"
-        if any(_has_default(contract, name) for name in missing):
-            lacks += f" (inherit from {contract.__module__}.{contract.__name__}, which has defaults)"
-        wrong.insert(0, lacks)
+    own = [_named(name, found, contract) for name in missing if not _has_default(contract, name)]
+    inheritable = [_named(name, found, contract) for name in missing if _has_default(contract, name)]
+    wrong = [f"the class lacks {', '.join(own)}"] if own else []
+    if inheritable:
+        wrong.append(
+            f"it lacks {', '.join(inheritable)}, which it can inherit from {contract.__module__}.{contract.__name__}"
+        )
+    wrong += _constructor_clauses(found, contract)
+    wrong += [clause for one in (contract, *parts) for clause in _wrong(found, one)]
     if wrong:
         raise ContractBroken("; ".join(wrong))
 
