@@ -77,6 +77,8 @@ class LoadedItems:
     items: tuple[Item, ...]
     skipped: tuple[str, ...] = ()
     """One sentence for each entry left out."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """File and line, or entry, of each item, by its id."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -133,7 +135,7 @@ def load_items(
             items.append(item)
     if not items:
         raise BenchmarkError(f"{path}: none of its {len(skipped)} entries is valid, the first because: {skipped[0]}")
-    return LoadedItems(path.stem or str(path), str(path), tuple(items), tuple(skipped))
+    return LoadedItems(path.stem or str(path), str(path), tuple(items), tuple(skipped), places)
 
 
 def check_id(item_id: str) -> str | None:

@@ -163,7 +163,8 @@ def _check(
 ) -> None:
     """Shows for each task of a tree whether its score can be relied on in the image."""
     options = {"profile": profile, **key_values("--provider-option", provider_options)}
-    items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), load_items(str(tasks)).items)
+    loaded = load_items(str(tasks))
+    items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), loaded.items, loaded.places)
     for sentence in wrong:
         typer.echo(f"left out: {sentence}", err=True)
     with _progress() as progress:

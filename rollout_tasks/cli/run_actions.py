@@ -33,8 +33,8 @@ _CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--m
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
     """Submits a new run."""
     benchmark = load_benchmark(config)
-    environments = preflight.check_names(config, benchmark.items)
-    items, wrong = preflight.check_items(config, benchmark.items)
+    environments = preflight.check_names(config, benchmark.items, benchmark.places)
+    items, wrong = preflight.check_items(config, benchmark.items, benchmark.places)
     here = _is_here(embedded)
     if here:
         preflight.check_here(config, items, environments)

@@ -13,10 +13,13 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from pydantic import ValidationError
+
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig, SimulatedConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.validation_messages import clause, location_of
 
 WORK = Tool(
     name="work",
@@ -51,6 +54,16 @@ class SimulatedEnvironment(Environment):
     def needs_vm_for(cls, config: RunConfig, item: Item) -> bool:
         """Returns what the run's options and the item say."""
         return simulated_options(config.simulated, item.env_config).needs_vm
+
+    @classmethod
+    def check_item(cls, config: RunConfig, item: Item) -> None:
+        """Raises unless the item's own options are valid."""
+        try:
+            simulated_options(config.simulated, item.env_config)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, ("env_config", *location_of(first))))
+            raise ValueError(f"{where} {clause(first)}") from error
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
         """See `Environment`."""

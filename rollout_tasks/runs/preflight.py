@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,16 @@ if TYPE_CHECKING:
 SIMULATED_PROVIDER = "simulated"
 
 
-def check_names(config: RunConfig, items: Iterable[Item]) -> set[str]:
+_NOWHERE: Mapping[str, str] = {}
+
+
+def check_names(config: RunConfig, items: Iterable[Item], places: Mapping[str, str] = _NOWHERE) -> set[str]:
     """Checks every name in the configuration against what exists here.
+
+    Args:
+        config: The run's configuration.
+        items: Its items.
+        places: Where items are from, by id, as far as that is known.
 
     Returns:
         The environments that the items run in.
@@ -39,16 +47,29 @@ def check_names(config: RunConfig, items: Iterable[Item]) -> set[str]:
     for item in items:
         name = item.env_config.get("env_mode", config.env_mode)
         if not isinstance(name, str):
-            raise UserError(f"item {item.id!r}: env_config.env_mode must be text, got {name!r}")
+            raise UserError(f"{_named(item, places)}: env_config.env_mode must be text, got {name!r}")
         if name not in names:
-            place = f"item {item.id!r}: env_config.env_mode" if "env_mode" in item.env_config else "--env-mode"
+            place = f"{_named(item, places)}: env_config.env_mode" if "env_mode" in item.env_config else "--env-mode"
             _look_up(place, registry.environment, name)
             names.add(name)
     return names
 
 
-def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+def _named(item: Item, places: Mapping[str, str]) -> str:
+    """Returns the beginning of a sentence about an item."""
+    place = places.get(item.id)
+    return f"{place}: item {item.id!r}" if place else f"item {item.id!r}"
+
+
+def check_items(
+    config: RunConfig, items: Sequence[Item], places: Mapping[str, str] = _NOWHERE
+) -> tuple[list[Item], list[str]]:
     """Has each item checked by its environment.
+
+    Args:
+        config: The run's configuration.
+        items: Its items.
+        places: Where items are from, by id, as far as that is known.
 
     Returns:
         The valid items, and a sentence for each other one: items that nothing here can set up or score and, with
@@ -63,11 +84,11 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
         name = registry.environment_name(item, config)
         try:
             environment = registry.environment(name)
-            _check_item(name, config, item)
+            _check_item(name, config, item, places)
             if config.evaluate_results and environment.compares_answers:
                 check_reference(config.metric, item.answer)
         except ValueError as error:
-            wrong.append(f"item {item.id!r}: {error}")
+            wrong.append(f"{_named(item, places)}: {error}")
             if not (config.data.skip_invalid or isinstance(error, ItemUnsupported)):
                 raise UserError(wrong[0]) from error
         else:
@@ -77,7 +98,7 @@ def check_items(config: RunConfig, items: Sequence[Item]) -> tuple[list[Item], l
     return right, wrong
 
 
-def _check_item(name: str, config: RunConfig, item: Item) -> None:
+def _check_item(name: str, config: RunConfig, item: Item, places: Mapping[str, str]) -> None:
     """Has an item checked; a `ValueError` says what is wrong with the item, anything else is the check's own defect."""
     try:
         registry.environment(name).check_item(config, item)
@@ -85,7 +106,7 @@ def _check_item(name: str, config: RunConfig, item: Item) -> None:
         raise
     except Exception as error:
         why = f"environment {name!r}: check_item: {type(error).__name__}: {error}"
-        raise UserError(f"item {item.id!r}: {why}") from error
+        raise UserError(f"{_named(item, places)}: {why}") from error
 
 
 def check_reference(metric_name: str, answer: str) -> None:

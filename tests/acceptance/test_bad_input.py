@@ -136,12 +136,12 @@ DATA_CASES = [
     data_case(
         "item of an unknown environment",
         lines(item(env_config={"env_mode": "maths"})),
-        "item 'sum': env_config.env_mode: unknown environment 'maths': did you mean math?",
+        "items.jsonl, line 1: item 'sum': env_config.env_mode: unknown environment 'maths': did you mean math?",
     ),
     data_case(
         "item whose environment is a number",
         lines(item(env_config={"env_mode": 5})),
-        "item 'sum': env_config.env_mode must be text, got 5",
+        "items.jsonl, line 1: item 'sum': env_config.env_mode must be text, got 5",
     ),
     data_case("no such file", {}, "items.jsonl: no such file or folder"),
     data_case(
@@ -177,12 +177,13 @@ DATA_CASES = [
     data_case(
         "an item without an answer",
         lines(item(), item(id="b", answer="")),
-        "item 'b': has no answer that exact_match could compare with; --no-evaluate-results rolls out without scores",
+        "items.jsonl, line 2: item 'b': has no answer that exact_match could compare with",
+        "; --no-evaluate-results rolls out without scores",
     ),
     data_case(
         "a reference without a number",
         lines(item(), item(id="b", answer="five")),
-        "item 'b': its answer 'five' holds no number, which final_number compares",
+        "items.jsonl, line 2: item 'b': its answer 'five' holds no number, which final_number compares",
         arguments=f"{ITEMS} --metric final_number",
     ),
     data_case(
@@ -193,7 +194,7 @@ DATA_CASES = [
                 {"id": "t1", "instruction": "Go.", "evaluator": {"func": "infeasible"}}
             ),
         },
-        "item 't1': has no answer that exact_match could compare with",
+        "t1.json: item 't1': has no answer that exact_match could compare with",
         arguments="--data tree --env-mode math",
     ),
     data_case("no data path", {}, "--data-path is missing", arguments="--env-mode math"),

@@ -52,6 +52,16 @@ def test_every_format_gives_the_same_items(tmp_path: Path, name: str, content: s
     assert benchmark.name == Path(name).stem
 
 
+def test_each_item_has_its_place(tmp_path: Path) -> None:
+    text = write(tmp_path, "a.jsonl", "\n".join(["", *(json.dumps(entry) for entry in ENTRIES)]))
+    tree = write_tree(
+        tmp_path, {"os": ["t1"]}, {"os/t1": {"id": "t1", "instruction": "Go.", "evaluator": {"func": "infeasible"}}}
+    )
+
+    assert load_items(text).places == {"item_2": f"{text}, line 2", "b/ü": f"{text}, line 3"}
+    assert load_items(tree).places == {"t1": str(tmp_path / "examples" / "os" / "t1.json")}
+
+
 def test_a_single_object_is_one_item(tmp_path: Path) -> None:
     assert list(load_items(write(tmp_path, "one.json", '{"question": "Why?"}'))) == [Item("item_1", "Why?")]
 

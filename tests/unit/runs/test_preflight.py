@@ -42,6 +42,37 @@ def test_an_unknown_name_is_told_with_its_place(options: dict[str, Any], env_con
     assert str(told.value).startswith(says)
 
 
+def test_a_wrong_item_is_told_with_its_file_and_line() -> None:
+    places = {"one": "tasks.jsonl, line 3"}
+    lenient = config(simulated={}, data={"skip_invalid": True})
+
+    for env_mode, says in (("nowhere", "unknown environment 'nowhere'"), (7, "must be text, got 7")):
+        with pytest.raises(UserError, match=rf"^tasks.jsonl, line 3: item 'one': env_config.env_mode:? {says}"):
+            preflight.check_names(config(), [item(env_mode=env_mode)], places)
+    with pytest.raises(
+        UserError, match=r"^tasks.jsonl, line 3: item 'one': env_config.steps must be at least 1, got 0$"
+    ):
+        preflight.check_items(config(), [item(steps=0)], places)
+    assert preflight.check_items(lenient, [item(steps=0), item("two")], places) == (
+        [item("two")],
+        ["tasks.jsonl, line 3: item 'one': env_config.steps must be at least 1, got 0"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("env_config", "says"),
+    [
+        ({"steps": "many"}, "env_config.steps must be a whole number, got 'many'"),
+        ({"seconds": [1]}, "env_config.seconds must be two numbers, the shortest and the longest, got [1]"),
+        ({"fail": "badly"}, "env_config.fail must be "),
+    ],
+)
+def test_an_items_own_wrong_option_of_the_simulated_environment_is_named(env_config: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as told:
+        preflight.check_items(config(), [item(**env_config)])
+    assert str(told.value).startswith(f"item 'one': {says}")
+
+
 def test_the_environments_of_all_items_are_found() -> None:
     items = [item("one"), item("two", env_mode="math"), item("three", env_mode="math")]
 

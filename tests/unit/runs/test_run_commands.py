@@ -179,12 +179,12 @@ def test_what_tasks_need_is_said_in_a_line(needed: dict[str, Any], said: str) ->
 def test_wrong_items_are_left_out_only_when_that_was_asked_for(shell: Shell) -> None:
     items = [{"id": "good"}, {"id": "bad", "env_config": {"env_mode": "osworld"}}]
 
-    with pytest.raises(UserError, match=r"^item 'bad': "):
+    with pytest.raises(UserError, match=r"^\S+/items\.jsonl, line 2: item 'bad': "):
         shell.call(run_actions.submit, shell.config(*items))
     assert shell.client.keys() == []
     assert shell.call(run_actions.submit, shell.config(*items, data={"skip_invalid": True})) == 0
 
-    assert "left out: item 'bad': " in shell.err
+    assert "items.jsonl, line 2: item 'bad': " in shell.err
     assert [item.id for item in shell.run.description.items()] == ["good"]
     assert shell.store.progress("night-1").total == 1  # type: ignore[union-attr]
 
