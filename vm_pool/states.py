@@ -38,6 +38,13 @@ VMs into initializing or resetting; a VM that needs no reset goes from leased, o
 """
 
 
+SILENT = "silent"
+"""What a VM is counted as whose host gives no sign of life, unless it is leased, quarantined or stopped: it is not granted, and
+nobody boots or resets it.
+"""
+_LOOKED_AFTER = frozenset({VMState.INITIALIZING, VMState.FREE, VMState.RESETTING})
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a VM answers."""
@@ -113,14 +120,17 @@ class PoolStatus:
     counters: Mapping[str, int]
     """How often each event has happened since the pool was created."""
 
-    def counts(self) -> dict[VMState, int]:
-        """Returns how many VMs are in each state; leaves out states without VMs."""
-        return dict(Counter(vm.state for vm in self.vms))
+    def counts(self) -> dict[str, int]:
+        """Returns how many VMs are in each state, or `SILENT`; leaves out states without VMs."""
+        silent = [vm.state in _LOOKED_AFTER and not vm.host_heard for vm in self.vms]
+        return dict(Counter(SILENT if is_ else vm.state.value for vm, is_ in zip(self.vms, silent, strict=True)))
 
     def sentence(self) -> str:
         """Returns the states' counts as text, such as ``2 leased, 1 resetting``."""
         counts = self.counts()
-        words = [f"{counts[state]} {state.value}" for state in VMState if state in counts]
+        words = [
+            f"{counts[state]} {state}" for state in (*(state.value for state in VMState), SILENT) if state in counts
+        ]
         silent = sorted({vm.host for vm in self.vms if not vm.host_heard})
         said = ", ".join(words) if words else "no VMs"
         return f"{said} (no sign of life from {', '.join(silent)})" if silent else said

@@ -37,7 +37,7 @@ def status_as_dict(status: PoolStatus) -> dict[str, Any]:
     values = dataclasses.asdict(status)
     for vm in values["vms"]:
         del vm["endpoint"]["token"]
-    return {**values, "counts": {state.value: count for state, count in status.counts().items()}}
+    return {**values, "counts": status.counts()}
 
 
 def status_tables(status: PoolStatus) -> Group:

@@ -239,7 +239,7 @@ def _on_workers(submission: Submission, console: Console, *, follow: bool, as_js
     from rollout_tasks.cli import run_progress
     from rollout_tasks.runs.progress import progress_of
     from rollout_tasks.runs.submit_to_workers import submit_to_workers
-    from rollout_tasks.runs.watch import nobody_serves
+    from rollout_tasks.runs.waits import nobody_serves
 
     submission, store = submit_to_workers(submission)
     console.print(_beginning(submission))

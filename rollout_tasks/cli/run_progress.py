@@ -23,15 +23,13 @@ from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.progress import progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.waits import pool_state, pool_status, waits_for
 from rollout_tasks.runs.watch import (
     ENDS,
     OVER,
     Rate,
     describe,
     line,
-    nobody_serves,
-    out_of_reach,
-    pool_state,
     watch,
 )
 
@@ -145,8 +143,8 @@ def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
         return report(progress, folder, console, as_json=as_json)
     if keep_on:
         return follow(run_id, store, console, folder, pool=config.vm.pool, as_json=as_json)
-    vms = pool_state(store.client, config.vm.pool)
-    idle = out_of_reach(store, progress) or nobody_serves(store, progress)
+    pool = pool_status(store.client, config.vm.pool)
+    vms, idle = pool_state(pool), waits_for(store, progress, pool if config.vm.use_pool else None)
     if as_json:
         print_json(describe(progress, vms=vms) | {"waits_for": idle})
     else:

@@ -231,8 +231,9 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
     """Checks that the pool has VMs.
 
     Raises:
-        UserError: The pool has none, or the run asks for a network, which only the pool's hosts can set.
+        UserError: The pool has none, or all are drained, or the run asks for a network, which only the pool's hosts can set.
     """
+    from rollout_tasks.runs.waits import none_in_service
     from vm_pool.pool import VMPool
     from vm_pool.states import VMState
 
@@ -243,11 +244,15 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
             "--guest-network: a pool's VM hosts set what its VMs may reach (rollouts vm-host -o guest_network=internet);"
             " leave it out, or take --no-pool"
         )
-    if not any(vm.state != VMState.STOPPED for vm in VMPool(client, config.vm.pool).status().vms):
-        raise UserError(
-            f"--pool: the pool {config.vm.pool!r} has no VMs; start some with"
-            f" `celery -A rollout_tasks worker --num-vms 3 --provider {config.vm.provider_name}` or `rollouts vm-host`"
-        )
+    status = VMPool(client, config.vm.pool).status()
+    if any(vm.state != VMState.STOPPED and not vm.drained for vm in status.vms):
+        return
+    if status.vms:
+        raise UserError(f"--pool: {none_in_service(status)}")
+    raise UserError(
+        f"--pool: the pool {config.vm.pool!r} has no VMs; start some with"
+        f" `celery -A rollout_tasks worker --num-vms 3 --provider {config.vm.provider_name}` or `rollouts vm-host`"
+    )
 
 
 def check_output_dir(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,14 +17,10 @@ from rich.text import Text
 
 from benchmark.money import dollars
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.outage import outage_of
-from rollout_tasks.runs import presence
 from rollout_tasks.runs.progress import progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
-from rollout_tasks.runs.store_format import UnreadableRun
-from vm_pool.errors import PoolError
-from vm_pool.pool import VMPool
+from rollout_tasks.runs.waits import pool_state, pool_status, waits_for
 from vm_pool.states import VMState
 
 _LOOK_SECONDS = 0.5
@@ -77,16 +72,6 @@ def describe(progress: Progress, rate: Rate | None = None, vms: dict[str, int] |
     return values
 
 
-def pool_state(client: redis.Redis, pool: str) -> dict[str, int]:
-    """Returns how many VMs are in each state and how many rollouts wait for one; empty when the pool cannot be read."""
-    try:
-        status = VMPool(client, pool).status()
-    except (PoolError, redis.RedisError):
-        return {}
-    waiting = {"waited for": len(status.waiters)} if status.waiters else {}
-    return {state.value: count for state, count in status.counts().items()} | waiting
-
-
 def watch(
     store: RunStore,
     run_id: str,
@@ -124,10 +109,11 @@ def watch(
             patient = not own_worker and time.monotonic() - began < _WORKERS_START_SECONDS
             try:
                 progress = progress_of(store, run_id)
-                vms = pool_state(store.client, pool) if pool else {}
-                idle = out_of_reach(store, progress)
-                if not idle and not patient:
-                    idle = _waited_for(store, progress, vms if pool else None, own_worker=own_worker)
+                status = pool_status(store.client, pool) if pool else None
+                vms = pool_state(status)
+                idle = waits_for(store, progress, status, own_worker=own_worker, patient=patient)
+                if pool and not idle and not patient:
+                    idle = _first_vm(progress, vms, own_host=own_worker)
             except redis.RedisError as error:
                 if alive is not None:
                     alive()
@@ -172,38 +158,18 @@ class _NoLive:
         """Shows nothing."""
 
 
-def nobody_serves(store: RunStore, progress: Progress) -> str:
-    """Returns a sentence if no worker serves a queue that the run waits in; else empty."""
-    if progress.running or not progress.pending:
-        return ""
-    return presence.unserved(store.client, progress.queues)
-
-
-def out_of_reach(store: RunStore, progress: Progress) -> str:
-    """Returns why rollouts wait for the model's endpoint; empty when they do not."""
-    if not progress.pending:
-        return ""
-    with suppress(KeyError, UnreadableRun):
-        endpoint = store.config(progress.run_id)[0].model.base_url  # None in a run that asks no model
-        return str(outage_of(store.client, endpoint) or "") if endpoint else ""
-    return ""
-
-
-def _waited_for(store: RunStore, progress: Progress, vms: dict[str, int] | None, *, own_worker: bool) -> str:
-    """Returns what a run waits for before anything can happen in it; empty when it waits for nothing.
+def _first_vm(progress: Progress, vms: dict[str, int], *, own_host: bool) -> str:
+    """Returns a sentence if no VM of the run's pool has ever been ready; else empty.
 
     Args:
-        store: The run's store.
         progress: The run's progress.
-        vms: How many VMs of its pool are in each state; None when it uses no pool.
-        own_worker: Whether its worker and VMs were started for it.
+        vms: How many VMs of the pool are in each state.
+        own_host: Whether the pool's host was started for the run.
     """
-    if unserved := nobody_serves(store, progress):
-        return "its worker is starting" if own_worker else unserved
-    if vms is None or not progress.pending:
+    if not progress.pending:
         return ""
     states = {state for state, count in vms.items() if count and state in _VM_STATES}
-    if not states and own_worker:
+    if not states and own_host:
         return "the host of its VMs is starting"
     return "the first VM is booting" if states == {VMState.INITIALIZING.value} else ""
 
@@ -211,7 +177,7 @@ def _waited_for(store: RunStore, progress: Progress, vms: dict[str, int] | None,
 def line(progress: Progress, rate: Rate, vms: dict[str, int], idle: str = "") -> str:
     """Returns the progress as one line of text."""
     parts = [f"{progress.state}: {progress.committed}/{progress.total} rollouts", f"{progress.running} running"]
-    if rate.per_second:
+    if rate.per_second and not _stands(progress, idle):
         parts.append(f"{rate.per_second:.1f}/s, about {_duration(progress.pending / rate.per_second)} left")
     if progress.cost is not None:
         parts.append(dollars(progress.cost))
@@ -223,12 +189,18 @@ def line(progress: Progress, rate: Rate, vms: dict[str, int], idle: str = "") ->
     return " · ".join(parts)
 
 
+def _stands(progress: Progress, idle: str) -> bool:
+    """Whether nothing goes on, so that the speed of the last minutes says nothing about the time left."""
+    return bool(idle) and not progress.running
+
+
 def _picture(progress: Progress, rate: Rate, vms: dict[str, int], idle: str) -> Group:
     table = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=max(progress.total, 1), completed=progress.committed, width=_BAR_WIDTH)
     table.add_row("rollouts", bar, f"{progress.committed} of {progress.total}")
-    speed = f"{rate.per_second:.2f}/s" if rate.per_second else "-"
-    left = _duration(progress.pending / rate.per_second) if rate.per_second else "-"
+    goes_on = rate.per_second and not _stands(progress, idle)
+    speed = f"{rate.per_second:.2f}/s" if goes_on else "-"
+    left = _duration(progress.pending / rate.per_second) if goes_on else "-"
     table.add_row("now", f"{progress.running} running", f"{speed}, {left} left")
     if progress.cost is not None:
         table.add_row("cost", dollars(progress.cost), "")

@@ -205,7 +205,7 @@ def test_a_pool_needs_a_vm_that_is_not_stopped(redis_url: str) -> None:
     pool.register("vm-0", Endpoint("127.0.0.1", {"control": 1}))
     preflight.check_pool(wanted, client)
     pool.move("vm-0", set(VMState), VMState.STOPPED)
-    with pytest.raises(UserError, match=r"has no VMs"):
+    with pytest.raises(UserError, match=r"no VM of the pool .desktops. is in service: 1 drained"):
         preflight.check_pool(wanted, client)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
+from vm_pool.waiting import Request
 
 NO_VM = {"needs_vm": False}
 CLOSED = "http://127.0.0.1:1/v1"
@@ -416,6 +418,99 @@ def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
     assert shell.call(run_actions.status, "night-1", {}, as_json=True) == 0
     found = json.loads(shell.out)
     assert (found["state"], found["vms"]["free"], found["committed"]) == ("running", 1, 0)
+
+
+NOBODY = "no worker serves rollout.simulated: start one with `celery -A rollout_tasks worker`"
+
+
+def test_a_status_says_what_killed_workers_hold(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"}, {"id": "c"}))
+    for name in ("a#0", "b#0"):
+        shell.store.claim("night-1", name, {"token": name})
+    alive = "{run:night-1}:alive"
+
+    def waits(seconds: float) -> str:
+        """What is said when they were last heard so long ago."""
+        now = float(shell.client.time()[0])
+        shell.client.zadd(alive, {"a#0": now - seconds - 30, "b#0": now - seconds})
+        before = {key: shell.client.dump(key) for key in shell.client.scan_iter()}
+        shell.call(run_actions.status, "night-1", {}, as_json=True)
+        assert {key: shell.client.dump(key) for key in shell.client.scan_iter()} == before, "a look changes nothing"
+        return str(json.loads(shell.out)["waits_for"])
+
+    held = f"{NOBODY}; 2 rollouts are held by a worker that has gone silent; another worker gets them in"
+    assert re.fullmatch(rf"{re.escape(held)} ([6-8]\d|9[0-5]) s at the latest", waits(30)), shell.out
+    assert waits(0) == "", "one of them is still heard"
+    one = f"{NOBODY}; 1 rollout is held by a worker that has gone silent; another worker gets it in"
+    assert waits(100).startswith(one), "the other's message is in its queue again"
+    assert waits(300) == NOBODY
+    shell.client.delete(alive)
+    assert waits(300) == NOBODY
+
+
+def test_what_killed_workers_hold_is_found_at_the_same_expense_however_much_it_is(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
+    now = float(shell.client.time()[0])
+
+    def spent(held: int) -> tuple[int, int]:
+        """Commands and bytes of an answer."""
+        shell.client.zadd("{run:night-1}:alive", {f"{number}#0": now - 50 for number in range(held)})
+        before: Any = shell.client.info("stats")
+        shell.call(run_actions.status, "night-1", {}, as_json=True)
+        after: Any = shell.client.info("stats")
+        assert f"{held} rollouts are held by" in shell.out
+        names = ("total_commands_processed", "total_net_output_bytes")
+        return tuple(after[name] - before[name] for name in names)  # type: ignore[return-value]
+
+    spent(2)
+    (few, little), (many, much) = spent(2), spent(5_000)
+
+    assert (few, much - little < 100) == (many, True)
+
+
+def drained(shell: Shell, name: str) -> VMPool:
+    pool = VMPool(shell.client, name)
+    for number in range(2):
+        pool.register(f"vm-{number}", Endpoint("127.0.0.1", {"control": 1}))
+        pool.drain(f"vm-{number}")
+    return pool
+
+
+def test_a_run_is_refused_where_all_vms_are_drained_and_told_the_remedy(shell: Shell) -> None:
+    for name, option in (("default", ""), ("other", " --pool other")):
+        drained(shell, name)
+        with pytest.raises(UserError) as refused:
+            shell.call(run_actions.submit, shell.config({"id": "a"}, simulated={}, vm={"pool": name}))
+        assert str(refused.value) == (
+            f"--pool: no VM of the pool {name!r} is in service: 2 drained (`rollouts pool undrain all{option}` puts them back)"
+        )
+    assert not shell.run.path.exists()
+
+
+def test_a_run_that_waits_for_vms_that_nobody_puts_back_says_so(shell: Shell) -> None:
+    pool = VMPool(shell.client, "default")
+    pool.register("vm-0", Endpoint("127.0.0.1", {"control": 1}))
+    shell.call(run_actions.submit, shell.config({"id": "a"}, simulated={}))
+    shell.store.claim("night-1", "a#0", {"token": "t"})
+
+    def waits() -> str:
+        shell.call(run_actions.status, "night-1", {}, as_json=True)
+        return str(json.loads(shell.out)["waits_for"])
+
+    pool.drain("vm-0")
+    assert waits() == "", "nothing of it waits for a VM yet"
+    pool._run("acquire", *Request("one@here other#0", 0, 60, 60, 60).words(0, False))
+    assert waits() == "", "nor does what another run waits for"
+    pool._run("acquire", *Request("one@here a#0", 0, 60, 60, 60).words(0, False))
+    none = "no VM of the pool 'default' is in service:"
+    assert waits() == f"{none} 1 drained (`rollouts pool undrain all` puts them back)"
+    pool.register("vm-1", Endpoint("127.0.0.1", {"control": 1}))
+    pool.quarantine("vm-1", "smoke")
+    assert waits() == (
+        f"{none} 1 drained (`rollouts pool undrain all` puts them back), 1 quarantined (`rollouts pool reset VM` boots one anew)"
+    )
+    pool.undrain("vm-0")
+    assert waits() == ""
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import redis
 from rich.console import Console
 
-from rollout_tasks.runs import presence, watch
+from rollout_tasks.runs import presence, waits, watch
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.watch import Rate, describe, line
@@ -185,29 +185,49 @@ def store(redis_url: str) -> RunStore:
 def test_the_absence_of_workers_is_worth_a_word_where_rollouts_wait_and_none_runs(
     store: RunStore, running: int, pending: int, said: str
 ) -> None:
-    assert watch.nobody_serves(store, replace(PROGRESS, running=running, pending=pending)) == said
+    assert waits.nobody_serves(store, replace(PROGRESS, running=running, pending=pending)) == said
 
 
 @pytest.mark.parametrize(
-    ("served", "vms", "own", "pending", "said"),
+    ("served", "own", "patient", "said"),
     [
-        (False, None, False, 6, NOBODY),
-        (False, None, True, 6, "its worker is starting"),
-        (True, None, True, 6, ""),
-        (True, {}, False, 6, ""),
-        (True, {}, True, 6, "the host of its VMs is starting"),
-        (True, {"free": 0, "waited for": 3}, True, 6, "the host of its VMs is starting"),
-        (True, BOOTING, True, 6, "the first VM is booting"),
-        (True, BOOTING, False, 6, "the first VM is booting"),
-        (True, BOOTING, True, 0, ""),
-        (True, {"initializing": 1, "free": 1}, True, 6, ""),
-        (True, {"leased": 1}, True, 6, ""),
+        (False, False, False, NOBODY),
+        (False, False, True, ""),
+        (False, True, False, "its worker is starting"),
+        (True, True, False, ""),
+        (True, False, False, ""),
     ],
 )
-def test_what_a_run_waits_for_is_said(
-    store: RunStore, served: bool, vms: dict[str, int] | None, own: bool, pending: int, said: str
-) -> None:
+def test_what_a_run_waits_for_is_said(store: RunStore, served: bool, own: bool, patient: bool, said: str) -> None:
     if served:
         presence.announce(store.client, "one@here", PROGRESS.queues)
 
-    assert watch._waited_for(store, replace(PROGRESS, running=0, pending=pending), vms, own_worker=own) == said
+    assert waits.waits_for(store, replace(PROGRESS, running=0), own_worker=own, patient=patient) == said
+
+
+@pytest.mark.parametrize(
+    ("vms", "own", "pending", "said"),
+    [
+        ({}, False, 6, ""),
+        ({}, True, 6, "the host of its VMs is starting"),
+        ({"free": 0, "waited for": 3}, True, 6, "the host of its VMs is starting"),
+        ({"silent": 3, "waited for": 3}, True, 6, "the host of its VMs is starting"),
+        (BOOTING, True, 6, "the first VM is booting"),
+        (BOOTING, False, 6, "the first VM is booting"),
+        (BOOTING, True, 0, ""),
+        ({"initializing": 1, "free": 1}, True, 6, ""),
+        ({"leased": 1}, True, 6, ""),
+    ],
+)
+def test_the_first_vm_is_waited_for(vms: dict[str, int], own: bool, pending: int, said: str) -> None:
+    assert watch._first_vm(replace(PROGRESS, pending=pending), vms, own_host=own) == said
+
+
+def test_no_time_left_is_said_while_nothing_goes_on(clock: Clock) -> None:
+    stands = replace(PROGRESS, running=0, failures={})
+    seen = rate(clock, (0, 1), (6, 4))
+
+    assert line(stands, seen, {}, "it waits") == "running: 4/10 rollouts · 0 running · it waits"
+    assert "12 s left" in line(stands, seen, {})
+    assert picture(stands, seen, {}, "it waits")[2].endswith("-, - left")
+    assert picture(stands, seen, {}, "")[2].endswith("0.50/s, 12 s left")

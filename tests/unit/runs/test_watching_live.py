@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +23,8 @@ from rollout_tasks.runs.progress import progress_of
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
-from rollout_tasks.runs.watch import describe, pool_state, watch
+from rollout_tasks.runs.waits import pool_state, pool_status
+from rollout_tasks.runs.watch import describe, watch
 from tests.conftest import free_port
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
@@ -162,6 +164,40 @@ def test_what_was_started_for_a_run_is_waited_for_from_the_beginning(
     ]
 
 
+def fall_silent(store: RunStore, seconds: float) -> None:
+    """As if those who hold rollouts had been killed so long ago."""
+    for rollout_id in store.client.zrange(f"{KEY}:alive", 0, -1):
+        store.client.zincrby(f"{KEY}:alive", -seconds, rollout_id)
+
+
+def test_what_a_killed_worker_holds_is_told_with_when_it_goes_on_and_no_invented_time_left(
+    store: RunStore, clock: Clock, screen: Screen
+) -> None:
+    presence.announce(store.client, "another@here", [QUEUE])
+    store.claim(RUN, "c#0", {"token": "killed"})
+    clock.due = {
+        4.0: lambda: finish(store, "a#0"),
+        8.0: lambda: finish(store, "b#0"),
+        9.0: lambda: fall_silent(store, 70),
+        15.0: lambda: store.claim(RUN, "c#0", {"token": "another"}),
+        25.0: lambda: over(store),
+    }
+
+    watch(store, RUN, screen.console, pool=None)
+
+    assert [line for _, line in screen.lines[::2]] == [
+        "running: 0/3 rollouts · 1 running",
+        "running: 2/3 rollouts · 1 running · 0.1/s, about 10 s left",
+    ]
+    said = re.fullmatch(
+        r"running: 2/3 rollouts · 0 running · 1 rollout is held by a worker that has gone silent;"
+        r" another worker gets it in (\d+) s at the latest",
+        screen.lines[1][1],
+    )
+    assert said, screen.lines
+    assert 30 <= int(said[1]) <= 55
+
+
 @pytest.mark.parametrize("state", ["done", "cancelled", "half_submitted"])
 def test_looking_ends_with_the_run(store: RunStore, clock: Clock, screen: Screen, state: str) -> None:
     over(store, state)
@@ -283,7 +319,7 @@ def test_a_terminal_that_cannot_draw_shows_lines(
 
 def test_vms_are_counted_by_state_with_those_who_wait(store: RunStore) -> None:
     pool = VMPool(store.client, "mine")
-    assert pool_state(store.client, "mine") == dict.fromkeys(pool_state(store.client, "mine"), 0)
+    assert pool_state(pool_status(store.client, "mine")) == {}
     pool.register("vm-0", Endpoint("127.0.0.1", {"control": 1}))
     lease = pool.acquire("somebody", heartbeat=False)
     try:
@@ -291,21 +327,21 @@ def test_vms_are_counted_by_state_with_those_who_wait(store: RunStore) -> None:
             waiting = threads.submit(pool.acquire, "somebody else", timeout=60.0, heartbeat=False)
             while not pool.status().waiters:
                 assert not waiting.done()
-            found = pool_state(store.client, "mine")
+            found = pool_state(pool_status(store.client, "mine"))
             lease.release()
             waiting.result().release()
     finally:
         pool.close()
 
-    assert {state: count for state, count in found.items() if count} == {"leased": 1, "waited for": 1}
-    assert "waited for" not in pool_state(store.client, "mine")
+    assert found == {"leased": 1, "waited for": 1}
+    assert "waited for" not in pool_state(pool_status(store.client, "mine"))
 
 
 def test_a_pool_that_cannot_be_seen_shows_no_vms(store: RunStore) -> None:
     store.client.set("{pool:odd}:vms", "no list of VMs")
-    assert pool_state(store.client, "odd") == {}
+    assert pool_status(store.client, "odd") is None
     away(store)
-    assert pool_state(store.client, "mine") == {}
+    assert pool_state(pool_status(store.client, "mine")) == {}
 
 
 def test_a_runs_progress_is_said_as_stored(store: RunStore) -> None:

@@ -157,5 +157,15 @@ def test_the_sentence_counts_states_and_names_silent_hosts() -> None:
         row("a-2", {**FREE, "host": "east"}, heard="0"),
         row("a-3", FREE),
     )
-    assert silent.sentence() == "4 free (no sign of life from east, west)"
-    assert silent.counts() == {VMState.FREE: 4}
+    assert silent.sentence() == "1 free, 3 silent (no sign of life from east, west)"
+    assert silent.counts() == {"free": 1, "silent": 3}
+
+
+@pytest.mark.parametrize("state", list(VMState))
+def test_a_vm_that_needs_its_silent_host_is_counted_as_silent(state: VMState) -> None:
+    leased = {"holder": "me", "deadline": "5"}
+    seen = status(row("a-0", {**FREE, **leased, "state": state.value}, heard="0"))
+
+    needs_it = state not in (VMState.LEASED, VMState.ERROR, VMState.STOPPED)
+    assert seen.counts() == {"silent" if needs_it else state.value: 1}
+    assert seen.sentence() == f"1 {'silent' if needs_it else state.value} (no sign of life from box)"
