@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_connections import PatientRetry, connection_class
 from rollout_tasks.settings import settings
+from vm_pool.redis_refusals import refused_login
 from vm_pool.scripts import scripts
 
 PATIENT_TRIES = 240
@@ -22,7 +24,6 @@ REFUSED_SECONDS = 3600.0
 
 _PROOF_SECONDS = 5.0
 """How long Redis may take to answer a check."""
-_LOGIN_REFUSED = ("NOAUTH", "WRONGPASS")
 _WORKS = threading.Event()
 
 
@@ -77,18 +78,41 @@ def checked_client() -> redis.Redis:
     Raises:
         UserError: Redis cannot be reached, or refuses the password; names the address without its password.
     """
+    try:
+        _prove()
+    except redis.RedisError as error:
+        place = address_without_secret(settings().redis_address)
+        hint = "" if settings().broker_configured else "; set REDIS_URL to where it is"
+        raise UserError(f"Redis at {place} cannot be reached: {error}{hint}") from error
+    return connect(tries=1, socket_timeout=10)
+
+
+def check_login() -> None:
+    """Checks that Redis accepts the login, for a program that waits for a Redis which is away.
+
+    Raises:
+        UserError: It refuses the login; names the address without its password.
+    """
+    with suppress(redis.RedisError):
+        _prove()
+
+
+def _prove() -> None:
+    """Has Redis answer once.
+
+    Raises:
+        UserError: It refuses the login, or its address is wrong.
+    """
     place = address_without_secret(settings().redis_address)
     try:
         with connect(tries=0, socket_timeout=_PROOF_SECONDS) as probe:
             probe.ping()
     except redis.RedisError as error:
-        if isinstance(error, redis.AuthenticationError) or any(word in str(error) for word in _LOGIN_REFUSED):
-            raise UserError(f"Redis at {place} refuses the login: set the password in REDIS_URL ({error})") from error
-        hint = "" if settings().broker_configured else "; set REDIS_URL to where it is"
-        raise UserError(f"Redis at {place} cannot be reached: {error}{hint}") from error
+        if sentence := refused_login(error, place):
+            raise UserError(sentence) from error
+        raise
     except ValueError as error:
         raise UserError(f"REDIS_URL: must look like redis://:password@host:6379/0, got {place}") from error
-    return connect(tries=1, socket_timeout=10)
 
 
 def address_without_secret(url: str) -> str:

@@ -5,7 +5,7 @@ A package adds its own with ``[project.entry-points."rollout_tasks.environments"
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
@@ -65,6 +65,28 @@ def available_environments() -> dict[str, str | None]:
 def served_queues() -> list[str]:
     """Returns the queues of the environments that this machine can serve."""
     return sorted({environment(name).queue for name, reason in available_environments().items() if reason is None})
+
+
+def unknown_queues(queues: Iterable[str]) -> dict[str, str]:
+    """Returns the queues whose names begin with ``rollout`` and that no environment has, each with a hint.
+
+    The queue of an environment that cannot be loaded here is taken to be named after it.
+    """
+    suspects = [queue for queue in queues if queue.startswith("rollout")]
+    known = {_queue_of(name) for name in known_environments()} if suspects else set()
+    hints = {}
+    for queue in suspects:
+        if queue not in known:
+            close = get_close_matches(queue, known, n=1, cutoff=0.85)  # they all begin alike
+            hints[queue] = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
+    return hints
+
+
+def _queue_of(name: str) -> str:
+    try:
+        return environment(name).queue
+    except UserError:
+        return f"rollout.{name}"
 
 
 def reason_against(name: str) -> str | None:

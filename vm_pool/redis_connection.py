@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import hiredis
 import redis
-from redis.exceptions import AuthenticationError, AuthorizationError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from vm_pool.errors import PoolError, PoolRefused, PoolRefusedForNow, PoolUnreachable
-from vm_pool.redis_refusals import passing_refusal
+from vm_pool.redis_refusals import passing_refusal, refused_login
 
 REPLY_SECONDS = 5.0
 """How long connecting, or a reply, may take unless the caller says otherwise."""
@@ -149,8 +149,8 @@ def as_pool_error(error: BaseException, where: str) -> PoolError | None:
     """Converts a connection's error into a pool error; None if it is not about Redis, and for a missing script."""
     if isinstance(error, NoScriptError):
         return None
-    if isinstance(error, (AuthenticationError, AuthorizationError)):
-        return PoolRefused(f"Redis at {where} refuses access: {error}")
+    if sentence := refused_login(error, where):
+        return PoolRefused(sentence)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError)):
         return PoolUnreachable(f"Redis at {where} does not answer: {error}")
     if isinstance(error, ResponseError) and (sentence := passing_refusal(error)):

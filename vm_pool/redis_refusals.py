@@ -1,4 +1,4 @@
-"""Distinguishes a Redis that refuses only for now from one that refuses the request.
+"""Distinguishes a Redis that refuses only for now from one that refuses the request, or the login.
 
 Out of memory, a replica that was not promoted yet, loading its data, cut off from its replicas or its disk: such a
 server answers each write with its own error code, and recovers without any action here.
@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import re
 
-from redis.exceptions import ResponseError
+from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
 _CODES = "OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|LOADING|BUSY"
 _CODED = re.compile(rf"(?:^|: -?)(?:{_CODES}) ")
 """Finds an error's code: at its beginning, or, before Redis 7, after the error's position in a script."""
+_LOGIN_CODES = ("NOAUTH", "WRONGPASS")
+
+
+def refused_login(error: BaseException, where: str) -> str:
+    """Returns a sentence if an error says that Redis refuses the login; empty for any other error."""
+    refused = isinstance(error, (AuthenticationError, AuthorizationError))
+    if not refused and not (isinstance(error, RedisError) and any(code in str(error) for code in _LOGIN_CODES)):
+        return ""
+    return f"Redis at {where} refuses the login: set the password in REDIS_URL ({error})"
 
 
 def passing_refusal(error: ResponseError) -> str:

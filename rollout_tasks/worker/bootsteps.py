@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Container, Iterable
 from functools import cache, partial
 from typing import Any
@@ -16,10 +17,10 @@ import redis
 from celery import Celery, bootsteps, platforms, signals
 
 from rollout_tasks import settings as settings_of_process
-from rollout_tasks.errors import UserError
+from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.execution.shutdown import set_worker_stops
 from rollout_tasks.queues import FINALIZE_QUEUE
-from rollout_tasks.redis_client import connect, let_celery_wait
+from rollout_tasks.redis_client import check_login, connect, let_celery_wait
 from rollout_tasks.runs import presence
 from rollout_tasks.temporary_files import use_own_folder
 from rollout_tasks.worker.timers import EventBatches, LostWork, Presence
@@ -57,6 +58,7 @@ def install(app: Celery) -> None:
             help="Run the setup and evaluation of desktop tasks in the worker's own process, not in cells: you wrote them.",
         )
     )
+    app.steps["worker"].add(Login)
     app.steps["worker"].add(Leftovers)
     app.steps["worker"].add(StopNotice)
     app.steps["worker"].add(ClosedTerminal)
@@ -70,8 +72,22 @@ def install(app: Celery) -> None:
     logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
+class Login(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Ends a worker that Redis refuses when it starts; Celery would try again for ever. One that is away is waited for."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        try:
+            check_login()
+        except UserError as error:
+            sys.stderr.write(f"error: {error}\n")
+            raise SystemExit(WRONG_INPUT) from error
+
+
 class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
     """Cleans up after a killed worker: its children end; the next worker or child removes temporary files."""
+
+    requires = (Login,)
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
@@ -123,17 +139,26 @@ class ClosedTerminal(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Without -Q, makes a worker serve the queues of the environments that this machine can run, and finalising."""
+    """Without -Q, makes a worker serve the queues of the environments that this machine can run, and finalising.
+
+    With it, warns of queues that no environment has.
+    """
+
+    requires = (Login,)
 
     def __init__(self, worker: Any, *, trust_tasks: bool = False, **options: Any) -> None:
         super().__init__(worker, **options)
         if trust_tasks:
             settings_of_process.trust_tasks()
         command = click.get_current_context(silent=True)
-        if command is None or command.params.get("queues"):
+        if command is None:
             return
-        from rollout_tasks.registry import served_queues
+        from rollout_tasks.registry import served_queues, unknown_queues
 
+        if asked := command.params.get("queues"):
+            for queue, hint in unknown_queues(asked).items():
+                logger.warning("--queues: no environment sends its rollouts to %s; %s", queue, hint)
+            return
         worker.app.amqp.queues.select([*served_queues(), FINALIZE_QUEUE])
 
 
@@ -143,7 +168,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
     Also hides it from the garbage collector: walking all modules repeatedly costs time, and in a child copies memory.
     """
 
-    requires = (Leftovers, ServedQueues)
+    requires = (Login, Leftovers, ServedQueues)
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)

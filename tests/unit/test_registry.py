@@ -170,6 +170,25 @@ def test_a_check_that_breaks_before_a_run_is_one_sentence(installed: Path, metho
     assert str(told.value).endswith(f"environment 'wrong': {method}: KeyError: 'colour'")
 
 
+def test_a_queue_that_no_environment_has_is_noticed(installed: Path) -> None:
+    offer(
+        installed,
+        "mine = other_environments:Mine",
+        "broken = no_such_package.there:Environment",
+    )
+    (installed / "other_environments.py").write_text(
+        "from rollout_tasks.environments.math import MathEnvironment\n\n"
+        "class Mine(MathEnvironment):\n    queue = 'rollouts-of-mine'\n"
+    )
+
+    known = ["rollout.light", "rollout.py", "rollout.osworld", "rollouts-of-mine", "rollout.broken"]
+    assert registry.unknown_queues([*known, "finalize", "mine", "light"]) == {}
+    assert registry.unknown_queues(["rollout.lihgt", "rollout"]) == {
+        "rollout.lihgt": "did you mean rollout.light?",
+        "rollout": "known: rollout.broken, rollout.light, rollout.osworld, rollout.py, rollout.simulated, rollouts-of-mine",
+    }
+
+
 def test_two_packages_of_one_name_are_an_error(installed: Path) -> None:
     offer(installed, "math = other.environments:Math")
 

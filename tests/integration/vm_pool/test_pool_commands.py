@@ -208,8 +208,11 @@ def test_sigterm_stops_the_vms_and_the_host(served: tuple[VMPool, subprocess.Pop
         (["vm_host.py", "--option", "boot_secs=1"], "does not accept its options: boot_secs"),
         (["vm_host.py", "--option", "reset_failure=2"], "does not accept its options: reset_failure"),
         (["vm_host.py", "--host-id", "a b"], "'a b' is not a host's id"),
-        (["pool.py", "status", "--redis-url", "redis://:wrong-word@HERE"], "refuses access"),
-        (["vm_host.py", "--redis-url", "redis://:wrong-word@HERE"], "refuses access"),
+        (
+            ["pool.py", "status", "--redis-url", "redis://:wrong-word@HERE"],
+            "refuses the login: set the password in REDIS_URL",
+        ),
+        (["vm_host.py", "--redis-url", "redis://:wrong-word@HERE"], "refuses the login: set the password in REDIS_URL"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -29,14 +29,14 @@ TASKS = 40
 
 
 @contextmanager
-def running(redis_url: str, folder: Path) -> Iterator[psutil.Process]:
+def running(redis_url: str, folder: Path, queues: str = "finalize") -> Iterator[psutil.Process]:
     """A worker with one child, ready, with its log and its temporary files in a folder."""
     log = folder / "worker.log"
     command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--concurrency=1", "--loglevel=INFO"]
     (folder / "tmp").mkdir(exist_ok=True)
     with log.open("wb") as file:
         process = psutil.Popen(
-            [*command, "--without-gossip", "--without-mingle", "--queues=finalize"],
+            [*command, "--without-gossip", "--without-mingle", f"--queues={queues}"],
             env={**os.environ, "ROLLOUT_REDIS_URL": redis_url, "TMPDIR": str(folder / "tmp")},
             cwd=REPOSITORY,
             stdout=file,
@@ -256,3 +256,30 @@ def test_a_worker_whose_vms_can_never_be_is_refused(options: list[str], said: st
     assert done.stderr.splitlines()[-1].startswith("error: ")
     assert said in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_a_worker_that_redis_refuses_at_its_start_says_so_and_ends(redis_url: str) -> None:
+    here = redis_url.split("@")[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--concurrency=1", "--queues=finalize"],
+        env={**os.environ, "ROLLOUT_REDIS_URL": f"redis://:hunter2@{here}"},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2, done.stderr[-2000:]
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"error: Redis at {here} refuses the login: set the password in REDIS_URL ("), done.stderr
+    assert "hunter2" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistyped_queue_is_named_when_a_worker_starts(redis_url: str, tmp_path: Path) -> None:
+    with running(redis_url, tmp_path, queues="rollout.lihgt,rollout.light,finalize,mine"):
+        log = (tmp_path / "worker.log").read_text()
+
+    warnings = [line.partition("WARNING ")[2] for line in log.splitlines() if "--queues" in line]
+    assert warnings == ["--queues: no environment sends its rollouts to rollout.lihgt; did you mean rollout.light?"]

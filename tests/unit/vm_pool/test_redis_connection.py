@@ -45,8 +45,21 @@ def test_a_place_is_named_without_its_password() -> None:
     [
         (exceptions.NoScriptError("x"), None, ""),
         (ValueError("x"), None, ""),
-        (exceptions.AuthenticationError("x"), PoolRefused, "Redis at h refuses access: x"),
-        (exceptions.AuthorizationError("x"), PoolRefused, "Redis at h refuses access: x"),
+        (
+            exceptions.AuthenticationError("x"),
+            PoolRefused,
+            "Redis at h refuses the login: set the password in REDIS_URL (x)",
+        ),
+        (
+            exceptions.AuthorizationError("x"),
+            PoolRefused,
+            "Redis at h refuses the login: set the password in REDIS_URL (x)",
+        ),
+        (
+            exceptions.ResponseError("NOAUTH x"),
+            PoolRefused,
+            "Redis at h refuses the login: set the password in REDIS_URL (NOAUTH x)",
+        ),
         (exceptions.ConnectionError("x"), PoolUnreachable, "Redis at h does not answer: x"),
         (exceptions.TimeoutError("x"), PoolUnreachable, "Redis at h does not answer: x"),
         (OSError("x"), PoolUnreachable, "Redis at h does not answer: x"),
