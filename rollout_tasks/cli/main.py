@@ -31,7 +31,7 @@ class Part:
 PARTS = {
     "run": Part("Roll out a benchmark on this machine alone, and score it.", "cli.runs", "run"),
     "submit": Part("Send a benchmark to your workers as a run.", "cli.runs", "submit"),
-    "status": Part("Show a run's progress.", "cli.runs", "status"),
+    "status": Part("Show a run's progress, or that of all runs under way.", "cli.runs", "status"),
     "watch": Part("Show a run's progress until it is over.", "cli.runs", "watch"),
     "resume": Part("Roll out what a run lacks or lost to the infrastructure.", "cli.runs", "resume"),
     "cancel": Part("Stop a run; what is committed stays.", "cli.runs", "cancel"),

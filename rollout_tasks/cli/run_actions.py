@@ -291,6 +291,15 @@ def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool)
     return run_progress.status(run, output_dir, keep_on=follow, as_json=as_json)
 
 
+def known_runs(options: Mapping[str, Any], *, as_json: bool) -> int:
+    """Shows the progress of every run that Redis knows and that is not over."""
+    from rollout_tasks.cli.known_runs import show_known_runs
+
+    if options:
+        raise UserError("--output-dir: it is for a RUN; rollouts list --output-dir DIR lists the runs of a folder")
+    return show_known_runs(as_json=as_json)
+
+
 def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
     """Cancels a run."""
     from rollout_tasks.cli import run_progress

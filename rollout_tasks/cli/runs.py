@@ -112,8 +112,17 @@ def submit(
 
 
 @application.command()
-def status(run: TheRun, output_dir: OutputDir = None, as_json: AsJson = False) -> int:
-    """Show a run's progress, and what it waits for."""
+def status(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run's id, or the path of its folder. Default: all runs under way."),
+    ] = None,
+    output_dir: OutputDir = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show a run's progress, and what it waits for; without RUN, those of all runs that Redis knows and that are not over."""
+    if run is None:
+        return run_actions.known_runs(_only(output_dir), as_json=as_json)
     return run_actions.status(run, _only(output_dir), follow=False, as_json=as_json)
 
 

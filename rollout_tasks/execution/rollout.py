@@ -251,7 +251,14 @@ class Execution:
 
         endpoint = endpoint_of(self.config.model)
         uncount = partial(self.claim.uncount, attempt)
-        return wait_while_out(self.store.client, endpoint, suspected=suspected, wanted=wanted, before_waiting=uncount)
+        return wait_while_out(
+            self.store.client,
+            endpoint,
+            suspected=suspected,
+            wanted=wanted,
+            before_waiting=uncount,
+            run_id=pulse.run_id,
+        )
 
     def _goes_on(self, pulse: Pulse) -> bool:
         self.stop.raise_if_asked()

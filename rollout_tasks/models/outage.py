@@ -69,6 +69,7 @@ def wait_while_out(
     suspected: bool,
     wanted: Callable[[], bool],
     before_waiting: Callable[[], object] | None = None,
+    run_id: str = "",
 ) -> bool:
     """Waits until an endpoint answers again.
 
@@ -78,6 +79,7 @@ def wait_while_out(
         suspected: Whether a call to it just failed: then it is asked even if no outage is recorded.
         before_waiting: Called once, before the first wait of an outage.
         wanted: Called about once a second: whether to go on waiting; an error that it raises ends the wait.
+        run_id: The run that waits, for the log.
 
     Returns:
         Whether it had an outage, so that the call says nothing about the model. False also if that lasts for longer than
@@ -85,16 +87,16 @@ def wait_while_out(
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     suspected_since = server_time(client) if suspected else 0.0
-    waited = False
+    waited, whose = False, f"run {run_id}: " if run_id else ""
     while True:
         outage = outage_of(client, endpoint)
         suspected = suspected and _answered(client, endpoint) <= suspected_since
         if outage is None and (waited or not suspected):
             if waited:
-                logger.warning("the model endpoint %s answers again", endpoint)
+                logger.warning("%sthe model endpoint %s answers again", whose, endpoint)
             return waited
         if outage is not None and not waited:
-            logger.warning("%s", outage)
+            logger.warning("%s%s", whose, outage)
             if before_waiting is not None:
                 before_waiting()
             waited = True

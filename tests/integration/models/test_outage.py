@@ -183,6 +183,20 @@ def test_nothing_at_its_address_is_an_outage_too(client: redis.Redis, endpoint: 
     assert str(outage_of(client, url)).startswith(f"the model endpoint {url} cannot be reached (ConnectError) (for ")
 
 
+def test_the_log_names_the_run_that_waits(
+    client: redis.Redis, endpoint: Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint.status = 503
+    looks = iter([True, False])
+
+    assert wait_while_out(client, endpoint.url, suspected=True, wanted=lambda: next(looks), run_id="night-1")
+
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.partition(" answers HTTP 503 ")[0] for line in said] == [
+        f"run night-1: the model endpoint {endpoint.url}"
+    ]
+
+
 def test_an_address_that_is_none_is_out(client: redis.Redis) -> None:
     looks = iter([True, True, False])
 

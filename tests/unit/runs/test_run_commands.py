@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import redis
+from typer.testing import CliRunner
 
 from rollout_tasks.app import app
-from rollout_tasks.cli import run_actions
+from rollout_tasks.cli import run_actions, runs
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.outage import outage_of, wait_while_out
-from rollout_tasks.runs import submission_store
+from rollout_tasks.runs import presence, submission_store
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
@@ -511,6 +512,41 @@ def test_a_run_that_waits_for_vms_that_nobody_puts_back_says_so(shell: Shell) ->
     )
     pool.undrain("vm-0")
     assert waits() == ""
+
+
+def test_without_a_run_a_status_lists_those_that_are_not_over(shell: Shell) -> None:
+    def listed(*options: str) -> str:
+        result = CliRunner().invoke(runs.application, ["status", *options], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        shell.err = result.stderr
+        return result.stdout
+
+    assert listed() == "Redis knows no run that is under way\n"
+    assert json.loads(listed("--json")) == []
+    for number, run_id in enumerate(("night-2", "night-1", "over", "odd")):
+        shell.call(run_actions.submit, shell.config({"id": "a"}, run_id=run_id))
+        shell.client.hset(f"{{run:{run_id}}}", "created", 1000 + number)
+    shell.client.hset("{run:over}", "state", "cancelled")
+    shell.client.hset("{run:odd}", "total", "many")
+    shell.client.sadd("runs:active", "gone")
+    presence.announce_start(shell.client, "one@here", ["rollout.simulated"])
+    shell.store.claim("night-1", "a#0", {"token": "t"})
+    before = {key: shell.client.dump(key) for key in shell.client.scan_iter()}
+
+    first, second = listed().splitlines()
+    assert first == "Run night-1: running: 0/1 rollouts · 1 running"
+    waits = "a worker for rollout.simulated has been starting for"
+    assert second.startswith(f"Run night-2: running: 0/1 rollouts · 0 running · {waits} ")
+    assert shell.err == "left out: run odd: invalid literal for int() with base 10: 'many'\n"
+    found = json.loads(listed("--json"))
+
+    assert {key: shell.client.dump(key) for key in shell.client.scan_iter()} == before
+    assert [one["run_id"] for one in found] == ["night-1", "night-2"]
+    assert (found[0]["running"], found[0]["waits_for"]) == (1, "")
+    assert found[1]["waits_for"].startswith(waits)
+    assert found[1]["folder"] == str(shell.folder / "results" / "night-2")
+    with pytest.raises(UserError, match=r"^--output-dir: it is for a RUN; .*rollouts list --output-dir"):
+        listed("--output-dir", "x")
 
 
 @pytest.mark.parametrize(
