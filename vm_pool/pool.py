@@ -169,7 +169,7 @@ class VMPool:
         return fence
 
     def drain(self, vm_id: str) -> VMState:
-        """Stops granting this VM; it stops once it is no longer used.
+        """Stops granting this VM; it stops once it is no longer used. A quarantine by an operator goes on.
 
         Returns:
             Its state now.
@@ -177,7 +177,7 @@ class VMPool:
         return self._drain(vm_id, "1")
 
     def undrain(self, vm_id: str) -> VMState:
-        """Puts a drained VM back into service; its host boots it."""
+        """Puts a drained VM back into service; its host boots it, unless it is in quarantine."""
         return self._drain(vm_id, "0")
 
     def force_release(self, vm_id: str) -> None:
@@ -204,7 +204,7 @@ class VMPool:
             return VMState.INITIALIZING
 
     def quarantine(self, vm_id: str, why: str) -> None:
-        """Takes a VM out of use, even from its holder, until `reset`.
+        """Takes a VM out of use, even from its holder, until `reset`, or until its host starts again and boots all its VMs.
 
         Raises:
             TransitionRefused: It is stopped.

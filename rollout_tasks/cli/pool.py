@@ -18,7 +18,7 @@ from rollout_tasks.cli.pool_tables import UNREACHABLE, events_table, status_as_d
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
-from vm_pool import Endpoint, PoolError, VMPool
+from vm_pool import Endpoint, PoolError, VMPool, VMState
 from vm_pool.errors import PASSING
 from vm_pool.gate_client import relayed
 
@@ -55,14 +55,18 @@ def status(
 def drain(vm: VMOrAll, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """Take a VM out of service: it is granted no more, and stops once nobody uses it."""
     opened = _open(pool, redis_url)
-    _each(opened, vm, as_json, lambda vm_id: f"is {opened.drain(vm_id).value} and drained")
+    _each(opened, vm, as_json, lambda vm_id: f"is {_named(opened.drain(vm_id))} and drained")
 
 
 @application.command()
 def undrain(vm: VMOrAll, pool: PoolName = "default", redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
-    """Put a drained VM back into service."""
+    """Put a drained VM back into service; one in quarantine stays there until it is reset."""
     opened = _open(pool, redis_url)
-    _each(opened, vm, as_json, lambda vm_id: f"is {opened.undrain(vm_id).value}")
+    _each(opened, vm, as_json, lambda vm_id: f"is {_named(opened.undrain(vm_id))}")
+
+
+def _named(state: VMState) -> str:
+    return "in quarantine" if state is VMState.ERROR else state.value
 
 
 @application.command()
@@ -92,12 +96,12 @@ def quarantine(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a VM out of use, from its holder too, until it is reset."""
+    """Take a VM out of use, from its holder too, until it is reset, or its host starts again and boots all its VMs."""
     opened = _open(pool, redis_url)
 
     def take(vm_id: str) -> str:
         opened.quarantine(vm_id, why)
-        return "is quarantined until it is reset"
+        return "is quarantined until it is reset or its host starts again"
 
     _each(opened, vm, as_json, take)
 

@@ -115,7 +115,7 @@ def submit(
 def status(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="A run's id, or the path of its folder. Default: all runs under way."),
+        typer.Argument(metavar="RUN", help="A run's id, or the path of its folder. Default: all runs under way."),
     ] = None,
     output_dir: OutputDir = None,
     as_json: AsJson = False,

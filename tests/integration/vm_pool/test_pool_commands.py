@@ -155,6 +155,8 @@ def test_an_operators_day(served: tuple[VMPool, object], redis_url: str) -> None
     assert lease.release() is False
     until(lambda: [vm.state for vm in pool.status().vms] == [VMState.FREE] * 2)
     operate("quarantine", "box-0", "--why", "noise")
+    for what, remark in (("drain", " and drained"), ("undrain", "")):
+        assert operate(what, "box-0") == [{"vm_id": "box-0", "outcome": f"is in quarantine{remark}"}]
     assert "noise" in pool.status().vms[0].error
     operate("reset", "box-0")
     until(lambda: [vm.state for vm in pool.status().vms] == [VMState.FREE] * 2)

@@ -318,6 +318,15 @@ def test_an_operators_quarantine_lasts_until_a_reset(pool: VMPool, start: Callab
     assert (vm.state, vm.retry_at) == (VMState.ERROR, None)
     assert "smells of smoke" in vm.error
     assert lease.release() is False
+    assert (pool.drain("box-0"), pool.undrain("box-0")) == (VMState.ERROR, VMState.ERROR)
+    time.sleep(0.5)
+    assert pool.status().vms[0] == vm, "draining does not end it"
+    pool.drain("box-0")
+    assert pool.reset("box-0") is VMState.INITIALIZING
+    until(lambda: pool.status().vms[0].state is VMState.STOPPED)
+    pool.undrain("box-0")
+    until(all_free(pool, 1))
+    pool.quarantine("box-0", "smells again")
     assert pool.reset("box-0") is VMState.INITIALIZING
     until(all_free(pool, 1))
     assert pool.status().vms[0].error == ""

@@ -413,10 +413,23 @@ def test_what_was_stopped_without_draining_is_not_booted_by_undoing_it(free: Rec
     assert free.reply == "stopped"
 
 
-def test_a_quarantined_vm_can_be_drained(free: Recorder) -> None:
+def test_a_vm_whose_boot_failed_is_stopped_by_draining_it(recorder: Recorder) -> None:
+    register(recorder)
+    recorder.run("failed", "v", recorder.fence("v"), "no disk", 1_000_000, 9_000_000)
+
+    changed = recorder.run("drain", "v", "1")
+
+    assert (changed["vm:v.state"], changed["vm:v.error"], changed["vm:v.retry_at"]) == ("stopped", "-", "-")
+
+
+def test_a_quarantine_by_an_operator_outlasts_a_drain(free: Recorder) -> None:
     free.run("move", "v", " free ", "error", "", "why")
 
-    assert free.run("drain", "v", "1")["vm:v.state"] == "stopped"
+    assert free.run("drain", "v", "1") == {"vm:v.drained": "1"}
+    assert free.reply == "error"
+    assert free.run("drain", "v", "0") == {"vm:v.drained": "-"}
+    assert free.reply == "error"
+    assert free.run("move", "v", " error ", "initializing", "", "")["vm:v.state"] == "initializing"
 
 
 def test_a_vm_without_a_host_is_free_again_when_draining_is_undone(recorder: Recorder) -> None:
