@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -67,6 +68,35 @@ def test_a_rollout_that_kills_its_workers_is_given_up(cluster: Cluster) -> None:
     run.wait(seconds=90)
 
     assert check_run(run, rollouts=1) == {"worker_lost": 1}
+
+
+def test_what_a_killed_worker_holds_is_told_until_another_one_has_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.cluster.VISIBILITY_TIMEOUT", 15.0)
+    items = [{"id": name, "question": "work", "env_config": {"seconds": [300, 300], "steps": 1}} for name in ("a", "b")]
+    cluster.start_worker("first", concurrency=2)
+    run = cluster.submit({"env_mode": "simulated", "simulated": {"needs_vm": False}}, items)
+
+    def wait_for(running: int) -> None:
+        deadline = time.monotonic() + 60
+        while (progress := run.progress()) is None or progress.running != running:
+            assert time.monotonic() < deadline, progress
+            time.sleep(0.1)
+
+    wait_for(2)
+    cluster.kill("first")
+    cluster.start_worker("second", concurrency=2)
+    wait_for(0)
+
+    told = time.monotonic()
+    said = command(cluster, "--status", run.run_id)["waits_for"]
+
+    held = re.search(r"2 rollouts are held by a worker that has gone silent; another worker gets them in (\d+) s", said)
+    assert held, said
+    wait_for(2)
+    assert time.monotonic() - told < int(held[1]) + 10  # a busy machine is late
+    cluster.kill("second")
 
 
 def test_a_deadline_breaks_into_a_call_that_never_returns(cluster: Cluster) -> None:

@@ -379,7 +379,7 @@ def test_a_killed_hosts_vms_are_not_granted_and_its_successor_brings_them_back(
         process.send_signal(signal.SIGKILL)
         process.wait()
         until(lambda: not any(vm.host_heard for vm in pool.status().vms))
-        with pytest.raises(AcquireTimeout, match=r"1 free, 1 leased \(no sign of life from box\)"):
+        with pytest.raises(AcquireTimeout, match=r"1 leased, 1 silent \(no sign of life from box\)"):
             pool.acquire("you", timeout=0)
         lease.check()
 
