@@ -6,10 +6,10 @@ import importlib
 
 from celery import Celery
 
-from rollout_tasks import flower_metrics
+from rollout_tasks import flower_login
 from rollout_tasks.broker import transport
 
 transport.install()
-flower_metrics.require_login()
+flower_login.require_login()
 app = Celery("rollout_tasks", include=["rollout_tasks.tasks"])
 app.config_from_object(importlib.import_module("celeryconfig"))
