@@ -23,6 +23,7 @@ from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import check_login, connect, let_celery_wait
 from rollout_tasks.runs import presence
 from rollout_tasks.temporary_files import use_own_folder
+from rollout_tasks.worker.connection_losses import shorten
 from rollout_tasks.worker.timers import EventBatches, LostWork, Presence
 from rollout_tasks.worker.vm_host import HostedVMs
 
@@ -60,6 +61,7 @@ def install(app: Celery) -> None:
     )
     app.steps["worker"].add(Login)
     app.steps["worker"].add(Leftovers)
+    app.steps["worker"].add(NoNeighbours)
     app.steps["worker"].add(StopNotice)
     app.steps["worker"].add(ClosedTerminal)
     app.steps["worker"].add(ServedQueues)
@@ -70,6 +72,7 @@ def install(app: Celery) -> None:
     app.steps["consumer"].add(EventBatches)
     # Every model call is in its rollout's trajectory; a line for each would flood the worker's log.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
+    signals.after_setup_logger.connect(shorten, weak=False)
 
 
 class Login(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -101,6 +104,19 @@ def begin_child(worker: int, **_signal: Any) -> None:
         os._exit(1)
     let_celery_wait()
     use_own_folder("child-")
+
+
+class NoNeighbours(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Switches off what workers say only to each other (`--without-gossip`, `--without-mingle`): nothing here uses it.
+
+    Flower hears each worker itself, and a task that was revoked is sent again. Gossip fails noisily at the loss of a connection.
+    """
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        worker.options.update(
+            without_gossip=True, without_mingle=True
+        )  # the consumer, which has these steps, is made later
 
 
 class StopNotice(bootsteps.StartStopStep):  # type: ignore[misc]

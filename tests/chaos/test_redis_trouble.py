@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 
 import pytest
@@ -9,7 +11,7 @@ import redis
 
 from tests.chaos.proxy import Proxy
 from tests.checks import check_broker, check_run
-from tests.cluster import Cluster, Run
+from tests.cluster import QUEUES, Cluster, Run
 from tests.conftest import free_port
 
 ROLLOUTS = 12
@@ -82,3 +84,37 @@ def test_a_frozen_connection_makes_nobody_deaf(cluster: Cluster) -> None:
         assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
         check_broker(cluster)
         cluster.stop("worker")
+
+
+def test_an_outage_is_a_few_lines_in_the_log(cluster: Cluster) -> None:
+    workers = ["one", "two"]
+    for name in workers:
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "rollout_tasks",
+            "worker",
+            "--concurrency=2",
+            "--loglevel=INFO",
+        ]
+        cluster.start(name, [*command, f"--hostname={name}@%h", f"--queues={QUEUES}"])
+    for name in workers:
+        cluster.wait_for_worker(name)
+    run = submit(cluster)
+    run.wait_for(committed=2)
+
+    cluster.valkey.kill()
+    time.sleep(TROUBLE_SECONDS)
+    cluster.valkey.start()
+
+    run.wait(seconds=120)
+    assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
+    for name in workers:
+        log = (cluster.folder / f"{name}.log").read_text()
+        assert "Connection to broker lost" in log
+        assert log.count("Connected to redis") == 2
+        assert [
+            line for line in log.splitlines() if re.search("Traceback|AttributeError|mingle|In Celery 5.1", line)
+        ] == []

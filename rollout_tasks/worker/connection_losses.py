@@ -1,0 +1,42 @@
+"""Says the loss of a connection to Redis in one line of the log, where Celery and kombu add a traceback of their own code."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import redis
+from kombu.exceptions import OperationalError
+
+_LOSSES = (redis.ConnectionError, redis.TimeoutError, OperationalError, ConnectionError)
+_ABOUT_CONNECTIONS = ("celery.worker", "celery.bootsteps", "kombu")
+_ABOUT_TASKS = "Task handler raised error"
+"""How a message of `celery.worker` begins that is about a task."""
+_WARNINGS = "py.warnings"
+_ADVICE = "You can enable this behavior using the worker_cancel_long_running_tasks_on_connection_loss"
+"""What Celery warns of at each loss: a setting that is chosen otherwise on purpose (celeryconfig.py)."""
+
+
+class OneLine(logging.Filter):
+    """Shortens records about lost connections to their message and the error's, and leaves out the advice that comes with them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shortens a record, if it is one of those; returns whether it is to be logged."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, _LOSSES) and _is_about_connections(record):
+            message, reason = record.getMessage(), str(error) or type(error).__name__
+            said = message if reason in message else f"{message}: {reason}"
+            record.msg, record.args = " ".join(said.split()), None
+            record.exc_info = record.exc_text = None
+        return record.name != _WARNINGS or _ADVICE not in " ".join(record.getMessage().split())
+
+
+def _is_about_connections(record: logging.LogRecord) -> bool:
+    of_celery = any(record.name == name or record.name.startswith(f"{name}.") for name in _ABOUT_CONNECTIONS)
+    return of_celery and not str(record.msg).startswith(_ABOUT_TASKS)
+
+
+def shorten(logger: logging.Logger, **_signal: Any) -> None:
+    """Has all handlers of a logger, as the one that Celery has just set up, shorten such records."""
+    for handler in logger.handlers:
+        handler.addFilter(OneLine())
