@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ DESKTOP_GIB = 1.5
 IMAGE_GIB = 3
 """Space that an image with all programs takes, including its packages."""
 _GIB = 1 << 30
+_SERVICE, _REDIS, _MODEL = "service", "Redis", "model endpoint"
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -75,7 +76,7 @@ def doctor(
         program.print_json([asdict(finding) for finding in findings])
     else:
         Console(soft_wrap=False, highlight=False, markup=False).print(_table(findings))
-    return LACKING if any(one.about == "service" and not one.there for one in findings) else GOOD
+    return LACKING if services_lacking(findings) else GOOD
 
 
 def _findings(output_dir: Path) -> Iterator[Finding]:
@@ -88,8 +89,7 @@ def _findings(output_dir: Path) -> Iterator[Finding]:
         built = is_built(name)
         says = "is built" if built else f"is not built yet; before its first use, or now: {command}"
         yield Finding("image", name, built, says)
-    yield _broker()
-    yield _model()
+    yield from services()
     yield from _space(output_dir)
 
 
@@ -105,24 +105,50 @@ def _tried(about: str, name: str, good: str, try_it: Callable[[], object]) -> Fi
     return Finding(about, name, True, good)
 
 
-def _broker() -> Finding:
+def services() -> Iterator[Finding]:
+    """Looks at Redis and the model's endpoint; says of each what it is to runs here and to runs on workers."""
+    yield _redis()
+    yield _model()
+
+
+def services_lacking(findings: Iterable[Finding]) -> bool:
+    """Whether a service cannot be used that is configured."""
+    return any(one.about == _SERVICE and one.name in configured_services() and not one.there for one in findings)
+
+
+def configured_services() -> set[str]:
+    """Returns the names of the services that the environment, or `.env`, names."""
+    found = {_REDIS} if settings().broker_configured else set()
+    if settings().openai_base_url is not None or settings().openai_api_key:
+        found.add(_MODEL)
+    return found
+
+
+def _redis() -> Finding:
+    own = "rollouts run starts a Valkey of its own"
     if not settings().broker_configured:
-        return _tried("broker", "Redis", "REDIS_URL is not set: runs are embedded, with Valkey", valkey_binary)
-    place = address_without_secret(settings().redis_address)
-    return _tried("service", "Redis", f"answers at {place}", lambda: checked_client().close())
+        says = f"REDIS_URL is not set: {own}; workers and rollouts submit need one"
+        return _tried(_SERVICE, _REDIS, says, valkey_binary)
+    try:
+        valkey_binary()
+    except UserError:
+        own = "rollouts run, which starts one of its own, has no program for it"
+    says = f"answers at {address_without_secret(settings().redis_address)}: rollouts submit sends runs there; {own}"
+    return _tried(_SERVICE, _REDIS, says, lambda: checked_client().close())
 
 
 def _model() -> Finding:
     try:
         address = model_address(RunConfig())
+        if address is not None:
+            return Finding(_SERVICE, _MODEL, True, f"{address} {served_models(address)}")
     except UserError as error:
-        return Finding("service", "model endpoint", False, str(error))
-    if address is None:
-        return Finding("model", "endpoint", True, "OPENAI_BASE_URL is not set: embedded runs use the scripted model")
-    try:
-        return Finding("service", "model endpoint", True, f"{address} {served_models(address)}")
-    except UserError as error:
-        return Finding("service", "model endpoint", False, str(error))
+        return Finding(_SERVICE, _MODEL, False, str(error))
+    says = (
+        "OPENAI_API_KEY and OPENAI_BASE_URL are not set: rollouts run takes the scripted model, for items that have a script;"
+        " rollouts submit needs one"
+    )
+    return Finding(_SERVICE, _MODEL, not settings().broker_configured, says)
 
 
 def _space(output_dir: Path) -> Iterator[Finding]:
