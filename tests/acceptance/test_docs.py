@@ -133,3 +133,17 @@ def test_the_readmes_are_short_and_say_the_same() -> None:
     assert [link for link in LINK.findall(english) if link.startswith("docs/")] == [
         link for link in LINK.findall(chinese) if link.startswith("docs/")
     ]
+
+
+def test_every_page_is_in_the_sites_navigation() -> None:
+    navigation = text_of("mkdocs.yml").partition("\nnav:\n")[2]
+    pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
+
+    assert pages == {*re.findall(r"[\w/-]+\.md", navigation)} - {"reference/commands.md"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_sites_program_is_called_where_developers_have_it(page: str) -> None:
+    """It is in no lock but the developers', and so on the path of few."""
+    for place in re.finditer(r"(?P<before>\S*)mkdocs serve", text_of(page)):
+        assert place["before"].endswith(".venv/bin/")
