@@ -26,6 +26,7 @@ PACKAGES = ("rollout_tasks", "vm_pool", "benchmark", "desktop_image", "scripts")
 
 OTHER_PROGRAMS = {
     "apt-get": "Debian's",
+    "bash": "a shell's",
     "cat": "a shell's",
     "cd": "a shell's",
     "cp": "a shell's",
