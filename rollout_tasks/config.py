@@ -340,7 +340,7 @@ def parse_config(values: dict[str, Any], *, where: str | None = None) -> RunConf
         return RunConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        location = location_of(first)
+        location = location_of(first, values)
         spelling, siblings = _spelled(location)
         path = ".".join(str(part) for part in location)
         place = f"{where}: {path}" if where and path else where or spelling or path

@@ -30,7 +30,7 @@ def open_provider(name: str, options: Mapping[str, Any]) -> Provider:
         if not isinstance(error.__cause__, ValidationError):
             raise
         first = error.__cause__.errors()[0]
-        what = f"{'.'.join(map(str, location_of(first)))}: {clause(first, tuple(option_names(name)))}"
+        what = f"{'.'.join(map(str, location_of(first, options)))}: {clause(first, tuple(option_names(name)))}"
         raise ProviderError(f"VM provider {name!r} does not accept its options: {what}") from error
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from rollout_tasks.errors import UserError
+from rollout_tasks.validation_messages import clause, location_of
 
 T = TypeVar("T")
 
@@ -41,6 +42,5 @@ def validate(adapter: TypeAdapter[T], values: Any, where: str) -> T:
         return adapter.validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = str(first["msg"]).removeprefix("Value error, ")
-        raise UserError(": ".join(filter(None, (where, place, message[0].lower() + message[1:])))) from error
+        place = ".".join(map(str, location_of(first, values)))
+        raise UserError(": ".join(filter(None, (where, place, clause(first))))) from error

@@ -59,6 +59,7 @@ VariantName = Annotated[str, Field(pattern=r"^(\*|\d+(/\d+)?)$")]
 Variants = Annotated[dict[VariantName, Turns], Field(min_length=1)]
 """Turns by ``*`` (all rollouts of the item), ``<index>`` or ``<index>/<attempt>``; the closest wins."""
 
+_TURNS: TypeAdapter[Turns] = TypeAdapter(Turns)
 _VARIANTS: TypeAdapter[Variants] = TypeAdapter(Variants)
 
 
@@ -136,7 +137,7 @@ def _read_script_file(path: Path, known: set[str]) -> dict[str, Variants]:
 
 
 def _parse(script: Any, where: str) -> Variants:
-    return validate(_VARIANTS, {EVERY: script} if isinstance(script, list) else script, where)
+    return {EVERY: validate(_TURNS, script, where)} if isinstance(script, list) else validate(_VARIANTS, script, where)
 
 
 def _ending_with(text: str, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:

@@ -131,7 +131,7 @@ def test_faults_keep_to_their_item_turn_and_attempt(examples, set_faults):
 
 @pytest.mark.parametrize(
     ("body", "said"),
-    [(b"{", "must be a JSON list of rules"), (b'[{"kind": "boom"}]', "faults: 0.kind: input should be")],
+    [(b"{", "must be a JSON list of rules"), (b'[{"kind": "boom"}]', "faults: 0.kind: must be")],
 )
 def test_wrong_rules_are_refused_and_change_nothing(examples, conversation, set_faults, body, said):
     set_faults({"kind": "not_found"})

@@ -54,14 +54,15 @@ def test_an_attempt_without_a_variant_has_no_script():
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ([], "item 'a': script: *: "),
-        ("text", "item 'a': script: "),
-        ([{}], "*.0: needs text or tool_calls"),
-        ([{"txt": "4"}], "*.0.txt: extra inputs"),
-        ([{"tool_calls": [{"name": "calculator"}]}], "*.0.tool_calls.0.arguments: field required"),
-        ([{"tool_calls": [{"name": "calculator", "arguments": "1+1"}]}], "arguments: input should be"),
-        ({"first": FINAL}, "first"),
-        ({}, "script: "),
+        ([], "item 'a': script: must not be empty"),
+        ("text", "item 'a': script: must be a mapping, got 'text'"),
+        ([{}], "script: 0: needs text or tool_calls"),
+        ([{"txt": "4"}], "script: 0.txt: is not an option"),
+        ({"1": [{"text": "4"}, {"txt": "4"}]}, "script: 1.1.txt: is not an option"),
+        ([{"tool_calls": [{"name": "calculator"}]}], "script: 0.tool_calls.0.arguments: is missing"),
+        ([{"tool_calls": [{"name": "calculator", "arguments": "1+1"}]}], "arguments: must be a mapping, got '1+1'"),
+        ({"first": FINAL}, "script: has a key that must match "),
+        ({}, "script: must not be empty"),
     ],
 )
 def test_a_wrong_script_names_item_and_place(script, problem):
@@ -78,7 +79,7 @@ def test_a_wrong_script_names_item_and_place(script, problem):
         ("{", "is not JSON"),
         ("[]", "must be an object of item ids"),
         ('{"z": [{"text": "4"}]}', "no item 'z'"),
-        ('{"a": [{}]}', "'a': *.0: needs text or tool_calls"),
+        ('{"a": [{}]}', "'a': 0: needs text or tool_calls"),
         (None, "No such file"),
     ],
 )
