@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from benchmark.results import ENVIRONMENT
+from benchmark.stored_report import scan_report
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.completeness import gap
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.preflight import check_metric
 
@@ -31,6 +35,8 @@ def rescore(
     """
     folder = find_run(run, output_dir)
     check_metric(metric)
+    if missing := gap(folder):
+        raise UserError(f"run {folder.path.name} is not scored: {missing}")
     from rollout_tasks.cli.run_progress import lost_scores
     from rollout_tasks.runs.finalize import score_run
 
@@ -42,18 +48,35 @@ def rescore(
     if as_json:
         program.print_json(
             {
-                "metric": metric,
+                "metric": summary.metric,
                 "average_score": summary.average_score,
                 "files": [str(written.json), str(written.markdown)],
             }
         )
     else:
-        sys.stdout.write(f"{metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}\n")
+        sys.stdout.write(f"{summary.metric}: {summary.average_score:.4g}, coverage {summary.coverage:.1%}\n")
         sys.stdout.write(f"Report: {written.markdown}\n")
+    if own := _scored_by_environment(written.json):
+        sys.stderr.write(
+            f"note: {metric} was not applied to {own} of {summary.total_rollouts} rollouts: their environment scored them"
+            " itself\n"
+        )
     losses = lost_scores(asdict(summary), folder)
     for sentence in losses:
         sys.stderr.write(sentence + "\n")
     raise typer.Exit(program.INCOMPLETE if losses else program.DONE)
+
+
+def _scored_by_environment(report: Path) -> int:
+    """Returns how many rollouts of a report have their environment's own score."""
+    count = 0
+
+    def add(row: Mapping[str, Any]) -> None:
+        nonlocal count
+        count += sum(rollout["metric_name"] == ENVIRONMENT for rollout in row["rollouts"])
+
+    scan_report(report, add)
+    return count
 
 
 def _lacks_report_with(folder: RunFolder, metric: str) -> bool:

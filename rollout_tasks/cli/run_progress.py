@@ -66,7 +66,7 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
         )
     elif progress.problem:
         losses.append(
-            f"the run has no report: {progress.problem}; score it with: {score_again(folder, _metric_of(folder))}"
+            f"the run has no report: {progress.problem}; score it with: {score_again(folder, metric_of(folder))}"
         )
     if summary is not None:
         losses += lost_scores(summary, folder)
@@ -115,7 +115,8 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
     ]
 
 
-def _metric_of(folder: RunFolder) -> str:
+def metric_of(folder: RunFolder) -> str:
+    """Returns the run's metric, or ``METRIC`` where its description cannot be read."""
     try:
         return folder.description.config().metric
     except UserError:  # it is said elsewhere what is wrong with the folder

@@ -10,7 +10,9 @@ from rich.console import Console
 
 from rollout_tasks.cli import program
 from rollout_tasks.cli.result_tables import show_run, tables
-from rollout_tasks.runs.folder import find_run
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.completeness import gap
+from rollout_tasks.runs.folder import RunFolder, find_run
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -23,10 +25,20 @@ def show(
 ) -> None:
     """Show a finished run, as in:  [bold]rollouts show results/20260101-120000-math-1a2b[/bold]"""
     folder = find_run(run, output_dir)
+    if not folder.evaluation.exists():
+        raise UserError(f"run {folder.path.name} has no report{_why(folder)}")
     if as_json:
         program.print_json(tables(folder).as_dict())
     else:
         show_run(folder, Console())
+
+
+def _why(folder: RunFolder) -> str:
+    """Returns why a run has no report and what to do, as the end of a sentence."""
+    from rollout_tasks.cli.run_progress import metric_of, score_again
+
+    missing = gap(folder)
+    return f": {missing}" if missing else f"; score it with: {score_again(folder, metric_of(folder))}"
 
 
 def main() -> None:

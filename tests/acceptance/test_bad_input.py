@@ -357,8 +357,11 @@ OTHER_COMMANDS = [
          prepare=damaged("sum/0/result.json", "{")),  # type: ignore[arg-type]
     Case("rescore: no judge", f"{RUN_ID} --metric llm_judgement", ["llm_judgement needs a model: set OPENAI_API_KEY"],
          command="rescore.py", prepare=finished_run),
+    Case("rescore: a rollout without a verdict", f"{RUN_ID} --metric f1_score",
+         [f"run {RUN_ID} is not scored: 1 of 2 rollouts have no verdict; ", "rollouts status ", "rollouts resume "],
+         command="rescore.py", prepare=damaged("sum/0/result.json", None)),  # type: ignore[arg-type]
     Case("show: no run", "nobody", ["no run 'nobody'", "results/nobody"], command="show_result.py"),
-    Case("show: no evaluation", RUN_ID, ["evaluation.json: cannot be read: No such file"], command="show_result.py",
+    Case("show: no evaluation", RUN_ID, [f"run {RUN_ID} has no report; score it with: rollouts rescore "], command="show_result.py",
          prepare=damaged("evaluation.json", None)),  # type: ignore[arg-type]
     Case("show: broken evaluation", RUN_ID, ["evaluation.json: is not a JSON report"], command="show_result.py",
          prepare=damaged("evaluation.json", "{")),  # type: ignore[arg-type]
