@@ -53,7 +53,8 @@ class ListedRun:
     run_id: str
     submitted: str
     environment: str
-    model: str
+    model: str | None
+    """None where no model is asked."""
     metric: str
     rollouts: int | None
     """None when the run has no report yet."""
@@ -109,7 +110,7 @@ def _listed(folder: RunFolder, when: float) -> ListedRun:
         run_id=folder.path.name,
         submitted=datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds"),
         environment=config.env_mode,
-        model=config.model.answerer,
+        model=folder.description.answerer(),
         metric=str(summary.get("metric") or config.metric),
         rollouts=summary.get("total_rollouts"),
         score=summary.get("average_score"),
@@ -124,7 +125,7 @@ def _table(runs: Sequence[ListedRun]) -> Table:
     for name in ("rollouts", "score", "coverage"):
         table.add_column(name, justify="right")
     for run in runs:
-        texts = (run.run_id, run.submitted, run.environment, run.model, run.metric)
+        texts = (run.run_id, run.submitted, run.environment, run.model or "-", run.metric)
         numbers = (
             "-" if run.rollouts is None else str(run.rollouts),
             "-" if run.score is None else f"{run.score:.4g}",

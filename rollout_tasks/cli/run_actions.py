@@ -112,7 +112,7 @@ def resume(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Rolls out what an earlier run lacks; at another endpoint, or with another limit of its cost, if given."""
+    """Rolls out what an earlier run lacks; elsewhere, at another endpoint, or with another limit of its cost, if given."""
     output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     submission = resumed_submission(find_run(run, output_dir))
@@ -120,7 +120,7 @@ def resume(
         return _complete(submission, as_json=as_json)
     submission = replace(submission, config=_changed(submission.config, changed))
     environments = preflight.check_names(submission.config, submission.items)
-    here = _is_here(embedded)
+    here = _is_here(submission.folder.description.embedded() if embedded is None else embedded)
     if here:
         preflight.check_here(submission.config, submission.items, environments)
     return _go(submission, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)
@@ -167,7 +167,6 @@ def _go(
 
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     if here:
-        console.print(_beginning(submission))
         return _embedded(submission, console, as_json=as_json)
     return _on_workers(submission, console, follow=follow, as_json=as_json)
 
@@ -265,7 +264,7 @@ def _embedded(submission: Submission, console: Console, *, as_json: bool) -> int
 
     problem = ""
     try:
-        end = run_embedded(submission, console)
+        end = run_embedded(submission, console, beginning=_beginning(submission))
     except ServiceEnded as error:
         end, problem = EmbeddedEnd(None, interrupted=False), str(error)
     progress = end.progress

@@ -166,6 +166,11 @@ def _status_in_folder(run: str, output_dir: Path, unknown: UserError, console: C
     progress = progress_in_folder(folder)
     if progress.pending or not folder.evaluated_as_asked():
         found = f"in its folder {folder.path} {progress.committed} of {progress.total} rollouts have a verdict"
+        if folder.description.embedded():
+            raise UserError(
+                f"run {progress.run_id} is embedded, so only the command that began it knows how far it is; {found}; if that"
+                f" command has ended, go on with: rollouts resume {folder.path}"
+            ) from unknown
         raise UserError(f"{unknown}; {found}") from unknown
     if not (as_json or folder.evaluation.exists()):
         console.print(f"Run {progress.run_id}: {line(progress, Rate(), {})}")

@@ -35,7 +35,7 @@ TheRun = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the p
 OutputDir = Annotated[Path | None, typer.Option("--output-dir", help="Where runs' folders are.")]
 Embedded = Annotated[
     bool | None,
-    typer.Option("--embedded/--no-embedded", help="Run everything here. Default: only where REDIS_URL is not set."),
+    typer.Option("--embedded/--no-embedded", help="Go on here, or on your workers. Default: where the run was."),
 ]
 
 

@@ -43,7 +43,10 @@ def submit(
     ] = False,
     embedded: Annotated[
         bool | None,
-        typer.Option("--embedded/--no-embedded", help="Run everything here. Default: only where REDIS_URL is not set."),
+        typer.Option(
+            "--embedded/--no-embedded",
+            help="Run everything here. Default: only where REDIS_URL is not set; a resumed run goes on where it was.",
+        ),
     ] = None,
     trust_tasks: Annotated[
         bool,

@@ -37,13 +37,19 @@ class EmbeddedEnd:
     interrupted: bool
 
 
-def run_embedded(submission: Submission, console: Console) -> EmbeddedEnd:
+def run_embedded(submission: Submission, console: Console, *, beginning: str = "") -> EmbeddedEnd:
     """Carries out a whole run on this machine and leaves only its folder behind.
+
+    Args:
+        submission: The run.
+        console: Where to show its progress.
+        beginning: What to say once all is checked and the run has its folder.
 
     Raises:
         ServiceEnded: A service that the run needs ended by itself; the run can be resumed.
         UserError: Something else is wrong, or a service does not get ready.
     """
+    submission = replace(submission, embedded=True)
     environments = preflight.check_names(submission.config, submission.items)
     preflight.check_here(submission.config, submission.items, environments)
     submission, scripted = _choose_model(submission, environments)
@@ -59,6 +65,8 @@ def run_embedded(submission: Submission, console: Console) -> EmbeddedEnd:
         try:
             write_down(submission)
             ctrl_c.check()
+            if beginning:
+                console.print(beginning)
             described = submission.config  # the address of the run's own scripted model is of no use to a later resume
             stack = EmbeddedServices(submission.folder.path / "logs")
             if scripted:

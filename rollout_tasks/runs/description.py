@@ -39,6 +39,8 @@ class RunDescription:
         left_out: Sequence[str] = (),
         doubted: Sequence[str] = (),
         images: Sequence[str] = (),
+        embedded: bool | None = None,
+        asks_model: bool = True,
     ) -> None:
         """Writes run.json and items.jsonl.
 
@@ -50,6 +52,8 @@ class RunDescription:
             left_out: A sentence for each item of the data that the run leaves out.
             doubted: A sentence for each item whose score cannot be relied on.
             images: The images of the desktops.
+            embedded: Whether the run is embedded; None if that is not known.
+            asks_model: Whether any rollout, or the metric, asks a model.
 
         Raises:
             UserError: The folder exists already, cannot be written, or its disk is full.
@@ -82,6 +86,8 @@ class RunDescription:
                 },
                 "made_by": provenance(),
                 "images": list(images),
+                "embedded": embedded,
+                "asks_model": asks_model,
                 "config": config.model_dump(mode="json"),
             }
             self._write(document)
@@ -107,10 +113,14 @@ class RunDescription:
             raise UserError(f"{self._path} is not a run's description: it has no config")
         return values
 
-    def record_resume(self, config: RunConfig) -> None:
-        """Records what a resumed run may change: its model's endpoint and prices, who answers there, and what it may cost.
+    def record_resume(self, config: RunConfig, *, embedded: bool) -> None:
+        """Records what a resumed run may change: its model's endpoint and prices, who answers there, what it may cost, and where.
 
         The description keeps the earlier endpoints.
+
+        Args:
+            config: The run's configuration now.
+            embedded: Whether the run is embedded now.
 
         Raises:
             UserError: The description is missing or broken, or cannot be written.
@@ -124,9 +134,9 @@ class RunDescription:
         if model["base_url"] != before.get("base_url"):
             document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), before.get("base_url")]
         changed = document["config"] | {"model": before | model, "max_cost": config.max_cost}
-        if changed == document["config"]:
+        if changed == document["config"] and embedded is document.get("embedded"):
             return
-        document["config"] = changed
+        document |= {"config": changed, "embedded": embedded}
         try:
             self._write(document)
         except OSError as error:
@@ -135,6 +145,23 @@ class RunDescription:
     def config(self) -> RunConfig:
         """Returns the run's configuration."""
         return parse_config(self.document()["config"], where=str(self._path))
+
+    def embedded(self) -> bool | None:
+        """Returns whether the run is, or was last, an embedded one; None in folders of earlier versions.
+
+        Raises:
+            UserError: The description is missing or broken.
+        """
+        value = self.document().get("embedded")
+        return value if isinstance(value, bool) else None
+
+    def answerer(self) -> str | None:
+        """Returns what answers in the run, for reports: its model's name, or ``scripted``; None if nothing is asked.
+
+        Raises:
+            UserError: The description is missing or broken.
+        """
+        return self.config().model.answerer if self.document().get("asks_model", True) else None
 
     def items(self) -> list[Item]:
         """Returns the run's items, in the order of the benchmark.

@@ -162,10 +162,12 @@ def write_reports(
         OSError: A report cannot be written.
     """
     document = folder.description.document()
+    answerer = folder.description.answerer()
+    model = f"model {answerer}" if answerer else "no model"
     about = document.get("benchmark", {})
     info = BenchmarkInfo(
         name=str(about.get("name") or folder.path.name),
-        description=f"run {folder.path.name}, environment {config.env_mode}, model {config.model.answerer}",
+        description=f"run {folder.path.name}, environment {config.env_mode}, {model}",
         data_path=str(about.get("path") or ""),
         scripted=config.model.scripted,
         left_out=tuple(map(str, about.get("left_out") or ())),

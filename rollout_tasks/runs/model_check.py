@@ -64,7 +64,7 @@ def check_model(config: RunConfig) -> RunConfig:
     if address is None:
         raise UserError(
             "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
-            " or use rollouts run, which starts the scripted model"
+            " or use rollouts run, or rollouts resume with --embedded, which start the scripted model"
         )
     model = with_list_prices(config.model.model_copy(update={"base_url": address, "scripted": False}))
     config = config.model_copy(update={"model": model})

@@ -45,6 +45,8 @@ class Submission:
     """Rollouts to send."""
     resumed: bool
     source: Source = Source()
+    embedded: bool = False
+    """Whether it is sent to a worker that runs for it alone, on this machine."""
 
     @property
     def total(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs import preflight
 from rollout_tasks.runs.states import RunState
 from rollout_tasks.runs.submission import Submission
 
@@ -49,6 +50,7 @@ def write_down(submission: Submission) -> None:
     if submission.resumed:
         return
     source = submission.source
+    environments = preflight.check_names(submission.config, submission.items)
     submission.folder.description.create(
         submission.config,
         submission.items,
@@ -57,6 +59,8 @@ def write_down(submission: Submission) -> None:
         left_out=source.left_out,
         doubted=source.doubted,
         images=source.images,
+        embedded=submission.embedded,
+        asks_model=preflight.needs_model(submission.config, environments),
     )
 
 
@@ -114,7 +118,7 @@ def _clear_the_way(
     """
     try:
         with submitter_beats(stored):
-            submission.folder.description.record_resume(described)
+            submission.folder.description.record_resume(described, embedded=submission.embedded)
             finished = [
                 verdict for verdict in submission.folder.verdicts(submission.todo) if not verdict.worth_repeating
             ]

@@ -306,6 +306,8 @@ def test_a_new_run_is_described_and_nothing_else_is_left_in_its_folder(tmp_path:
         "benchmark": {"name": "x", "path": "x.jsonl", "left_out": ["c"], "doubted": ["d", "e"]},
         "made_by": {**provenance()},
         "images": [],
+        "embedded": None,
+        "asks_model": True,
         "config": config.model_dump(mode="json"),
     }
     assert folder.description.count_items() == 2

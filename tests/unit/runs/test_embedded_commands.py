@@ -1,0 +1,110 @@
+"""What commands say of embedded runs, and what a run's folder says about where it was and who answered."""
+
+# ruff: noqa: F811 (the fixture `shell` is imported)
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rollout_tasks.cli import run_actions
+from rollout_tasks.cli.listing import listing
+from rollout_tasks.errors import UserError
+from rollout_tasks.runs.finalize import score_run
+from rollout_tasks.runs.submission import load_benchmark, new_submission
+from rollout_tasks.runs.submit import write_down
+from rollout_tasks.runs.verdict import Verdict
+from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
+
+SCRIPT = {"id": "a", "script": [{"text": "4"}]}
+
+
+def begin(shell: Shell, *, embedded: bool, **options: object) -> None:
+    """A run that was interrupted before its first rollout ended."""
+    config = shell.config(SCRIPT, **options)
+    write_down(replace(new_submission(config, load_benchmark(config)), embedded=embedded))
+
+
+def would_be_embedded(shell: Shell, embedded: bool | None = None) -> bool:
+    options = {"dry_run": True, "as_json": True, "embedded": embedded}
+    assert shell.call(run_actions.resume, str(shell.run.path), {}, **options) == 0
+    return bool(json.loads(shell.out)["embedded"])
+
+
+def test_a_resumed_run_goes_on_where_it_was(shell: Shell) -> None:
+    begin(shell, embedded=True)
+
+    assert would_be_embedded(shell)
+    assert not would_be_embedded(shell, embedded=False)
+
+    assert shell.call(run_actions.resume, str(shell.run.path), {}, embedded=False) == 0  # it has moved to the workers
+    assert shell.run.description.embedded() is False
+    shell.store.forget("night-1", "running")
+    assert not would_be_embedded(shell)
+
+
+def test_a_run_of_workers_goes_on_there_though_no_address_is_set(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(shell, embedded=False)
+    with monkeypatch.context() as patched:
+        patched.setattr("rollout_tasks.settings.Settings.broker_configured", False)
+
+        assert not would_be_embedded(shell)
+
+
+def test_an_embedded_run_needs_no_model_where_redis_is_configured(shell: Shell) -> None:
+    begin(shell, embedded=True, env_mode="math", metric="final_number")
+
+    assert would_be_embedded(shell)
+    with pytest.raises(UserError, match=r"rollouts resume with --embedded, which start the scripted model$"):
+        shell.call(run_actions.resume, str(shell.run.path), {}, embedded=False)
+
+
+def test_the_status_of_an_embedded_run_is_what_its_folder_has(shell: Shell) -> None:
+    begin(shell, embedded=True)
+
+    with pytest.raises(UserError) as caught:
+        shell.call(run_actions.status, str(shell.run.path), {})
+
+    assert str(caught.value) == (
+        "run night-1 is embedded, so only the command that began it knows how far it is; in its folder"
+        f" {shell.run.path} 0 of 1 rollouts have a verdict; if that command has ended, go on with:"
+        f" rollouts resume {shell.run.path}"
+    )
+
+
+@pytest.mark.parametrize("wrong", ["output_dir", "script"])
+def test_a_run_that_cannot_begin_is_not_announced(shell: Shell, wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    script = [{"text": "4", "content": "more"}] if wrong == "script" else [{"text": "4"}]
+    results = shell.folder / ("items.jsonl/results" if wrong == "output_dir" else "results")
+    config = shell.config({"id": "a", "answer": "4", "script": script}, env_mode="math", output_dir=str(results))
+
+    with pytest.raises(UserError, match=r"^(--output-dir: |item 'a': script: 0\.content: is not an option)"):
+        shell.call(run_actions.submit, config, embedded=True)
+
+    assert capsys.readouterr() == ("", "")
+    assert not shell.run.path.exists()
+
+
+def test_no_report_names_a_model_that_was_not_asked(shell: Shell) -> None:
+    begin(shell, embedded=True)
+    shell.run.settle(Verdict("a#0", 1, "completed", score=1.0), written=False)
+
+    score_run(shell.run, "exact_match")
+
+    about = json.loads(shell.run.evaluation.read_text())["benchmark_info"]
+    assert about["description"] == "run night-1, environment simulated, no model"
+    listing(output_dir=shell.run.path.parent, as_json=True)
+    shell.out, _ = shell._capsys.readouterr()
+    assert json.loads(shell.out)[0]["model"] is None
+
+
+def test_a_report_names_the_model_that_was_asked(shell: Shell) -> None:
+    begin(shell, embedded=True, env_mode="math", metric="final_number", model={"name": "m-1"})
+    shell.run.settle(Verdict("a#0", 1, "completed", answer="4"), written=False)
+
+    score_run(shell.run, "final_number")
+
+    about = json.loads(shell.run.evaluation.read_text())["benchmark_info"]
+    assert about["description"] == "run night-1, environment math, model m-1"
