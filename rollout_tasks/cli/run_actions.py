@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from benchmark.items import Item
 from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
 from rollout_tasks.cli.run_options import spellings_of
+from rollout_tasks.cli.submission_progress import submitting
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked, check
+from rollout_tasks.runs.counting import Counting
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submission import Submission, load_benchmark, new_submission, resumed_submission
 from rollout_tasks.runs.submit import check_free
@@ -32,14 +34,25 @@ _CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--m
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
     """Submits a new run."""
+    with submitting() as count:
+        here = _is_here(embedded)
+        submission, environments, checked = _prepared(config, count, here=here, show=dry_run and not as_json)
+    return _go(submission, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def _prepared(config: RunConfig, count: Counting, *, here: bool, show: bool) -> tuple[Submission, set[str], Checked]:
+    """Checks a new run; with `show`, prints how far each desktop task's score can be relied on.
+
+    Returns:
+        The submission, its environments, and how its items compare with the VMs.
+    """
     benchmark = load_benchmark(config)
     environments = preflight.check_names(config, benchmark.items, benchmark.places)
-    items, wrong = preflight.check_items(config, benchmark.items, benchmark.places)
-    here = _is_here(embedded)
+    items, wrong = preflight.check_items(config, benchmark.items, benchmark.places, count)
     if here:
         preflight.check_here(config, items, environments)
     checked = _conformance(config, items, here=here)
-    if dry_run and checked.found and not as_json:
+    if show and checked.found:
         from rollout_tasks.cli import conformance_table
 
         conformance_table.show(checked.found)
@@ -54,8 +67,7 @@ def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: b
         raise UserError("no item's score can be relied on in these VMs: --include-unfaithful rolls them out anyway")
     benchmark = replace(benchmark, items=tuple(items), skipped=tuple(left_out))
     environments = preflight.check_names(config, items)
-    submission = new_submission(config, benchmark, doubts, checked.images)
-    return _go(submission, environments, checked, here=here, follow=follow, as_json=as_json, dry_run=dry_run)
+    return new_submission(config, benchmark, doubts, checked.images), environments, checked
 
 
 def trust_tasks(*, embedded: bool | None) -> None:
@@ -115,7 +127,8 @@ def resume(
     """Rolls out what an earlier run lacks; elsewhere, at another endpoint, or with another limit of its cost, if given."""
     output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
-    submission = resumed_submission(find_run(run, output_dir))
+    with submitting():
+        submission = resumed_submission(find_run(run, output_dir))
     if submission.settled and submission.folder.evaluated_as_asked():
         return _complete(submission, as_json=as_json)
     submission = replace(submission, config=_changed(submission.config, changed))
@@ -240,7 +253,8 @@ def _on_workers(submission: Submission, console: Console, *, follow: bool, as_js
     from rollout_tasks.runs.submit_to_workers import submit_to_workers
     from rollout_tasks.runs.waits import nobody_serves
 
-    submission, store = submit_to_workers(submission)
+    with submitting() as count:
+        submission, store = submit_to_workers(submission, count)
     console.print(_beginning(submission))
     if follow:
         pool = submission.config.vm.pool

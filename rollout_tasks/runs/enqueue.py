@@ -14,6 +14,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.queues import finalize_task, rollout_task
 from rollout_tasks.registry import environment, environment_name, known_environments
+from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.store_format import MIN_VERSION
 from rollout_tasks.runs.verdict import split_rollout_id
 
@@ -28,7 +29,13 @@ def rollout_queues() -> tuple[str, ...]:
     return tuple(sorted(queues))
 
 
-def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollout_ids: Sequence[str]) -> None:
+def send_chord(
+    run_id: str,
+    config: RunConfig,
+    items: Mapping[str, Item],
+    rollout_ids: Sequence[str],
+    count: Counting = silently,
+) -> None:
     """Sends every rollout in one chord whose callback finalises the run.
 
     The messages are those of Celery's `chord`, which makes all of them, 6 KB each, before it sends the first. Here each
@@ -39,6 +46,7 @@ def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollou
         config: Its configuration.
         items: Items by id; at least those of the rollouts.
         rollout_ids: The rollouts to send.
+        count: Shows how many are sent.
     """
     group_id = uuid()
     callback = finalize_task(run_id)
@@ -47,7 +55,7 @@ def send_chord(run_id: str, config: RunConfig, items: Mapping[str, Item], rollou
     callback.freeze(group_id=group_id)
     app.backend.set_chord_size(group_id, len(rollout_ids))
     with app.producer_or_acquire() as producer:
-        for index, signature in enumerate(_signatures(run_id, config, items, rollout_ids)):
+        for index, signature in enumerate(_signatures(run_id, config, items, count("sending rollouts", rollout_ids))):
             signature.apply_async(
                 producer=producer, add_to_parent=False, group_id=group_id, group_index=index, chord=callback
             )

@@ -14,6 +14,7 @@ from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import ItemUnsupported
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.counting import Counting, silently
 
 if TYPE_CHECKING:
     import redis
@@ -62,7 +63,7 @@ def _named(item: Item, places: Mapping[str, str]) -> str:
 
 
 def check_items(
-    config: RunConfig, items: Sequence[Item], places: Mapping[str, str] = _NOWHERE
+    config: RunConfig, items: Sequence[Item], places: Mapping[str, str] = _NOWHERE, count: Counting = silently
 ) -> tuple[list[Item], list[str]]:
     """Has each item checked by its environment.
 
@@ -70,6 +71,7 @@ def check_items(
         config: The run's configuration.
         items: Its items.
         places: Where items are from, by id, as far as that is known.
+        count: Shows how many are checked.
 
     Returns:
         The valid items, and a sentence for each other one: items that nothing here can set up or score and, with
@@ -80,7 +82,7 @@ def check_items(
     """
     right: list[Item] = []
     wrong: list[str] = []
-    for item in items:
+    for item in count("checking items", items):
         name = registry.environment_name(item, config)
         try:
             environment = registry.environment(name)

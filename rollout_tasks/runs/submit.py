@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import preflight
+from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.states import RunState
 from rollout_tasks.runs.submission import Submission
 
@@ -64,48 +66,72 @@ def write_down(submission: Submission) -> None:
     )
 
 
-def enqueue(submission: Submission, store: RunStore, *, described: RunConfig | None = None) -> None:
+def enqueue(
+    submission: Submission, store: RunStore, *, described: RunConfig | None = None, count: Counting = silently
+) -> None:
     """Puts the run into the run store and sends its chord.
 
     Args:
         submission: The run.
         store: The run store.
         described: The configuration that a resumed run's folder gets; default: the run's.
+        count: Shows how far it is.
 
     Raises:
+        KeyboardInterrupt: Ctrl-C; says what there is of the run now. It is removed if none of it was sent, else the workers go on
+            with it.
         UserError: Another process submitted the same run meanwhile, or Redis did not accept it; what was written is
             then removed. Or Redis was lost after it had accepted the run; the workers then go on with it.
     """
     from kombu.exceptions import OperationalError
     from redis import RedisError
 
+    from rollout_tasks.runs.submission_interrupted import hand_over, undo
+
+    token = uuid.uuid4().hex
+    sending = False
+    try:
+        try:
+            stored = _reserve(submission, store, token)
+            if submission.resumed:
+                submission = _clear_the_way(submission, store, stored, described or submission.config)
+            _store(submission, stored, count)
+        except (RedisError, OperationalError) as error:
+            _take_back(submission, store, error)
+            raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
+        sending = True
+        try:
+            _send(submission, store, stored, count)
+        except (RedisError, OperationalError) as error:
+            raise UserError(
+                f"Redis was lost while the rollouts of run {submission.run_id} were being sent ({error}); it has them all, so"
+                f" the workers go on with the run once it is back: see rollouts status {submission.run_id}"
+            ) from error
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt((hand_over if sending else undo)(submission, store, token)) from stop
+
+
+def _reserve(submission: Submission, store: RunStore, token: str) -> StoredSubmission:
+    """Reserves the run's id.
+
+    Raises:
+        UserError: Another process submitted the same run meanwhile.
+    """
     from rollout_tasks.runs.enqueue import queues_of
     from rollout_tasks.runs.submission_store import reserve
 
-    try:
-        free = store.forget(submission.run_id, *_RESUMABLE) if submission.resumed else True
-        total = submission.total
-        queues = queues_of(submission.config, submission.items)
+    run_id, config = submission.run_id, submission.config
+    stored = None
+    if not submission.resumed or store.forget(run_id, *_RESUMABLE):
+        queues = queues_of(config, submission.items)
         folder = str(submission.folder.path)
-        stored = reserve(store.client, submission.run_id, submission.config, folder, total, queues) if free else None
-        if stored is None:
-            _discard(submission)
-            if submission.resumed:
-                raise UserError(f"run {submission.run_id!r} was resumed by somebody else just now")
-            raise UserError(f"--run-id: run {submission.run_id!r} was submitted by somebody else just now")
-        if submission.resumed:
-            submission = _clear_the_way(submission, store, stored, described or submission.config)
-        _store(submission, stored)
-    except (RedisError, OperationalError) as error:
-        _take_back(submission, store, error)
-        raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
-    try:
-        _send(submission, store, stored)
-    except (RedisError, OperationalError) as error:
-        raise UserError(
-            f"Redis was lost while the rollouts of run {submission.run_id} were being sent ({error}); it has them all, so the"
-            f" workers go on with the run once it is back: see rollouts status {submission.run_id}"
-        ) from error
+        stored = reserve(store.client, run_id, config, folder, submission.total, queues, token=token)
+    if stored is not None:
+        return stored
+    discard(submission)
+    if submission.resumed:
+        raise UserError(f"run {run_id!r} was resumed by somebody else just now")
+    raise UserError(f"--run-id: run {run_id!r} was submitted by somebody else just now")
 
 
 def _clear_the_way(
@@ -135,12 +161,12 @@ def _clear_the_way(
     return replace(submission, kept=kept, todo=todo)
 
 
-def _store(submission: Submission, stored: StoredSubmission) -> None:
+def _store(submission: Submission, stored: StoredSubmission, count: Counting = silently) -> None:
     """Stores the whole run before the first message is sent: a half-stored run is never rolled out."""
     for _ in range(_STORE_TRIES):
         stored.add_results(submission.kept)
         stored.add_spent(submission.spent_before())
-        stored.add_items(submission.items, submission.todo)
+        stored.add_items(count("storing items", submission.items), count("storing rollouts", submission.todo))
         stored.wait_until_durable()
         if stored.everything_stored():
             return
@@ -150,15 +176,14 @@ def _store(submission: Submission, stored: StoredSubmission) -> None:
     )
 
 
-def _send(submission: Submission, store: RunStore, stored: StoredSubmission) -> None:
+def _send(submission: Submission, store: RunStore, stored: StoredSubmission, count: Counting) -> None:
     from rollout_tasks.queues import finalize_task
     from rollout_tasks.runs.enqueue import send_chord
 
     with submitter_beats(stored):
         if submission.todo:
-            send_chord(
-                submission.run_id, submission.config, {item.id: item for item in submission.items}, submission.todo
-            )
+            items = {item.id: item for item in submission.items}
+            send_chord(submission.run_id, submission.config, items, submission.todo, count)
         if not stored.everything_sent():  # Redis came back without some of what was stored
             _store(submission, stored)
             store.finalize_by_last_commit(submission.run_id)
@@ -204,9 +229,10 @@ def _take_back(submission: Submission, store: RunStore, reason: Exception) -> No
             f"Redis was lost while run {submission.run_id} was being stored ({reason}), so nothing was enqueued; once it is back,"
             f" complete the run with: rollouts resume {submission.folder.path}"
         ) from error
-    _discard(submission)
+    discard(submission)
 
 
-def _discard(submission: Submission) -> None:
+def discard(submission: Submission) -> None:
+    """Removes the folder of a new run that did not come about."""
     if not submission.resumed:
         submission.folder.discard()

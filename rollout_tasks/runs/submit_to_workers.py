@@ -6,16 +6,22 @@ from dataclasses import replace
 
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import model_check, preflight
+from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
-from rollout_tasks.runs.submit import check_free, enqueue, write_down
+from rollout_tasks.runs.submit import check_free, discard, enqueue, write_down
 
 
-def submit_to_workers(submission: Submission) -> tuple[Submission, RunStore]:
+def submit_to_workers(submission: Submission, count: Counting = silently) -> tuple[Submission, RunStore]:
     """Checks and enqueues a run on the configured broker.
+
+    Args:
+        submission: The run.
+        count: Shows how far that is.
 
     Raises:
         UserError: Something is wrong; nothing was enqueued, unless Redis was lost while messages were being sent.
+        KeyboardInterrupt: Ctrl-C; says what there is of the run now, and nothing if there is nothing.
     """
     environments = preflight.check_names(submission.config, submission.items)
     client = checked_client()
@@ -30,5 +36,10 @@ def submit_to_workers(submission: Submission) -> tuple[Submission, RunStore]:
         if not submission.config.vm.use_pool:
             preflight.check_provider(submission.config, environments)
     write_down(submission)
-    enqueue(submission, store)
+    try:
+        enqueue(submission, store, count=count)
+    except KeyboardInterrupt as stop:
+        if not str(stop):  # there is nothing of it but its folder
+            discard(submission)
+        raise
     return submission, store

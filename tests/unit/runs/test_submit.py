@@ -7,17 +7,21 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+import typer
 from kombu.exceptions import OperationalError
 
-from rollout_tasks.cli import run_actions
+from rollout_tasks.cli import run_actions, submission_progress
 from rollout_tasks.cli.program import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.execution.verdicts import RolloutVerdicts
@@ -550,3 +554,160 @@ def test_what_talks_to_services_is_not_imported_for_a_refusal() -> None:
     )
 
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def stopped(shell: Shell, capsys: pytest.CaptureFixture[str], command: Callable[[], object]) -> str:
+    """A command is interrupted by Ctrl-C; returns what it says then."""
+    capsys.readouterr()
+    with pytest.raises(typer.Exit) as end:
+        command()
+    assert end.value.exit_code == INTERRUPTED
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (run_actions.preflight, "check_items"),
+        (submission_store, "reserve"),
+        (StoredSubmission, "add_items"),
+        (StoredSubmission, "wait_until_durable"),
+    ],
+)
+def test_ctrl_c_before_the_first_message_leaves_nothing(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: Any, name: str
+) -> None:
+    after(monkeypatch, owner, name, interrupt)
+
+    assert stopped(shell, capsys, lambda: submit(shell, "a", "b")) == "Stopped before anything was submitted.\n"
+
+    assert shell.store.state(RUN) is None
+    assert shell.client.smembers("runs:active") == set()
+    assert shell.client.llen(QUEUE) == 0
+    assert not shell.run.path.exists()
+
+
+def test_ctrl_c_leaves_a_run_of_the_same_name_alone(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = shell.config({"id": "a"})
+
+    def theirs() -> None:
+        reserve(shell.store.client, RUN, config, "/theirs", 1, [QUEUE], token="theirs")
+        raise KeyboardInterrupt
+
+    after(monkeypatch, enqueue, "queues_of", theirs)
+
+    assert stopped(shell, capsys, lambda: submit(shell, "a")) == "Stopped before anything was submitted.\n"
+
+    assert shell.client.hget(KEY, "folder") == "/theirs"
+
+
+def test_ctrl_c_while_messages_are_sent_leaves_the_run_to_the_workers(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sent() -> None:
+        if shell.client.llen(QUEUE) == 1:
+            raise KeyboardInterrupt
+
+    after(monkeypatch, enqueue, "rollout_task", sent)
+
+    assert stopped(shell, capsys, lambda: submit(shell, "a", "b", "c")) == (
+        f"Stopped sending, but run {RUN} is stored with all its rollouts, and the workers go on with them: follow it with"
+        f" rollouts watch {RUN}, or end it with rollouts cancel {RUN}\n"
+    )
+
+    assert shell.client.llen(QUEUE) == 1
+    assert shell.store.state(RUN) == "running"
+    assert shell.client.hget(KEY, "chord_spent") == "1"
+    assert shell.client.scard(f"{KEY}:pending") == 3
+    assert shell.run.path.is_dir()
+    assert shell.call(run_actions.cancel, RUN, {}) == 0
+
+
+def test_ctrl_c_while_a_resume_is_stored_leaves_the_run_to_be_resumed(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(shell, "a", "b")
+    lose(shell)
+    with monkeypatch.context() as patched:
+        after(patched, StoredSubmission, "add_items", interrupt)
+
+        assert stopped(shell, capsys, lambda: resume(shell)) == (
+            f"Stopped before any rollout of run {RUN} was sent; roll out what it lacks with: rollouts resume {shell.run.path}\n"
+        )
+
+    assert shell.store.state(RUN) is None
+    assert resume(shell) == 0
+    assert shell.client.llen(QUEUE) == 2
+
+
+@pytest.mark.parametrize(("owner", "name", "says"), [(StoredSubmission, "add_items", "none of its rollouts was sent"),
+                                                     (enqueue, "send_chord", "it has all rollouts")])  # fmt: skip
+def test_ctrl_c_where_redis_is_lost_says_what_is_known(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    owner: Any,
+    name: str,
+    says: str,
+) -> None:
+    def gone(*_: object) -> None:
+        raise redis.ConnectionError("gone")
+
+    def lost() -> None:
+        monkeypatch.setattr(StoredSubmission, "everything_stored", gone)
+        monkeypatch.setattr(StoredSubmission, "everything_sent", gone)
+        raise KeyboardInterrupt
+
+    after(monkeypatch, owner, name, lost)
+
+    said = stopped(shell, capsys, lambda: submit(shell, "a"))
+
+    assert said.startswith("Stopped while run night-1 was being s")
+    assert says in said
+    assert f"rollouts cancel {RUN}" in said
+    assert said.count("\n") == 1
+    assert shell.run.path.is_dir()
+
+
+def test_a_long_submission_says_how_far_it_is(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submission_progress, "LINE_SECONDS", 0.0)
+
+    assert submit(shell, *(f"item-{number}" for number in range(120))) == 0
+
+    said = shell.err.splitlines()
+    for doing in ("checking items", "storing items", "storing rollouts", "sending rollouts"):
+        assert [line for line in said if line.startswith(doing)] == [f"{doing}: 0 of 120", f"{doing}: 100 of 120"]
+
+
+def test_on_a_terminal_a_long_submission_draws_a_bar(shell: Shell) -> None:
+    program = """
+import sys, time
+from rollout_tasks.cli import submission_progress
+submission_progress.SHOWN_AFTER_SECONDS = 0.0
+with submission_progress.submitting() as count:
+    for _ in count("storing items", range(201)):
+        time.sleep(0.002)
+"""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=REPOSITORY, stderr=slave, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        os.close(slave)
+        drawn = b""
+        with suppress(OSError):  # the end of a terminal whose other side is closed
+            while some := os.read(master, 4096):
+                drawn += some
+        assert process.wait() == 0
+    os.close(master)
+    assert b"Storing items" in drawn
+    assert b"100/201" in drawn or b"200/201" in drawn
