@@ -133,7 +133,12 @@ def resume(
         return _complete(submission, as_json=as_json)
     submission = replace(submission, config=_changed(submission.config, changed))
     environments = preflight.check_names(submission.config, submission.items)
-    here = _is_here(submission.folder.description.embedded() if embedded is None else embedded)
+    was_here = submission.folder.description.embedded()
+    here = _is_here((was_here or None) if embedded is None else embedded)
+    if here and embedded is None and was_here is False:
+        sys.stderr.write(
+            "note: REDIS_URL is not set, so the run goes on here and not on the workers that it was sent to\n"
+        )
     if here:
         preflight.check_here(submission.config, submission.items, environments)
     return _go(submission, environments, Checked(), here=here, follow=follow, as_json=as_json, dry_run=dry_run)

@@ -35,7 +35,9 @@ TheRun = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the p
 OutputDir = Annotated[Path | None, typer.Option("--output-dir", help="Where runs' folders are.")]
 Embedded = Annotated[
     bool | None,
-    typer.Option("--embedded/--no-embedded", help="Go on here, or on your workers. Default: where the run was."),
+    typer.Option(
+        "--embedded/--no-embedded", help="Go on here, or on workers. Default: where it was; here without REDIS_URL."
+    ),
 ]
 
 

@@ -45,7 +45,7 @@ def submit(
         bool | None,
         typer.Option(
             "--embedded/--no-embedded",
-            help="Run everything here. Default: only where REDIS_URL is not set; a resumed run goes on where it was.",
+            help="Run everything here. Default: where REDIS_URL is not set; a resumed embedded run goes on here, too.",
         ),
     ] = None,
     trust_tasks: Annotated[

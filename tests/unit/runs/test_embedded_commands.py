@@ -45,12 +45,18 @@ def test_a_resumed_run_goes_on_where_it_was(shell: Shell) -> None:
     assert not would_be_embedded(shell)
 
 
-def test_a_run_of_workers_goes_on_there_though_no_address_is_set(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_workers_says_that_it_goes_on_here_where_no_address_is_set(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin(shell, embedded=False)
     with monkeypatch.context() as patched:
         patched.setattr("rollout_tasks.settings.Settings.broker_configured", False)
 
-        assert not would_be_embedded(shell)
+        assert would_be_embedded(shell)
+
+    assert shell.err.splitlines()[0] == (
+        "note: REDIS_URL is not set, so the run goes on here and not on the workers that it was sent to"
+    )
 
 
 def test_an_embedded_run_needs_no_model_where_redis_is_configured(shell: Shell) -> None:
