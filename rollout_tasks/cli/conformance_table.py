@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from desktop_image.conformance.verdicts import counts
+from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.environments.base import Conformance
 
 
@@ -74,7 +74,7 @@ def show(found: Sequence[Conformance]) -> None:
         table.add_row(
             escape(one.item.domain or ""), escape(one.item.id[:8]), one.verdict, escape("; ".join(one.reasons))
         )
-    console = Console()
+    console = table_console()
     console.print(table)
     counted = counts(one.verdict for one in found)
     console.print(

@@ -13,7 +13,6 @@ from typing import Annotated
 
 import psutil
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from desktop_image import PROFILES, is_built
 from desktop_image.cache import guest_cache_folder
 from rollout_tasks import registry
 from rollout_tasks.cli import program
+from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded.services import valkey_binary
 from rollout_tasks.errors import UserError
@@ -75,7 +75,7 @@ def doctor(
     if as_json:
         program.print_json([asdict(finding) for finding in findings])
     else:
-        Console(soft_wrap=False, highlight=False, markup=False).print(_table(findings))
+        table_console(soft_wrap=False, highlight=False, markup=False).print(_table(findings))
     return LACKING if services_lacking(findings) else GOOD
 
 

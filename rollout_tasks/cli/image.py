@@ -33,6 +33,7 @@ from desktop_image import (
     size_of,
 )
 from rollout_tasks.cli import conformance_table, program
+from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.osworld.conformance import conformance, image_facts
 from rollout_tasks.errors import UserError
@@ -257,7 +258,7 @@ def _show(parts: list[CachedImage], as_json: bool) -> None:
     for part in parts:
         remark = "" if part.current else "outdated"
         table.add_row(part.kind, part.image, _gigabytes(part.bytes), remark, str(part.folder))
-    Console(markup=False).print(table)
+    table_console(markup=False).print(table)
     outdated = sum(part.bytes for part in parts if not part.current)
     if outdated:
         typer.echo(f"Outdated: {_gigabytes(outdated)}; rollouts image build --prune removes what is not in use.")

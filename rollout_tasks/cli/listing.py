@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from benchmark.errors import BenchmarkError
 from benchmark.metrics import metric_names
 from benchmark.stored_report import scan_report
 from rollout_tasks import registry
 from rollout_tasks.cli import program
+from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.unicode_text import printable
@@ -36,6 +35,10 @@ class What(StrEnum):
     AGENTS = "agents"
     METRICS = "metrics"
     PROVIDERS = "providers"
+
+
+LONGEST_ID = 100
+"""Characters that a run's id may have."""
 
 
 NAMES: Mapping[What, Callable[[], Sequence[str]]] = {
@@ -74,7 +77,7 @@ def listing(
         if as_json:
             program.print_json([asdict(run) for run in runs])
         else:
-            Console(highlight=False, soft_wrap=False, markup=False).print(
+            table_console(highlight=False, soft_wrap=False, markup=False).print(
                 _table(runs) if runs else f"{output_dir} has no runs"
             )
     elif as_json:
@@ -118,21 +121,28 @@ def _listed(folder: RunFolder, when: float) -> ListedRun:
     )
 
 
-def _table(runs: Sequence[ListedRun]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("run", "submitted", "environment", "model", "metric"):
-        table.add_column(name, overflow="fold")
-    for name in ("rollouts", "score", "coverage"):
-        table.add_column(name, justify="right")
+def _table(runs: Sequence[ListedRun]) -> FittingTable:
+    columns = [
+        Column("run", folds_to=LONGEST_ID),
+        Column("submitted (UTC)", leaves=5),
+        Column("environment", leaves=1),
+        Column("model", leaves=4),
+        Column("metric", leaves=2),
+        Column("rollouts", right=True),
+        Column("score", right=True),
+        Column("coverage", right=True, leaves=3),
+    ]
+    rows = []
     for run in runs:
-        texts = (run.run_id, run.submitted, run.environment, run.model or "-", run.metric)
+        when = run.submitted[:16].replace("T", " ")
+        texts = (run.run_id, when, run.environment, run.model or "-", run.metric)
         numbers = (
             "-" if run.rollouts is None else str(run.rollouts),
             "-" if run.score is None else f"{run.score:.4g}",
             "-" if run.coverage is None else f"{run.coverage:.1%}",
         )
-        table.add_row(*map(printable, texts), *numbers)
-    return table
+        rows.append([*map(printable, texts), *numbers])
+    return FittingTable(columns, rows, box=None, pad_edge=False)
 
 
 def main() -> None:

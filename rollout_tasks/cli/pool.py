@@ -9,11 +9,12 @@ from typing import Annotated
 
 import redis
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from rollout_tasks.cli import program
+from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.cli.pool_tables import UNREACHABLE, events_table, status_as_dict, status_tables
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_address import checked_redis_url
@@ -48,7 +49,7 @@ def status(
     elif watch:
         _watch(opened)
     else:
-        Console().print(status_tables(opened.status()))
+        table_console().print(status_tables(opened.status()))
 
 
 @application.command()
@@ -181,7 +182,7 @@ def events(
     if as_json:
         program.print_json([{**dataclasses.asdict(event), "at": event.at} for event in found])
     else:
-        Console().print(events_table(found))
+        table_console().print(events_table(found))
 
 
 def _open(name: str, url: str | None) -> VMPool:
@@ -219,7 +220,7 @@ def _print(outcomes: list[dict[str, str]], as_json: bool) -> None:
 
 
 def _watch(opened: VMPool) -> None:
-    console = Console()
+    console = table_console()
     if not console.is_terminal or console.is_dumb_terminal:  # Live shows nothing there
         while True:
             console.print(_seen(opened))

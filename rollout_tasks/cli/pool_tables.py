@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from rollout_tasks.cli.fitting_tables import Column, FittingTable
 from vm_pool import VM, Event, PoolStatus, VMState
 
 COLOURS = {
@@ -28,6 +30,8 @@ UNREACHABLE = {
 }
 """States in which nobody can hold a VM."""
 WAITERS_SHOWN = 20
+TEXT_WIDTH = 30
+"""To which holders and remarks may be folded on a narrow terminal."""
 SHOWN_PORTS = ("control", "vnc")
 """Ports that the table shows; the others are in --json."""
 
@@ -42,24 +46,34 @@ def status_as_dict(status: PoolStatus) -> dict[str, Any]:
 
 def status_tables(status: PoolStatus) -> Group:
     """Returns a table of the VMs, one of who waits, and totals."""
-    vms = Table(title=f"pool {status.name}: {status.sentence()}", title_justify="left")
     purposes = [purpose for purpose in SHOWN_PORTS if any(purpose in vm.endpoint.ports for vm in status.vms)]
-    for heading in ("VM", "state", "for", "holder", "lease left", "grants", "resets", *purposes, ""):
-        right = heading in ("for", "lease left", "grants", "resets")
-        vms.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for vm in status.vms:
-        vms.add_row(
-            Text(vm.vm_id),
+    columns = [
+        Column("VM"),
+        Column("state"),
+        Column("for", right=True),
+        Column("holder", folds_to=TEXT_WIDTH),
+        Column("lease left", right=True, leaves=5),
+        Column("grants", right=True, leaves=2),
+        Column("resets", right=True, leaves=1),
+        *(Column(purpose, leaves=3) for purpose in purposes),
+        Column("", folds_to=TEXT_WIDTH),
+    ]
+    rows: list[Sequence[str | Text]] = [
+        (
+            vm.vm_id,
             Text(vm.state.value, style=COLOURS[vm.state]),
             _duration(status.at - vm.since),
-            Text(vm.holder),
+            vm.holder,
             _duration(vm.deadline - status.at) if vm.deadline is not None else "",
             str(vm.grants),
             str(vm.resets),
             *(_address(vm, purpose) for purpose in purposes),
-            Text("; ".join(_remarks(vm, status.at))),
+            "; ".join(_remarks(vm, status.at)),
         )
-    parts: list[Table | Text] = [vms]
+        for vm in status.vms
+    ]
+    title = f"pool {status.name}: {status.sentence()}"
+    parts: list[FittingTable | Table | Text] = [FittingTable(columns, rows, title=title, title_justify="left")]
     if status.waiters:
         parts.append(_waiters_table(status))
     totals = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(status.counters.items()))
@@ -102,16 +116,21 @@ def _waiters_table(status: PoolStatus) -> Table:
     return table
 
 
-def events_table(found: list[Event]) -> Table:
+def events_table(found: list[Event]) -> FittingTable:
     """Returns a table of events, in their order."""
-    table = Table()
-    for heading in ("at (UTC)", "event", "VM", "fence", "who"):
-        table.add_column(heading)
+    columns = [
+        Column("at (UTC)"),
+        Column("event"),
+        Column("VM"),
+        Column("fence", leaves=1),
+        Column("who", folds_to=TEXT_WIDTH),
+    ]
+    rows = []
     for event in found:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.at))
         millis = f".{int(event.at * 1000) % 1000:03d}"
-        table.add_row(at + millis, event.event, Text(event.vm_id), str(event.fence), Text(event.holder))
-    return table
+        rows.append((at + millis, event.event, event.vm_id, str(event.fence), event.holder))
+    return FittingTable(columns, rows)
 
 
 def _duration(seconds: float) -> str:

@@ -181,9 +181,9 @@ def _go(
         sys.stderr.write(f"note: {sentence}\n")
     if dry_run:
         return _dry_run(submission, environments, checked, here=here, as_json=as_json)
-    from rich.console import Console
+    from rollout_tasks.cli.fitting_tables import table_console
 
-    console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
+    console = table_console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     if here:
         return _embedded(submission, console, as_json=as_json)
     return _on_workers(submission, console, follow=follow, as_json=as_json)

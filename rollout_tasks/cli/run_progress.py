@@ -14,6 +14,7 @@ from rich.console import Console
 
 from benchmark.money import dollars
 from benchmark.stored_report import scan_report
+from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
 from rollout_tasks.cli.result_tables import show_run
 from rollout_tasks.errors import FailureClass, UserError
@@ -130,7 +131,7 @@ def score_again(folder: RunFolder, metric: str) -> str:
 
 def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
     """Shows a run's progress; with `keep_on`, until it is over."""
-    console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
+    console = table_console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     run_id = Path(run).name
     try:
         store = RunStore(checked_client())

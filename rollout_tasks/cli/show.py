@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from rollout_tasks.cli import program
+from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.cli.result_tables import show_run, tables
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.completeness import gap
@@ -30,7 +30,7 @@ def show(
     if as_json:
         program.print_json(tables(folder).as_dict())
     else:
-        show_run(folder, Console())
+        show_run(folder, table_console())
 
 
 def _why(folder: RunFolder) -> str:
