@@ -62,7 +62,7 @@ class SimulatedEnvironment(Environment):
             simulated_options(config.simulated, item.env_config)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, ("env_config", *location_of(first))))
+            where = ".".join(map(str, ("env_config", *location_of(first, item.env_config))))
             raise ValueError(f"{where} {clause(first)}") from error
 
     def instructions(self, item: Item) -> str:  # noqa: ARG002
