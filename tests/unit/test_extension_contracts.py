@@ -219,7 +219,11 @@ def test_a_class_that_has_everything_is_taken(
 
 
 @pytest.mark.parametrize("kind", ["environment", "agent", "provider"])
-@pytest.mark.parametrize("extension", [3, None, "text", len, lambda context: context, ModuleType("made")], ids=repr)
+@pytest.mark.parametrize(
+    "extension",
+    [3, None, "text", len, lambda context: context, ModuleType("made")],
+    ids=["number", "None", "text", "function", "lambda", "module"],
+)
 def test_what_is_no_class_is_refused(load: Callable[[str, object], object], kind: str, extension: object) -> None:
     with pytest.raises(
         (UserError, ProviderError), match=rf"{kind} 'broken' cannot be loaded from {PLACE}: it is .*, not a class"
