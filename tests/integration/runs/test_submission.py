@@ -262,7 +262,7 @@ def test_who_resumes_what_somebody_else_has_just_finished_rolls_nothing_out_agai
     assert store.begin_finalize(RUN, "finaliser", silent_seconds=60) == "go"
     assert store.end_finalize(RUN, "finaliser", "now") == "done"
     sent: list[Submission] = []
-    monkeypatch.setattr(submit, "_send", lambda submission, _store, _stored: sent.append(submission))
+    monkeypatch.setattr(submit, "_send", lambda submission, *_others: sent.append(submission))
 
     write_down(late)
     enqueue(late, store)
