@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.items import Item
+from rollout_tasks.cli.dry_run import show_dry_run
 from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
 from rollout_tasks.cli.run_options import spellings_of
 from rollout_tasks.cli.submission_progress import submitting
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import ServiceEnded, UserError
-from rollout_tasks.runs import model_check, preflight
+from rollout_tasks.runs import preflight
 from rollout_tasks.runs.conformance import Checked, check
 from rollout_tasks.runs.counting import Counting
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submission import Submission, load_benchmark, new_submission, resumed_submission
-from rollout_tasks.runs.submit import check_free
 from rollout_tasks.unicode_text import printable
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _go(
     for sentence in preflight.unmet(submission.config, submission.items):
         sys.stderr.write(f"note: {sentence}\n")
     if dry_run:
-        return _dry_run(submission, environments, checked, here=here, as_json=as_json)
+        return show_dry_run(submission, environments, checked, here=here, as_json=as_json)
     from rollout_tasks.cli.fitting_tables import table_console
 
     console = table_console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
@@ -192,64 +192,6 @@ def _go(
 def _beginning(submission: Submission) -> str:
     kept = f", {len(submission.kept)} are kept" if submission.resumed else ""
     return f"Run {submission.run_id}: {len(submission.todo)} rollouts{kept}, folder {submission.folder.path}"
-
-
-def _dry_run(submission: Submission, environments: set[str], checked: Checked, *, here: bool, as_json: bool) -> int:
-    config = submission.config
-    if not submission.resumed:
-        preflight.check_output_dir(submission.folder.path)
-    needed = preflight.needs(config, submission.items)
-    if not as_json:
-        for name, kinds in needed.items():
-            sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
-    model = preflight.needs_model(config, environments)
-    if model and here and model_check.model_address(config) is None:
-        model_check.check_scripts(submission.items)
-        config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
-    elif model:
-        config = model_check.check_model(config)
-    model_check.check_cost(config, needs_model=model, spent=submission.spent)
-    if not here:
-        _check_broker(submission)
-    found = {
-        "items": len(submission.items),
-        "rollouts": len(submission.todo),
-        "environments": sorted(environments),
-        "metric": config.metric,
-        "model": config.model.answerer if model else None,
-        "embedded": here,
-    }
-    if as_json:
-        from rollout_tasks.cli import conformance_table
-
-        found |= {"needs": needed} if needed else {}
-        found |= {"conformance": conformance_table.as_json(checked.found)} if checked.found else {}
-        print_json(found)
-    else:
-        shown = ", ".join(f"{key}: {value}" for key, value in found.items())
-        sys.stdout.write(f"Nothing was enqueued. {shown}\n")
-    return DONE
-
-
-def _listed(kinds: Mapping[str, Any]) -> str:
-    """Returns needs as one line: ``programs: chrome 65, gimp 27; downloads: 447``."""
-    parts = []
-    for kind, value in kinds.items():
-        if isinstance(value, Mapping):
-            value = ", ".join(f"{name} {count}" for name, count in value.items())
-        if value:
-            parts.append(f"{kind}: {value}")
-    return "; ".join(parts) or "nothing"
-
-
-def _check_broker(submission: Submission) -> None:
-    from rollout_tasks.redis_client import checked_client
-    from rollout_tasks.runs.store import RunStore
-
-    client = checked_client()
-    check_free(submission, RunStore(client))
-    if preflight.needs_vm(submission.config, submission.items):
-        preflight.check_pool(submission.config, client)
 
 
 def _on_workers(submission: Submission, console: Console, *, follow: bool, as_json: bool) -> int:

@@ -16,7 +16,7 @@ import redis
 from typer.testing import CliRunner
 
 from rollout_tasks.app import app
-from rollout_tasks.cli import run_actions, runs
+from rollout_tasks.cli import dry_run, run_actions, runs
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.outage import outage_of, wait_while_out
@@ -176,7 +176,7 @@ def test_a_dry_run_checks_what_a_run_would_need(shell: Shell) -> None:
     ],
 )
 def test_what_tasks_need_is_said_in_a_line(needed: dict[str, Any], said: str) -> None:
-    assert run_actions._listed(needed) == said
+    assert dry_run._listed(needed) == said
 
 
 def test_wrong_items_are_left_out_only_when_that_was_asked_for(shell: Shell) -> None:
