@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import REFUSED_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -17,8 +18,9 @@ PATIENCE_SECONDS = REFUSED_SECONDS
 """How long to wait for the disk: as long as for a Redis without memory."""
 _PAUSE_SECONDS = (0.1, 5.0)
 """Seconds between two tries: at first, and at most."""
-_UNUSABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE})
-"""Full; or mounted again as read-only, failing, or a file server's that has lost it: that may all be mended meanwhile."""
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FAILING = {errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}
+"""Mounted again as read-only, broken, or a file server's that is away or has lost it: that may be mended meanwhile."""
 
 _Made = TypeVar("_Made")
 
@@ -36,6 +38,7 @@ def once_usable(use: Callable[[], _Made], folder: Path, *, wanted: Callable[[], 
 
     Raises:
         OSError: Another problem; or it is still this one after an hour, or nobody wants it any more.
+        UserError: The same, where `use` makes a sentence of it.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     pause, longest = _PAUSE_SECONDS
@@ -43,11 +46,12 @@ def once_usable(use: Callable[[], _Made], folder: Path, *, wanted: Callable[[], 
     while True:
         try:
             made = use()
-        except OSError as error:
-            if error.errno not in _UNUSABLE or time.monotonic() >= deadline or not wanted():
+        except (OSError, UserError) as error:
+            problem = _of_the_disk(error)
+            if problem is None or time.monotonic() >= deadline or not wanted():
                 raise
             if not waited:
-                logger.error("%s: %s; trying again for %.0f s at most", folder, error.strerror, PATIENCE_SECONDS)
+                logger.error("%s: %s; trying again for %.0f s at most", folder, problem.strerror, PATIENCE_SECONDS)
             waited = True
         else:
             if waited:
@@ -55,3 +59,9 @@ def once_usable(use: Callable[[], _Made], folder: Path, *, wanted: Callable[[], 
             return made
         time.sleep(pause)
         pause = min(2 * pause, longest)
+
+
+def _of_the_disk(error: OSError | UserError) -> OSError | None:
+    """Returns the disk's trouble behind an error; None if it is another one."""
+    problem = error if isinstance(error, OSError) else error.__cause__
+    return problem if isinstance(problem, OSError) and problem.errno in _FULL | _FAILING else None

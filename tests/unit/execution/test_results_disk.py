@@ -19,6 +19,10 @@ from rollout_tasks.settings import Settings
 from tests.unit.execution.conftest import ROLLOUT, RUN
 
 FOLDER = Path("/results")
+UNUSABLE = [
+    *(errno.ENOSPC, errno.EDQUOT),
+    *(errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN),
+]
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -49,7 +53,7 @@ def test_what_can_be_written_is_written_at_once(pauses: list[float], caplog: pyt
     assert (pauses, caplog.messages) == ([], [])
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("number", UNUSABLE)
 def test_a_disk_is_waited_for_ever_more_patiently_and_that_is_said_twice(
     pauses: list[float], caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
@@ -131,6 +135,27 @@ def test_a_rollout_outlasts_a_disk_that_is_full_or_fails(
     assert (bench.verdict().status, bench.verdict().attempt) == ("completed", 1)
     assert bench.folder.verdict(ROLLOUT) == bench.verdict()
     assert bench.events() == ["granted", "released"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_finished_rollout_is_not_failed_where_its_result_cannot_be_read_for_a_while(
+    submit: Any, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    bench = submit({})
+    read_text, failed = Path.read_text, []
+
+    def unreadable(path: Path, *arguments: Any, **options: Any) -> str:
+        if path == bench.folder.rollout(ROLLOUT) / "result.json" and len(failed) < 2:
+            failed.append(path)
+            raise OSError(number, os.strerror(number), str(path))
+        return read_text(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", unreadable)
+
+    assert bench.execute() == "completed"
+
+    assert len(failed) == 2
+    assert bench.folder.verdict(ROLLOUT) == bench.verdict()
 
 
 def test_a_cancelled_run_does_not_wait_for_room(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
