@@ -40,7 +40,7 @@ def why_unusable(logins: Sequence[str] | None, *, other_login: bool) -> str | No
             problem = "has a login with other characters, which nobody can log in with"
         else:
             continue
-        return f"FLOWER_BASIC_AUTH {problem}: {_MUST}"
+        return f"FLOWER_BASIC_AUTH (or --basic_auth) {problem}: {_MUST}"
     return None
 
 

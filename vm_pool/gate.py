@@ -126,9 +126,8 @@ class Gates:
     def _listen(self) -> socket.socket:
         """Returns a listening socket on a port that no gate used lately."""
         families = [found[0] for found in socket.getaddrinfo(self.address, 0, type=socket.SOCK_STREAM)]
-        family = (
-            socket.AF_INET if socket.AF_INET in families else families[0]
-        )  # a name of both kinds: what all clients speak
+        # Of a name with both kinds of addresses, the kind that all clients speak.
+        family = socket.AF_INET if socket.AF_INET in families else families[0]
         passed_over: list[socket.socket] = []  # kept open until a good one is found, so that no port comes up twice
         try:
             while True:

@@ -204,7 +204,8 @@ def _on_workers(submission: Submission, console: Console, *, follow: bool, as_js
         submission, store = submit_to_workers(submission, count)
     console.print(_beginning(submission))
     if follow:
-        pool = submission.config.vm.pool
+        vm = submission.config.vm
+        pool = vm.pool if vm.use_pool else None
         return run_progress.follow(submission.run_id, store, console, submission.folder, pool=pool, as_json=as_json)
     if as_json:
         print_json(

@@ -89,6 +89,7 @@ class Reconciliation:
         self.token = token
         self._cancel = cancel
         self.done = {"rollouts": 0, "finalized": 0}
+        self._queues: set[str] = set()
 
     def run(self) -> dict[str, int]:
         """Checks all runs; returns how many rollouts and finalisations were sent again."""
@@ -131,12 +132,13 @@ class Reconciliation:
         if progress.committed == progress.total and self.store.finalizer_silent(run_id) >= self.store.silent_seconds:
             finalize_task(run_id).apply_async()
             self.done["finalized"] += 1
+        self._queues.update(progress.queues)
         return progress.pending - progress.running if progress.state == "running" else 0
 
     def _note_messages(self) -> None:
         """Has the server note which rollouts have messages: first waiting ones, then delivered ones."""
         self.client.delete(_NOTES)
-        for key in (*rollout_queues(), "unacked"):
+        for key in (*sorted({*rollout_queues(), *self._queues}), "unacked"):
             place = "0"
             while True:
                 self._still_locked()

@@ -63,7 +63,7 @@ def waits_for(
     absent = "" if patient else nobody_serves(store, progress)
     if absent and own_worker:
         return "its worker is starting"
-    sentences = absent, held_by_the_silent(store, progress), _no_vm(store, progress, status)
+    sentences = absent, held_by_the_silent(store, progress, served=not absent), _no_vm(store, progress, status)
     return "; ".join(filter(None, sentences))
 
 
@@ -84,8 +84,14 @@ def out_of_reach(store: RunStore, progress: Progress) -> str:
     return ""
 
 
-def held_by_the_silent(store: RunStore, progress: Progress) -> str:
-    """Returns a sentence if nothing of the run goes on, and a worker that has gone silent holds rollouts of it; else empty."""
+def held_by_the_silent(store: RunStore, progress: Progress, *, served: bool = True) -> str:
+    """Returns a sentence if nothing of the run goes on, and a worker that has gone silent holds rollouts of it; else empty.
+
+    Args:
+        store: The run's store.
+        progress: The run's progress.
+        served: Whether another worker is there to get them.
+    """
     if progress.running or not progress.pending or progress.state not in {"submitting", "running"}:
         return ""
     returned = settings().visibility_timeout + _RESTORE_SECONDS
@@ -95,6 +101,8 @@ def held_by_the_silent(store: RunStore, progress: Progress) -> str:
         return ""
     held, them = ("1 rollout is held", "it") if count == 1 else (f"{count} rollouts are held", "them")
     within = max(1.0, returned - float(silent))
+    if not served:
+        return f"{held} by a worker that has gone silent, for {within:.0f} s more at most"
     return f"{held} by a worker that has gone silent; another worker gets {them} in {within:.0f} s at the latest"
 
 
@@ -126,8 +134,8 @@ def none_in_service(status: PoolStatus) -> str:
 
 def _out_of_service(vm: VM) -> str:
     """Returns why a VM is not lent again without an operator; empty if it is."""
+    if vm.drained or vm.state is VMState.STOPPED:  # also if it is quarantined, too: a reset alone does not help it
+        return "drained"
     if vm.state is VMState.ERROR and vm.retry_at is None:
         return "quarantined"
-    if vm.drained or vm.state is VMState.STOPPED:
-        return "drained"
     return "" if vm.host_heard else "silent"

@@ -10,8 +10,8 @@ from kombu.exceptions import OperationalError
 
 _LOSSES = (redis.ConnectionError, redis.TimeoutError, OperationalError, ConnectionError)
 _ABOUT_CONNECTIONS = ("celery.worker", "celery.bootsteps", "kombu")
-_ABOUT_TASKS = "Task handler raised error"
-"""How a message of `celery.worker` begins that is about a task."""
+_WHOLE = ("Task handler raised error", "Unrecoverable error")
+"""How messages of `celery.worker` begin that are about a task, or about the worker's own end: they keep their traceback."""
 _WARNINGS = "py.warnings"
 _ADVICE = "You can enable this behavior using the worker_cancel_long_running_tasks_on_connection_loss"
 """What Celery warns of at each loss: a setting that is chosen otherwise on purpose (celeryconfig.py)."""
@@ -33,7 +33,7 @@ class OneLine(logging.Filter):
 
 def _is_about_connections(record: logging.LogRecord) -> bool:
     of_celery = any(record.name == name or record.name.startswith(f"{name}.") for name in _ABOUT_CONNECTIONS)
-    return of_celery and not str(record.msg).startswith(_ABOUT_TASKS)
+    return of_celery and not str(record.msg).startswith(_WHOLE)
 
 
 def shorten(logger: logging.Logger, **_signal: Any) -> None:

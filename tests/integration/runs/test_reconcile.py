@@ -40,9 +40,9 @@ def store(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     return RunStore(redis.Redis.from_url(redis_url, decode_responses=True), silent_seconds=SILENT)
 
 
-def submit(store: RunStore, run_id: str, names: list[str]) -> None:
+def submit(store: RunStore, run_id: str, names: list[str], queue: str = QUEUE) -> None:
     config = RunConfig.model_validate({"env_mode": "simulated"})
-    stored = reserve(store.client, run_id, config, "/nowhere", len(names), [QUEUE])
+    stored = reserve(store.client, run_id, config, "/nowhere", len(names), [queue])
     stored.add_items([Item(name, "?") for name in names], [f"{name}#0" for name in names])
     assert stored.everything_sent()
 
@@ -97,6 +97,14 @@ def test_only_what_has_no_message_no_holder_and_no_verdict_is_sent_again_and_onl
     assert rollouts(look(2)) == [0, 0], "its new message was not seen"
     assert store.client.hget("{run:r-1}", "chord_spent") == "1"
     assert store.client.keys("reconcile:*") == []
+
+
+def test_messages_in_the_queue_of_an_environment_that_is_unknown_here_are_seen(store: RunStore) -> None:
+    submit(store, "r-1", ["waits"], queue="rollout.of-another-package")
+    store.client.lpush("rollout.of-another-package", message("r-1", "waits"))
+
+    assert rollouts(look(2)) == [0, 0]
+    assert store.client.hget("{run:r-1}", "chord_spent") is None
 
 
 def test_a_run_that_cannot_be_read_keeps_nobody_from_the_others(store: RunStore) -> None:

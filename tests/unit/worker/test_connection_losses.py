@@ -108,6 +108,7 @@ def test_a_step_that_fails_to_restart_is_one_line(log: io.StringIO) -> None:
         ("celery.worker.consumer", "Callback raised", ValueError("a defect")),
         ("celery.worker.consumer", "Callback raised", OSError(28, "No space left on device")),
         ("celery.worker.request", "Task handler raised error: %r", redis.ConnectionError(REFUSED)),
+        ("celery.worker", "Unrecoverable error: %r", BrokenPipeError(32, "Broken pipe")),
         ("celery.app.trace", "Task rollout raised unexpected", redis.ConnectionError(REFUSED)),
         ("celery.workers", "another program's", redis.ConnectionError(REFUSED)),
         ("rollout_tasks.execution.rollout", "a rollout failed", redis.ConnectionError(REFUSED)),

@@ -12,9 +12,9 @@ from vm_pool.providers.qemu.boot_disk import GuestBoot, OwnBoot
 from vm_pool.providers.qemu.options import QemuOptions
 
 DISK, VARIABLES = "disk.qcow2", "variables.qcow2"
+"""Names in a VM's folder."""
 CONSOLE, CONSOLE_BYTES = "console", 1 << 14
 """The first serial port: QEMU keeps the last bytes of what the guest writes there, however much that is."""
-"""Names in a VM's folder."""
 
 _KERNEL_SAYS = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"
 """The guest needs no internal mitigations: its user is its administrator. A panic ends the machine."""
