@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmark.errors import BenchmarkError
 from benchmark.money import dollars
 from benchmark.stored_report import scan_report
 from rollout_tasks.cli.fitting_tables import table_console
@@ -20,6 +21,7 @@ from rollout_tasks.cli.result_tables import show_run
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.redis_client import checked_client
+from rollout_tasks.runs.completeness import lacking
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.progress import progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
@@ -66,9 +68,7 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
             f" rollouts were stored, and none was sent; complete it with: rollouts resume {folder.path}"
         )
     elif progress.problem:
-        losses.append(
-            f"the run has no report: {progress.problem}; score it with: {score_again(folder, metric_of(folder))}"
-        )
+        losses.append(f"the run has no report: {progress.problem}; {_how_to_score(folder)}")
     if summary is not None:
         losses += lost_scores(summary, folder)
     for sentence in losses:
@@ -114,6 +114,15 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
         f"{count} of {summary['total_rollouts']} answers got no score from {summary['metric']}, such as {example};"
         f" score them again with: {score_again(folder, summary['metric'])}"
     ]
+
+
+def _how_to_score(folder: RunFolder) -> str:
+    again = f"score it with: {score_again(folder, metric_of(folder))}"
+    try:
+        missing = lacking(folder)
+    except (UserError, BenchmarkError):  # it is said elsewhere what is wrong with the folder
+        return f"once its folder can be read, {again}"
+    return f"{missing}, roll them out with: rollouts resume {folder.path}" if missing else again
 
 
 def metric_of(folder: RunFolder) -> str:

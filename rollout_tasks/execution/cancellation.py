@@ -10,11 +10,16 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from contextlib import suppress
+from pathlib import Path
 
 from rollout_tasks.execution.claim import Delivery
 from rollout_tasks.execution.rollout import Execution
+from rollout_tasks.runs import ending
+from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Cancellation
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.store_format import UnreadableRun
 
 
 def cancel_run(store: RunStore, run_id: str) -> Cancellation:
@@ -24,6 +29,8 @@ def cancel_run(store: RunStore, run_id: str) -> Cancellation:
         The result. Rollouts that were begun are left to the workers if the run's folder cannot be written here.
     """
     done = store.cancel(run_id)
+    if done.found != "cancelled" and store.state(run_id) == "cancelled":
+        _record_end(store, run_id)
     if not done.begun or not os.access(store.config(run_id)[1], os.R_OK | os.W_OK | os.X_OK):
         return done
     delivery = Delivery(uuid.uuid4().hex, None, f"cancelling on {socket.gethostname()}")
@@ -31,3 +38,12 @@ def cancel_run(store: RunStore, run_id: str) -> Cancellation:
     progress = store.progress(run_id)
     left = progress.pending if progress is not None else 0
     return Cancellation(done.found, done.cancelled + ended.count("cancelled"), left)
+
+
+def _record_end(store: RunStore, run_id: str) -> None:
+    """Records in the folder that the run is over: one that was half-submitted ends without a finaliser."""
+    with suppress(OSError, KeyError, UnreadableRun):  # the folder may be another machine's
+        folder = RunFolder(Path(store.config(run_id)[1]))
+        ending.record_end(folder)
+        if store.state(run_id) != "cancelled":  # it was resumed just now
+            ending.record_beginning(folder)

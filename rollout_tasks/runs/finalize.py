@@ -27,6 +27,7 @@ from benchmark.summary import Tally
 from benchmark.whole_file import remove_leftovers
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs import ending
 from rollout_tasks.runs.events import EventsFile
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
@@ -60,7 +61,9 @@ def finalize(run_id: str) -> str:
         return answer
     with FinalizerClaim(store, run_id, token, interval=settings().beat_seconds) as claim:
         try:
-            problem = _write(RunFolder(Path(path)), config, store, run_id, claim.check)
+            folder = RunFolder(Path(path))
+            problem = _write(folder, config, store, run_id, claim.check)
+            _record_end(folder, claim.check)
         except Superseded:
             logger.warning("run %s: finalising stopped: another process has taken it over", run_id)
             return "superseded"
@@ -105,6 +108,21 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         logger.exception("run %s: its report could not be made", run_id)
         return f"its report could not be made: {type(error).__name__}; the worker's log says where"
     return ""
+
+
+def _record_end(folder: RunFolder, check: Check) -> None:
+    """Records in the folder that the run is over: it can be scored, whatever it lacks.
+
+    That is before the run store has it: a finaliser that dies in between is replaced, but one that was over would not be.
+
+    Raises:
+        Superseded: Another process finalises the run now; nothing was written.
+    """
+    check()
+    try:
+        ending.record_end(folder)
+    except OSError as error:
+        logger.error("%s: that the run is over cannot be recorded: %s", folder.path, error.strerror)
 
 
 def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs import preflight
+from rollout_tasks.runs import ending, preflight
 from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.states import RunState
 from rollout_tasks.runs.submission import Submission
@@ -144,6 +144,7 @@ def _clear_the_way(
     """
     try:
         with submitter_beats(stored):
+            ending.record_beginning(submission.folder)
             submission.folder.description.record_resume(described, embedded=submission.embedded)
             finished = [
                 verdict for verdict in submission.folder.verdicts(submission.todo) if not verdict.worth_repeating

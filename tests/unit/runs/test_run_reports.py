@@ -21,6 +21,7 @@ from rollout_tasks.cli.result_tables import Line, show_run, tables
 from rollout_tasks.cli.run_progress import report
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass
+from rollout_tasks.runs import ending
 from rollout_tasks.runs.finalize import _judge, score_run
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Progress
@@ -335,6 +336,8 @@ def test_a_half_submitted_run_is_said_to_be_that(folder: RunFolder, capsys: pyte
 
 
 def test_a_run_without_a_report_says_why(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    ending.record_end(folder)
+
     code, out, err = told(capsys, replace(DONE_RUN, problem="the disk is full"), folder)
 
     assert (code, out) == (INCOMPLETE, "")
@@ -349,7 +352,8 @@ def test_without_its_report_a_broken_run_says_so_all_the_same(
     (folder.path / "run.json").write_text("{")
 
     assert told(capsys, replace(DONE_RUN, problem="run.json is broken"), folder)[2] == (
-        f"the run has no report: run.json is broken; score it with: rollouts rescore {folder.path} --metric METRIC\n"
+        f"the run has no report: run.json is broken; once its folder can be read, score it with: rollouts rescore"
+        f" {folder.path} --metric METRIC\n"
     )
 
 
