@@ -98,6 +98,15 @@ class UserError(Exception):
     """Something a user gave is wrong: one sentence naming what and where."""
 
 
+class SubmissionStopped(KeyboardInterrupt):
+    """Ctrl-C ended a submission."""
+
+    def __init__(self, sentence: str) -> None:
+        """Keeps the sentence that says what there is of the run now; it is empty if there is nothing."""
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
 class ServiceEnded(UserError):
     """A service that an embedded run needs has ended by itself: the run stops, and can be resumed."""
 

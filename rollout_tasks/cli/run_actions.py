@@ -16,7 +16,7 @@ from benchmark.items import Item
 from rollout_tasks.cli.dry_run import show_dry_run
 from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
 from rollout_tasks.cli.run_options import spellings_of
-from rollout_tasks.cli.submission_progress import submitting
+from rollout_tasks.cli.submission_progress import NOTHING, submitting
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.runs import preflight
@@ -233,7 +233,7 @@ def _embedded(submission: Submission, console: Console, *, as_json: bool) -> int
     if progress is not None and progress.state in OVER:
         return run_progress.report(progress, submission.folder, console, as_json=as_json)
     if not submission.folder.path.exists():
-        console.print("Stopped before anything was begun.")
+        console.print(NOTHING)
         return INTERRUPTED
     console.print(
         f"Stopped: {submission.count_committed()} of {submission.total} rollouts are committed. Go on with:"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from rollout_tasks.cli.program import INTERRUPTED
+from rollout_tasks.errors import SubmissionStopped
 from rollout_tasks.runs.counting import Counting
 
 if TYPE_CHECKING:
@@ -23,24 +26,60 @@ LINE_SECONDS = 10.0
 """How often a line is printed where there is no terminal to draw on."""
 _AT_A_TIME = 100
 """How many things are done between two looks at the clock."""
-_NOTHING = "Stopped before anything was submitted."
+NOTHING = "Stopped before anything was begun."
+"""What is said at Ctrl-C where there is nothing of a run, whether it was to be rolled out here or on workers."""
 
 
 @contextmanager
 def submitting() -> Iterator[Counting]:
     """Shows on stderr how far the work inside is, and ends the command with one sentence at Ctrl-C.
 
-    The sentence is that of the `KeyboardInterrupt`, or says that nothing was submitted.
+    The sentence is that of the `SubmissionStopped`, or says that nothing was begun. Further Ctrl-C are ignored until it is
+    printed: they would break off what the first has begun.
     """
     shown = _Shown()
+    with _first_ctrl_c_alone():
+        try:
+            yield shown
+        except KeyboardInterrupt as stop:
+            shown.stop()
+            sentence = stop.sentence if isinstance(stop, SubmissionStopped) else ""
+            sys.stderr.write(f"{sentence or NOTHING}\n")
+            raise typer.Exit(INTERRUPTED) from stop
+        finally:
+            shown.stop()
+
+
+@contextmanager
+def _first_ctrl_c_alone() -> Iterator[None]:
+    """Has the first Ctrl-C raise `KeyboardInterrupt`, and ignores the others, where Ctrl-C raises that at all."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came = False
+    report = sys.unraisablehook
+
+    def handle(*_: object) -> None:
+        nonlocal came
+        if not came:
+            came = True
+            raise KeyboardInterrupt
+
+    def report_others(ignored: sys.UnraisableHookArgs) -> None:
+        nonlocal came
+        if ignored.exc_type is KeyboardInterrupt:  # Python ignored it, as in a weak reference's callback
+            came = False
+        else:
+            report(ignored)
+
+    sys.unraisablehook = report_others
+    signal.signal(signal.SIGINT, handle)
     try:
-        yield shown
-    except KeyboardInterrupt as stop:
-        shown.stop()
-        sys.stderr.write(f"{str(stop) or _NOTHING}\n")
-        raise typer.Exit(INTERRUPTED) from stop
+        yield
     finally:
-        shown.stop()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = report
 
 
 class _Shown:

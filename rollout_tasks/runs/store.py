@@ -52,6 +52,11 @@ class RunStore:
         self.client = client
         self.silent_seconds = settings().silent_seconds if silent_seconds is None else silent_seconds
 
+    @property
+    def submitter_silent_seconds(self) -> float:
+        """How long a submitter may be silent before it counts as dead, and its run can be resumed."""
+        return _SUBMITTER_SILENT * self.silent_seconds
+
     # -- states -----------------------------------------------------------------------------------------------------
 
     def adopt(self, run_id: str) -> RunState | None:
@@ -61,8 +66,7 @@ class RunStore:
             The run's state: ``running`` when everything was stored, ``half_submitted`` when not, ``submitting`` while the
             submitter lives; any other state unchanged; None when Redis does not know the run.
         """
-        silent = _SUBMITTER_SILENT * self.silent_seconds
-        state: RunState | None = SCRIPTS.run(self.client, "adopt", [run_key(run_id)], [silent])
+        state: RunState | None = SCRIPTS.run(self.client, "adopt", [run_key(run_id)], [self.submitter_silent_seconds])
         return state
 
     def finalize_by_last_commit(self, run_id: str) -> None:

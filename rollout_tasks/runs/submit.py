@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rollout_tasks.config import RunConfig
@@ -15,6 +15,7 @@ from rollout_tasks.runs import ending, preflight
 from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.states import RunState
 from rollout_tasks.runs.submission import Submission
+from rollout_tasks.runs.withdrawal import discard, is_stored_there, withdraw
 
 if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent, so that an error is reported fast.
     from rollout_tasks.runs.store import RunStore
@@ -22,6 +23,15 @@ if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent, so that 
 
 _STORE_TRIES = 3
 _RESUMABLE: tuple[RunState, ...] = ("done", "cancelled", "draining", "half_submitted")
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt to submit a run, and how far it has come."""
+
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    sending: bool = False
+    """Whether messages may have been sent: the run is stored whole, and the workers go on with it."""
 
 
 def check_free(submission: Submission, store: RunStore) -> None:
@@ -67,48 +77,46 @@ def write_down(submission: Submission) -> None:
 
 
 def enqueue(
-    submission: Submission, store: RunStore, *, described: RunConfig | None = None, count: Counting = silently
+    submission: Submission,
+    store: RunStore,
+    *,
+    attempt: Attempt | None = None,
+    described: RunConfig | None = None,
+    count: Counting = silently,
 ) -> None:
     """Puts the run into the run store and sends its chord.
 
     Args:
         submission: The run.
         store: The run store.
+        attempt: Tells the caller, whatever happens, how far it came.
         described: The configuration that a resumed run's folder gets; default: the run's.
         count: Shows how far it is.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; says what there is of the run now. It is removed if none of it was sent, else the workers go on
-            with it.
         UserError: Another process submitted the same run meanwhile, or Redis did not accept it; what was written is
             then removed. Or Redis was lost after it had accepted the run; the workers then go on with it.
     """
     from kombu.exceptions import OperationalError
     from redis import RedisError
 
-    from rollout_tasks.runs.submission_interrupted import hand_over, undo
-
-    token = uuid.uuid4().hex
-    sending = False
+    attempt = attempt or Attempt()
     try:
-        try:
-            stored = _reserve(submission, store, token)
-            if submission.resumed:
-                submission = _clear_the_way(submission, store, stored, described or submission.config)
-            _store(submission, stored, count)
-        except (RedisError, OperationalError) as error:
-            _take_back(submission, store, error)
-            raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
-        sending = True
-        try:
-            _send(submission, store, stored, count)
-        except (RedisError, OperationalError) as error:
-            raise UserError(
-                f"Redis was lost while the rollouts of run {submission.run_id} were being sent ({error}); it has them all, so"
-                f" the workers go on with the run once it is back: see rollouts status {submission.run_id}"
-            ) from error
-    except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt((hand_over if sending else undo)(submission, store, token)) from stop
+        stored = _reserve(submission, store, attempt.token)
+        if submission.resumed:
+            submission = _clear_the_way(submission, store, stored, described or submission.config)
+        _store(submission, store, stored, count)
+    except (RedisError, OperationalError) as error:
+        _take_back(submission, store, attempt.token, error)
+        raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
+    attempt.sending = True
+    try:
+        _send(submission, store, stored, count)
+    except (RedisError, OperationalError) as error:
+        raise UserError(
+            f"Redis was lost while the rollouts of run {submission.run_id} were being sent ({error}); it has them all, so"
+            f" the workers go on with the run once it is back: see rollouts status {submission.run_id}"
+        ) from error
 
 
 def _reserve(submission: Submission, store: RunStore, token: str) -> StoredSubmission:
@@ -128,9 +136,10 @@ def _reserve(submission: Submission, store: RunStore, token: str) -> StoredSubmi
         stored = reserve(store.client, run_id, config, folder, submission.total, queues, token=token)
     if stored is not None:
         return stored
-    discard(submission)
-    if submission.resumed:
+    resumed = submission.resumed or is_stored_there(submission, store)
+    if resumed:
         raise UserError(f"run {run_id!r} was resumed by somebody else just now")
+    discard(submission)
     raise UserError(f"--run-id: run {run_id!r} was submitted by somebody else just now")
 
 
@@ -162,7 +171,7 @@ def _clear_the_way(
     return replace(submission, kept=kept, todo=todo)
 
 
-def _store(submission: Submission, stored: StoredSubmission, count: Counting = silently) -> None:
+def _store(submission: Submission, store: RunStore, stored: StoredSubmission, count: Counting = silently) -> None:
     """Stores the whole run before the first message is sent: a half-stored run is never rolled out."""
     for _ in range(_STORE_TRIES):
         stored.add_results(submission.kept)
@@ -173,7 +182,8 @@ def _store(submission: Submission, stored: StoredSubmission, count: Counting = s
             return
     raise UserError(
         f"run {submission.run_id} is half-submitted: Redis keeps losing what is stored; once it works reliably,"
-        f" complete the run with: rollouts resume {submission.folder.path}"
+        f" and not before {store.submitter_silent_seconds:.0f} s from now, complete the run with:"
+        f" rollouts resume {submission.folder.path}"
     )
 
 
@@ -186,7 +196,7 @@ def _send(submission: Submission, store: RunStore, stored: StoredSubmission, cou
             items = {item.id: item for item in submission.items}
             send_chord(submission.run_id, submission.config, items, submission.todo, count)
         if not stored.everything_sent():  # Redis came back without some of what was stored
-            _store(submission, stored)
+            _store(submission, store, stored)
             store.finalize_by_last_commit(submission.run_id)
             stored.everything_sent()
     if not submission.todo:
@@ -219,21 +229,25 @@ def submitter_beats(stored: StoredSubmission) -> Iterator[None]:
         thread.join()
 
 
-def _take_back(submission: Submission, store: RunStore, reason: Exception) -> None:
-    """Removes a run that Redis did not accept; none of its messages was sent."""
+def _take_back(submission: Submission, store: RunStore, token: str, reason: Exception) -> None:
+    """Removes a run that Redis did not accept; none of its messages was sent.
+
+    Raises:
+        UserError: Redis does not answer, or others have the run by now.
+    """
     from redis import RedisError
 
     try:
-        store.forget(submission.run_id, "submitting", "half_submitted")
+        withdrawn = withdraw(submission, store, token)
+        state = None if withdrawn else store.state(submission.run_id)
     except RedisError as error:
         raise UserError(
             f"Redis was lost while run {submission.run_id} was being stored ({reason}), so nothing was enqueued; once it is back,"
-            f" complete the run with: rollouts resume {submission.folder.path}"
+            f" and not before {store.submitter_silent_seconds:.0f} s from now, complete the run with:"
+            f" rollouts resume {submission.folder.path}"
         ) from error
-    discard(submission)
-
-
-def discard(submission: Submission) -> None:
-    """Removes the folder of a new run that did not come about."""
-    if not submission.resumed:
-        submission.folder.discard()
+    if not withdrawn:
+        raise UserError(
+            f"Redis was lost while run {submission.run_id} was being stored ({reason}), but others have the run by now, and it"
+            f" is {state}: see rollouts status {submission.run_id}"
+        )

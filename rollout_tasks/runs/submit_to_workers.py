@@ -9,7 +9,8 @@ from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
-from rollout_tasks.runs.submit import check_free, discard, enqueue, write_down
+from rollout_tasks.runs.submission_interrupted import stopped
+from rollout_tasks.runs.submit import Attempt, check_free, enqueue, write_down
 
 
 def submit_to_workers(submission: Submission, count: Counting = silently) -> tuple[Submission, RunStore]:
@@ -21,7 +22,8 @@ def submit_to_workers(submission: Submission, count: Counting = silently) -> tup
 
     Raises:
         UserError: Something is wrong; nothing was enqueued, unless Redis was lost while messages were being sent.
-        KeyboardInterrupt: Ctrl-C; says what there is of the run now, and nothing if there is nothing.
+        SubmissionStopped: Ctrl-C. The run is removed if none of it was sent, else the workers go on with it.
+        KeyboardInterrupt: Ctrl-C before there was anything of the run.
     """
     environments = preflight.check_names(submission.config, submission.items)
     client = checked_client()
@@ -36,10 +38,9 @@ def submit_to_workers(submission: Submission, count: Counting = silently) -> tup
         if not submission.config.vm.use_pool:
             preflight.check_provider(submission.config, environments)
     write_down(submission)
+    attempt = Attempt()
     try:
-        enqueue(submission, store, count=count)
+        enqueue(submission, store, attempt=attempt, count=count)
+        return submission, store
     except KeyboardInterrupt as stop:
-        if not str(stop):  # there is nothing of it but its folder
-            discard(submission)
-        raise
-    return submission, store
+        raise stopped(submission, store, attempt) from stop

@@ -133,7 +133,7 @@ def test_a_redis_that_keeps_losing_what_is_stored_leaves_the_run_half_submitted(
 
     assert str(told.value) == (
         f"run {RUN} is half-submitted: Redis keeps losing what is stored; once it works reliably,"
-        f" complete the run with: rollouts resume {shell.run.path}"
+        f" and not before 60 s from now, complete the run with: rollouts resume {shell.run.path}"
     )
     assert len(tries) == 3
     assert shell.store.state(RUN) == "submitting"
@@ -194,7 +194,7 @@ def test_a_redis_that_stays_lost_leaves_the_folder_to_be_resumed(
 
     assert str(told.value) == (
         f"Redis was lost while run {RUN} was being stored (gone), so nothing was enqueued; once it is back,"
-        f" complete the run with: rollouts resume {shell.run.path}"
+        f" and not before 60 s from now, complete the run with: rollouts resume {shell.run.path}"
     )
     assert [item.id for item in shell.run.description.items()] == ["a"]
 
@@ -585,7 +585,7 @@ def test_ctrl_c_before_the_first_message_leaves_nothing(
 ) -> None:
     after(monkeypatch, owner, name, interrupt)
 
-    assert stopped(shell, capsys, lambda: submit(shell, "a", "b")) == "Stopped before anything was submitted.\n"
+    assert stopped(shell, capsys, lambda: submit(shell, "a", "b")) == "Stopped before anything was begun.\n"
 
     assert shell.store.state(RUN) is None
     assert shell.client.smembers("runs:active") == set()
@@ -604,7 +604,7 @@ def test_ctrl_c_leaves_a_run_of_the_same_name_alone(
 
     after(monkeypatch, enqueue, "queues_of", theirs)
 
-    assert stopped(shell, capsys, lambda: submit(shell, "a")) == "Stopped before anything was submitted.\n"
+    assert stopped(shell, capsys, lambda: submit(shell, "a")) == "Stopped before anything was begun.\n"
 
     assert shell.client.hget(KEY, "folder") == "/theirs"
 
