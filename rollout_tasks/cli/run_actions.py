@@ -123,8 +123,12 @@ def resume(
     follow: bool,
     as_json: bool,
     dry_run: bool,
+    trust: bool = False,
 ) -> int:
-    """Rolls out what an earlier run lacks; elsewhere, at another endpoint, or with another limit of its cost, if given."""
+    """Rolls out what an earlier run lacks; elsewhere, at another endpoint, or with another limit of its cost, if given.
+
+    With `trust`, as after `trust_tasks`.
+    """
     output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     with submitting():
@@ -135,6 +139,8 @@ def resume(
     environments = preflight.check_names(submission.config, submission.items)
     was_here = submission.folder.description.embedded()
     here = _is_here((was_here or None) if embedded is None else embedded)
+    if trust:
+        trust_tasks(embedded=here)
     if here and embedded is None and was_here is False:
         sys.stderr.write(
             "note: REDIS_URL is not set, so the run goes on here and not on the workers that it was sent to\n"

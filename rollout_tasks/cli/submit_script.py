@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,7 +87,7 @@ def submit(
     """
     if sum(action is not None for action in (resume, status, cancel)) > 1:
         raise UserError("--resume, --status and --cancel exclude each other")
-    if trust_tasks:
+    if trust_tasks and resume is None:  # else it depends on the run
         run_actions.trust_tasks(embedded=embedded)
     if status is not None:
         return run_actions.status(status, options, follow=watch, as_json=as_json)
@@ -95,7 +96,8 @@ def submit(
     if resume is not None:
         if config is not None:
             raise UserError("a resumed run keeps its own configuration; leave out --config")
-        return run_actions.resume(resume, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
+        go_on = partial(run_actions.resume, resume, options, embedded=embedded, trust=trust_tasks)
+        return go_on(follow=watch, as_json=as_json, dry_run=dry_run)
     if system_prompt_file is not None:
         options["system_prompt"] = read_system_prompt(system_prompt_file)
     if provider_option:

@@ -5,17 +5,21 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from rollout_tasks.cli import run_actions
 from rollout_tasks.cli.listing import listing
+from rollout_tasks.cli.submit_script import application
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.finalize import score_run
 from rollout_tasks.runs.submission import load_benchmark, new_submission
 from rollout_tasks.runs.submit import write_down
 from rollout_tasks.runs.verdict import Verdict
+from rollout_tasks.settings import settings
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 
 SCRIPT = {"id": "a", "script": [{"text": "4"}]}
@@ -114,3 +118,19 @@ def test_a_report_names_the_model_that_was_asked(shell: Shell) -> None:
 
     about = json.loads(shell.run.evaluation.read_text())["benchmark_info"]
     assert about["description"] == "run night-1, environment math, model m-1"
+
+
+@pytest.mark.parametrize(("embedded", "refused"), [(True, ""), (False, "--trust-tasks: this run goes to workers")])
+def test_tasks_are_trusted_in_a_resumed_run_that_goes_on_here(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, embedded: bool, refused: str
+) -> None:
+    begin(shell, embedded=embedded)
+    monkeypatch.setenv("ROLLOUT_TRUST_TASKS", "0")
+
+    arguments = ["--resume", str(shell.run.path), "--trust-tasks", "--dry-run", "--json"]
+    done = CliRunner().invoke(application, arguments)
+
+    settings.cache_clear()
+    assert str(done.exception or "").startswith(refused), done.exception
+    assert (done.exception is None) == (not refused)
+    assert os.environ["ROLLOUT_TRUST_TASKS"] == ("0" if refused else "1")
