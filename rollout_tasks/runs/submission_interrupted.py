@@ -8,23 +8,23 @@ from rollout_tasks.errors import SubmissionStopped, UserError
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.submission_store import StoredSubmission
-from rollout_tasks.runs.submit import Attempt
+from rollout_tasks.runs.submit import SubmissionStage
 from rollout_tasks.runs.withdrawal import withdraw
 
 
-def stopped(submission: Submission, store: RunStore, attempt: Attempt) -> SubmissionStopped:
+def stopped(submission: Submission, store: RunStore, stage: SubmissionStage) -> SubmissionStopped:
     """Removes a run of which no message was sent, and leaves any other to the workers, which send what is missing.
 
     Args:
         submission: The run.
         store: The run store.
-        attempt: How far its submission came.
+        stage: How far its submission came.
 
     Returns:
         What to raise.
     """
     store.client.connection_pool.disconnect()  # the last reply of a connection may not have been read
-    return SubmissionStopped((hand_over if attempt.sending else undo)(submission, store, attempt.token))
+    return SubmissionStopped((hand_over if stage.sending else undo)(submission, store, stage.token))
 
 
 def undo(submission: Submission, store: RunStore, token: str) -> str:

@@ -26,8 +26,8 @@ _RESUMABLE: tuple[RunState, ...] = ("done", "cancelled", "draining", "half_submi
 
 
 @dataclass(slots=True)
-class Attempt:
-    """One attempt to submit a run, and how far it has come."""
+class SubmissionStage:
+    """How far the submission of a run has come."""
 
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     sending: bool = False
@@ -80,7 +80,7 @@ def enqueue(
     submission: Submission,
     store: RunStore,
     *,
-    attempt: Attempt | None = None,
+    stage: SubmissionStage | None = None,
     described: RunConfig | None = None,
     count: Counting = silently,
 ) -> None:
@@ -89,7 +89,7 @@ def enqueue(
     Args:
         submission: The run.
         store: The run store.
-        attempt: Tells the caller, whatever happens, how far it came.
+        stage: Tells the caller, whatever happens, how far it came.
         described: The configuration that a resumed run's folder gets; default: the run's.
         count: Shows how far it is.
 
@@ -100,16 +100,16 @@ def enqueue(
     from kombu.exceptions import OperationalError
     from redis import RedisError
 
-    attempt = attempt or Attempt()
+    stage = stage or SubmissionStage()
     try:
-        stored = _reserve(submission, store, attempt.token)
+        stored = _reserve(submission, store, stage.token)
         if submission.resumed:
             submission = _clear_the_way(submission, store, stored, described or submission.config)
         _store(submission, store, stored, count)
     except (RedisError, OperationalError) as error:
-        _take_back(submission, store, attempt.token, error)
+        _take_back(submission, store, stage.token, error)
         raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
-    attempt.sending = True
+    stage.sending = True
     try:
         _send(submission, store, stored, count)
     except (RedisError, OperationalError) as error:

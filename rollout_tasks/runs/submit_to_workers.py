@@ -10,7 +10,7 @@ from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.submission_interrupted import stopped
-from rollout_tasks.runs.submit import Attempt, check_free, enqueue, write_down
+from rollout_tasks.runs.submit import SubmissionStage, check_free, enqueue, write_down
 
 
 def submit_to_workers(submission: Submission, count: Counting = silently) -> tuple[Submission, RunStore]:
@@ -38,9 +38,9 @@ def submit_to_workers(submission: Submission, count: Counting = silently) -> tup
         if not submission.config.vm.use_pool:
             preflight.check_provider(submission.config, environments)
     write_down(submission)
-    attempt = Attempt()
+    stage = SubmissionStage()
     try:
-        enqueue(submission, store, attempt=attempt, count=count)
+        enqueue(submission, store, stage=stage, count=count)
         return submission, store
     except KeyboardInterrupt as stop:
-        raise stopped(submission, store, attempt) from stop
+        raise stopped(submission, store, stage) from stop
