@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import platform
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rollout_tasks.cells.system_calls import NUMBERS
+from vm_pool import ioctl_commands
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the table, and the kernel's constant for the architecture (AUDIT_ARCH_*)."""
@@ -24,9 +25,10 @@ _MASK = 0x54
 _RETURN = 0x06
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
+_ERROR = 0x00050000
+"""Plus the error's number."""
 _EPERM = 0x00050001
 _EINVAL = 0x00050016
-_ENOTTY = 0x00050019
 _ENOSYS = 0x00050026
 _EPROTONOSUPPORT = 0x0005005D
 _EAFNOSUPPORT = 0x00050061
@@ -51,10 +53,6 @@ _FILE_COMMANDS = (*range(8), 1030, 1032, 1033, 1034)
 """Of `fcntl`: duplicates, flags, locks of a process, size of a pipe, seals. Among the others are leases, which stop every
 program of the host that opens the file.
 """
-_BRIDGES_AND_VLANS = (0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1)
-"""Of `ioctl`, for which the host would look for a module before it asks for any right (SIOCGIFBR, SIOCSIFBR, SIOCGIFVLAN,
-SIOCSIFVLAN, SIOCBRADDBR, SIOCBRDELBR). The answer is the one for commands that the kernel does not know.
-"""
 _WITH_CONDITION = ("clone", "fcntl", "ioctl", "socket", "socketpair")
 
 
@@ -68,7 +66,8 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
 
     Args:
         allowed: Names of system calls. `clone` cannot make namespaces; sockets are limited to `_FAMILIES` and their usual
-            protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`, `ioctl` to all but `_BRIDGES_AND_VLANS`.
+            protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`, `ioctl` to all but
+            `ioctl_commands.REFUSED`.
 
     Raises:
         KeyError: There is no table for the machine (see `supported`), or a call is not in it.
@@ -93,7 +92,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
     if "fcntl" in allowed:
         lines += _when(_EQUAL, number("fcntl"), _one_of(_SECOND_ARGUMENT_OFFSET, _FILE_COMMANDS, _EINVAL))
     if "ioctl" in allowed:
-        lines += _when(_EQUAL, number("ioctl"), _none_of(_SECOND_ARGUMENT_OFFSET, _BRIDGES_AND_VLANS, _ENOTTY))
+        lines += _when(_EQUAL, number("ioctl"), _none_of(_SECOND_ARGUMENT_OFFSET, ioctl_commands.REFUSED))
     if "socket" in allowed:
         lines += _when(_EQUAL, number("socket"), _socket_checked())
     if "socketpair" in allowed:
@@ -138,11 +137,11 @@ def _one_of(offset: int, values: Sequence[int], otherwise: int) -> list[bytes]:
     return [*lines, _line(_RETURN, otherwise)]
 
 
-def _none_of(offset: int, values: Sequence[int], otherwise: int) -> list[bytes]:
-    """Returns lines that allow the call if the argument is none of these, and return `otherwise` if it is one."""
+def _none_of(offset: int, refused: Mapping[int, int]) -> list[bytes]:
+    """Returns lines that allow the call unless the argument is one of these values; each has its error."""
     lines = [_line(_LOAD, offset)]
-    for value in values:
-        lines += _when(_EQUAL, value, [_line(_RETURN, otherwise)])
+    for value, error in refused.items():
+        lines += _when(_EQUAL, value, [_line(_RETURN, _ERROR + error)])
     return [*lines, _line(_RETURN, _ALLOW)]
 
 

@@ -63,11 +63,11 @@ LOCK = 37
 TCP, MD5_KEYS = 6, 14
 SAME_FILES, CHILD = 0x400, 17
 OWN_FILTER, LINE_DISCIPLINE = 22, 0x5423
-BRIDGES_AND_VLANS = (0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1)
+TO_SOCKETS = (0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1)
 USUAL_COMMANDS = (
     *(0x5401, 0x5413, 0x541B),  # TCGETS, TIOCGWINSZ, FIONREAD
     *(0x8912, 0x8927, 0x8933),  # SIOCGIFCONF, SIOCGIFHWADDR, SIOCGIFINDEX
-    *(0x5422, 0x5424, 0x893F, 0x8942, 0x8981, 0x8984, 0x899F, 0x89A2),  # next to refused ones
+    *(0x5422, 0x5424, 0x893F, 0x8942, 0x897F, 0x8984, 0x899F, 0x89A2),  # next to refused ones
     *(0x80045430, 0xFFFFFFFF),  # TIOCGPTN, the last one of all
 )
 
@@ -102,8 +102,8 @@ REFUSED = [
     ("prctl", (HIGH + OWN_FILTER, 2, 0, 0, 0), errno.EINVAL),
     ("ioctl", (-1, LINE_DISCIPLINE, 0), errno.EINVAL),
     ("ioctl", (-1, HIGH + LINE_DISCIPLINE, 0), errno.EINVAL),
-    *(("ioctl", (-1, command, 0), errno.ENOTTY) for command in BRIDGES_AND_VLANS),
-    *(("ioctl", (-1, HIGH + command, 0), errno.ENOTTY) for command in BRIDGES_AND_VLANS),
+    *(("ioctl", (-1, command, 0), errno.ENOTTY) for command in TO_SOCKETS),
+    *(("ioctl", (-1, HIGH + command, 0), errno.ENOTTY) for command in TO_SOCKETS),
     ("setxattr", (0, 0, 0, 0, 0), errno.EOPNOTSUPP),
     ("fcntl", (-1, LOCK, 0), errno.EINVAL),
     ("fcntl", (-1, HIGH + LOCK, 0), errno.EINVAL),

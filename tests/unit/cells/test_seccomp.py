@@ -11,6 +11,7 @@ import pytest
 
 from rollout_tasks.cells import seccomp
 from rollout_tasks.cells.system_calls import ALONE, NUMBERS, PROCESSES, SOCKETS
+from vm_pool.providers.local import seccomp as desktops
 
 ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026, 0x00050061
 EINVAL, ENOTTY, EPROTONOSUPPORT = 0x00050016, 0x00050019, 0x0005005D
@@ -116,17 +117,40 @@ def test_no_socket_has_the_host_load_a_module(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_no_command_to_a_socket_has_the_host_load_a_module(machine: str) -> None:
-    """Those for bridges and VLANs do, before the kernel asks for any right."""
+def test_no_command_to_a_device_has_the_host_load_a_module(machine: str) -> None:
+    """Those for line disciplines, bridges, Frame Relay and VLANs do, before the kernel asks for any right."""
     program, architecture = seccomp.program(ALONE, machine), ARCHITECTURES[machine]
     number = NUMBERS["ioctl"][COLUMNS[machine]]
     assert number is not None
 
     refused = {command for command in range(1 << 16) if verdict(program, number, architecture, 3, command) != ALLOW}
 
-    assert refused == {0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1}
-    assert {verdict(program, number, architecture, 3, command) for command in refused} == {ENOTTY}
+    assert refused == {0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1}
+    assert {verdict(program, number, architecture, 3, command) for command in refused - {0x5423}} == {ENOTTY}
+    assert verdict(program, number, architecture, 3, 0x5423) == EINVAL
     assert verdict(program, number, architecture, 3, (1 << 32) + 0x8982) == ENOTTY
+    assert verdict(program, number, architecture, 3, (1 << 32) + 0x5423) == EINVAL
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_local_desktops_are_refused_the_same_commands(machine: str) -> None:
+    program, number = seccomp.program(ALONE, machine), NUMBERS["ioctl"][COLUMNS[machine]]
+    assert number is not None
+    profile = desktops.profile(machine)
+    assert profile is not None
+    rules = [rule for rule in profile["syscalls"] if "ioctl" in rule["names"]]
+
+    def of_desktops(command: int) -> int:
+        """The one answer that the rules give; the runtime joins them to a program."""
+        [answer] = {
+            ALLOW if rule["action"] == "SCMP_ACT_ALLOW" else 0x00050000 + rule["errnoRet"]
+            for rule in rules
+            if all(command & test["value"] == test["valueTwo"] for test in rule["args"])
+        }
+        return answer
+
+    for command in (*range(0x5400, 0x5500), *range(0x8900, 0x8A00), 0, 0x80045430, 0xFFFFFFFF):
+        assert verdict(program, number, ARCHITECTURES[machine], 3, command) == of_desktops(command), hex(command)
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

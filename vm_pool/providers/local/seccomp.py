@@ -16,10 +16,12 @@ import platform
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from vm_pool import ioctl_commands
+
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 """Calls of any other architecture, including 32-bit ones, end the caller."""
 
-_NO_ERROR, _EPERM, _EINVAL, _ENOTTY, _ENOSYS, _EPROTONOSUPPORT, _ENOTSUP, _EAFNOSUPPORT = 0, 1, 22, 25, 38, 93, 95, 97
+_NO_ERROR, _EPERM, _EINVAL, _ENOSYS, _EPROTONOSUPPORT, _ENOTSUP, _EAFNOSUPPORT = 0, 1, 22, 38, 93, 95, 97
 
 _FILES = """
     access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate
@@ -107,12 +109,6 @@ _OWN_FILTER = 22
 """PR_SET_SECCOMP of `prctl`. As the call `seccomp`, it is refused as on a kernel without filters: the compiled ones of the
 whole host share one limit.
 """
-_LINE_DISCIPLINE = 0x5423
-"""TIOCSETD of `ioctl`: the host would load modules for it."""
-_BRIDGES_AND_VLANS = (0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1)
-"""So it would for these (SIOCGIFBR, SIOCSIFBR, SIOCGIFVLAN, SIOCSIFVLAN, SIOCBRADDBR, SIOCBRDELBR), before it asks for any
-right. The answer is the one for commands that the kernel does not know.
-"""
 _32_BITS = 0xFFFFFFFF
 _HUGE_PAGES, _HUGE_PAGES_OF_FILE = 0x40000, 0x4
 """MAP_HUGETLB and MFD_HUGETLB: pages that the host has reserved for certain programs."""
@@ -185,7 +181,7 @@ def _with_conditions() -> list[dict[str, Any]]:
         *_without_flag("memfd_create", 1, _HUGE_PAGES_OF_FILE),
         *_without_flag("fcntl", 1, _LOCKS_OF_OPEN_FILES, errno=_EINVAL),
         *_but_these("prctl", 0, {_OWN_FILTER: _EINVAL}),
-        *_but_these("ioctl", 1, {_LINE_DISCIPLINE: _EINVAL} | dict.fromkeys(_BRIDGES_AND_VLANS, _ENOTTY)),
+        *_but_these("ioctl", 1, ioctl_commands.REFUSED),
         _refused(list(_ATTRIBUTES), _ENOTSUP),
         *(_allowed(["personality"], _argument(0, "EQ", value)) for value in _PERSONALITIES),
         *_sockets(),

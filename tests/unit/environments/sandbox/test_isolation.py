@@ -122,10 +122,11 @@ def test_no_command_to_a_device_has_the_host_load_a_module(interpreter: Interpre
         "    except OSError as error:\n        return -error.errno\n"
         "readable, writable = os.pipe()\nwaiting = os.write(writable, b'seven b') and told(readable, 0x541b)\n"
         "os.close(readable)\nos.close(writable)\n"
-        "[told(60, command) for command in (0x8940, 0x8941, 0x8982, 0x8983, 0x89a0, 0x89a1, 0x5401, 0x5413)] + [waiting]",
+        "refused = (0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1)\n"
+        "[told(60, command) for command in (*refused, 0x5401, 0x5413)] + [waiting]",
     )
 
-    assert seen == [-errno.ENOTTY] * 6 + [-errno.EBADF] * 2 + [7]
+    assert seen == [-errno.EINVAL] + [-errno.ENOTTY] * 8 + [-errno.EBADF] * 2 + [7]
 
 
 def test_its_timers_are_few(interpreter: Interpreter) -> None:
