@@ -125,10 +125,8 @@ def _load(group: str, kind: str, name: str, contract: type) -> Any:
         close = get_close_matches(name, offered, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise UserError(f"unknown {kind} {name!r}: {hint}known: {', '.join(sorted(offered)) or 'none'}")
-    from vm_pool.contracts import (
-        check_class,
-        reason,
-    )  # here, because the package takes time and many commands load nothing
+    # Here, because the package takes time and many commands load nothing.
+    from vm_pool.contracts import check_class, reason
 
     try:
         found = point.load()

@@ -109,14 +109,15 @@ def begin_child(worker: int, **_signal: Any) -> None:
 class NoNeighbours(bootsteps.StartStopStep):  # type: ignore[misc]
     """Switches off what workers say only to each other (`--without-gossip`, `--without-mingle`): nothing here uses it.
 
-    Flower hears each worker itself, and a task that was revoked is sent again. Gossip fails noisily at the loss of a connection.
+    Gossip tells workers of each other, and fails noisily at the loss of a connection; Flower hears each worker itself. By mingle, a
+    worker that starts learns from the others which tasks were revoked (`celery control revoke`), so as not to execute them. Here
+    nothing is cancelled that way: a rollout whose task was revoked is sent again, and is to be executed.
     """
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
-        worker.options.update(
-            without_gossip=True, without_mingle=True
-        )  # the consumer, which has these steps, is made later
+        # The consumer, which has these steps, is made later.
+        worker.options.update(without_gossip=True, without_mingle=True)
 
 
 class StopNotice(bootsteps.StartStopStep):  # type: ignore[misc]
