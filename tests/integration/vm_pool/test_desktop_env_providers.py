@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -173,6 +173,15 @@ def test_a_boot_ends_when_its_vm_is_stopped(home: Path) -> None:
     assert traces(home) == []
 
 
+@contextmanager
+def it_does_not_end_in_time(keeper: KeeperClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """However fast the kernel is: the lock makes `Popen.wait` believe that another thread is about to see the process end."""
+    lock = keeper._process._waitpid_lock  # type: ignore[attr-defined]
+    with monkeypatch.context() as hasty, lock, pytest.raises(subprocess.TimeoutExpired):
+        hasty.setattr(keeper_client, "END_SECONDS", 0.0)
+        yield
+
+
 def test_a_busy_keeper_that_does_not_end_in_time_does_not_keep_its_vm(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,8 +191,7 @@ def test_a_busy_keeper_that_does_not_end_in_time_does_not_keep_its_vm(
     with ThreadPoolExecutor() as threads:
         revert = threads.submit(provider.reset, VM)
         wait_until(lambda: processes_naming("revertToSnapshot") != [])
-        with monkeypatch.context() as hasty, suppress(subprocess.TimeoutExpired):
-            hasty.setattr(keeper_client, "END_SECONDS", 0.0)
+        with it_does_not_end_in_time(provider._keepers[VM], monkeypatch):  # type: ignore[attr-defined]
             provider.stop(VM)
         (home / "hang-revertToSnapshot").unlink()
         assert isinstance(revert.exception(30), KeeperFailed)
@@ -196,8 +204,7 @@ def test_a_busy_keeper_that_does_not_end_in_time_does_not_keep_its_vm(
 def test_so_does_none_that_holds_no_vm_any_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = DesktopEnvOptions()
     first = KeeperClient("vmware", VM, options)
-    with monkeypatch.context() as hasty, suppress(subprocess.TimeoutExpired):
-        hasty.setattr(keeper_client, "END_SECONDS", 0.0)
+    with it_does_not_end_in_time(first, monkeypatch):
         first.close()
 
     second = KeeperClient("vmware", VM, options)
