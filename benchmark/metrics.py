@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import FunctionType
 from typing import Any, Protocol
 
 from benchmark.errors import BenchmarkError, UnknownMetric
@@ -116,8 +117,11 @@ def _misfit(loaded: Any) -> str:
     if not callable(loaded):
         return f"must be callable, got {type(loaded).__name__}"
     wanted = ("prediction", "answer", "item")
+    decorated = hasattr(loaded, "__wrapped__")
+    if decorated and (hasattr(loaded, "__signature__") or type(loaded) is not FunctionType):
+        return ""  # the signature is that of what the decorator calls, with arguments that it may supply itself
     try:
-        signature = inspect.signature(loaded)
+        signature = inspect.signature(loaded, follow_wrapped=False)
     except (ValueError, TypeError):  # of a built-in, which nobody can look into
         return ""
     try:

@@ -1,7 +1,8 @@
 """Checks classes of other packages against the contract they are to follow, a `Protocol`, when they are loaded.
 
 What a contract leaves abstract, a class must define; for the rest, inheriting from the contract is enough. An attribute that
-is no `ClassVar` belongs to instances: a class may lack it.
+is no `ClassVar` belongs to instances: a class may lack it. Of methods that come from descriptors other than Python's own methods,
+and from `__getattr__`, nothing is asked.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import inspect
 import numbers
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from types import NoneType, UnionType
+from functools import partialmethod
+from types import FunctionType, NoneType, UnionType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 _Returned = TypeVar("_Returned")
@@ -36,7 +38,7 @@ def check_class(found: object, contract: type, *parts: type) -> None:
     """
     if not isinstance(found, type):
         raise ContractBroken(f"it is {_shown(found)}, not a class")
-    missing = [name for name in _required(contract) if _static(found, name) is _MISSING or _is_abstract(found, name)]
+    missing = [name for name in _required(contract) if _lacks(found, name, contract) or _is_abstract(found, name)]
     missing += sorted(getattr(found, "__abstractmethods__", frozenset()) - set(missing))
     own = [_named(name, found, contract) for name in missing if not _has_default(contract, name)]
     inheritable = [_named(name, found, contract) for name in missing if _has_default(contract, name)]
@@ -135,8 +137,10 @@ def _wrong(found: type, contract: type) -> Iterator[str]:
         if static is _MISSING or (of_instances and hasattr(static, "__get__")):
             continue
         value = getattr(found, name, static)
-        if not fits(value, hint) or value == "":
+        if not fits(value, hint):
             yield f"{name} must be {_words(hint)}, got {_shown(value)}"
+        elif value == "":
+            yield f"{name} must not be empty"
     for name, method in _methods(contract).items():
         static = _static(found, name)
         if static is not _MISSING and not _is_abstract(found, name) and (clause := _method_clause(found, name, method)):
@@ -145,6 +149,9 @@ def _wrong(found: type, contract: type) -> Iterator[str]:
 
 def _constructor_clauses(found: type, contract: type) -> Iterator[str]:
     wanted = list(inspect.signature(contract).parameters)
+    constructor = _static(found, "__init__")
+    if _hides_signature(constructor) or not (constructor is object.__init__ or _binds_simply(constructor)):
+        return
     if clause := _misfit(found, wanted):
         yield f"__init__ must take ({', '.join(wanted)}), {clause}"
 
@@ -155,16 +162,16 @@ def _method_clause(found: type, name: str, wanted_method: Any) -> str:
     of_class = isinstance(wanted_method, classmethod)
     wanted = list(inspect.signature(getattr(wanted_method, "__func__", wanted_method)).parameters)[1:]
     bound = static
-    if not isinstance(static, property) and hasattr(static, "__get__"):
+    if hasattr(type(static), "__get__") and not isinstance(static, property):
+        if not _binds_simply(static):  # what it gives to a real class or instance, only its author knows
+            return ""
         bound = static.__get__(None if of_class else object(), found)
     if not callable(bound):
         return f"{name} must be a method, got {_shown(static)}"
     if inspect.iscoroutinefunction(bound) or inspect.isasyncgenfunction(bound):
         return f"{name} must be a plain method, not an async one"
     if clause := _misfit(bound, wanted):
-        forgotten = (
-            of_class and inspect.isfunction(static) and len(inspect.signature(static).parameters) == len(wanted) + 1
-        )
+        forgotten = of_class and type(static) is FunctionType and len(_signature(static).parameters) == len(wanted) + 1
         kind = " as a class method" if forgotten else ""
         return f"{name} must take ({', '.join(wanted)}){kind}, {clause}"
     return ""
@@ -172,8 +179,10 @@ def _method_clause(found: type, name: str, wanted_method: Any) -> str:
 
 def _misfit(called: Any, wanted: Sequence[str]) -> str:
     """Returns what something takes instead, if it cannot be called with so many arguments by position; else nothing."""
+    if _hides_signature(called):
+        return ""
     try:
-        signature = inspect.signature(called)
+        signature = _signature(called)
     except ValueError:  # of a built-in, which nobody can look into
         return ""
     except TypeError:
@@ -183,6 +192,26 @@ def _misfit(called: Any, wanted: Sequence[str]) -> str:
     except TypeError:
         return f"but takes ({', '.join(_parameter(one) for one in signature.parameters.values())})"
     return ""
+
+
+def _signature(called: Any) -> inspect.Signature:
+    """Returns a signature: of a decorated function, what the decorator takes, which may supply arguments itself."""
+    return inspect.signature(called, follow_wrapped=False)
+
+
+def _hides_signature(called: Any) -> bool:
+    """Returns whether its decorator has copied the signature of what it calls, and so hides its own."""
+    return hasattr(called, "__wrapped__") and hasattr(called, "__signature__")
+
+
+def _binds_simply(member: Any) -> bool:
+    """Returns whether it is of Python's own kinds of methods, which need no real instance, and run no code, to be bound."""
+    kind = type(member)  # `isinstance` believes objects that claim to be of another class
+    if issubclass(kind, classmethod | staticmethod):
+        return _binds_simply(member.__func__)
+    if issubclass(kind, partialmethod):
+        return _binds_simply(member.func)
+    return kind is FunctionType or not hasattr(kind, "__get__")
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
@@ -195,6 +224,12 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def _static(found: type, name: str) -> Any:
     """Returns a class's member without running any code of it; `_MISSING` if there is none."""
     return inspect.getattr_static(found, name, _MISSING)
+
+
+def _lacks(found: type, name: str, contract: type) -> bool:
+    """Returns whether a class lacks a member. One with `__getattr__` may find methods of instances when they are called."""
+    of_instances = inspect.isfunction(_static(contract, name))
+    return _static(found, name) is _MISSING and not (of_instances and _static(found, "__getattr__") is not _MISSING)
 
 
 def _is_abstract(found: type, name: str) -> bool:
@@ -226,7 +261,8 @@ def _words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, arguments))
     if origin is not None:
-        return f"several of: {_words(arguments[0])}"
+        each = "texts" if arguments[0] is str else f"{arguments[0].__name__} objects"
+        return f"a list of {each}" if issubclass(origin, Sequence) else f"a list or set of {each}"
     return _KINDS.get(hint) or f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
 
 

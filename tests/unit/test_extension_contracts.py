@@ -4,6 +4,7 @@ a wrong signature. Each such class is refused in one sentence when it is loaded,
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -252,6 +253,43 @@ def test_one_sentence_says_all_that_is_wrong(load: Callable[[str, object], objec
         f"environment 'broken' cannot be loaded from {PLACE}: the class lacks default_agent, instructions, tools,"
         " reset (it has rest); needs_vm must be True or False, got 'no'; execute must take (call), but takes ();"
         " check_item must take (config, item) as a class method, but takes (self, config, item)"
+    )
+
+
+def test_an_empty_queue_is_refused(load: Callable[[str, object], object]) -> None:
+    with pytest.raises(UserError) as told:
+        load("environment", type("KitchenEnvironment", (), right(Environment) | {"queue": ""}))
+
+    assert str(told.value) == f"environment 'broken' cannot be loaded from {PLACE}: queue must not be empty"
+
+
+def test_option_names_are_told_in_words(load: Callable[[str, object], object]) -> None:
+    with pytest.raises(ProviderError, match=r"option_names must be a list or set of texts, got 'rack'$"):
+        load("provider", type("Rack", (), right(Provider) | {"option_names": "rack"}))
+
+
+def test_a_decorator_that_takes_too_little_is_refused(load: Callable[[str, object], object]) -> None:
+    """What it calls takes as many arguments as the contract asks for, but callers never reach it."""
+
+    @functools.wraps(taking("vm_id", of_class=False))
+    def boot(self: object) -> None:
+        """Forgets the VM."""
+
+    with pytest.raises(ProviderError, match=r"boot must take \(vm_id\), but takes \(\)$"):
+        load("provider", type("Rack", (), right(Provider) | {"boot": boot}))
+
+
+def test_a_delegate_needs_what_is_asked_of_its_class(load: Callable[[str, object], object]) -> None:
+    """`__getattr__` finds methods for instances only."""
+    body = {"__init__": taking("context", of_class=False), "__getattr__": taking("name", of_class=False)}
+
+    with pytest.raises(UserError) as told:
+        load("environment", type("Delegate", (), body))
+
+    assert str(told.value) == (
+        f"environment 'broken' cannot be loaded from {PLACE}: the class lacks needs_vm, queue, default_agent; it lacks"
+        " needs_desktop, compares_answers, needs_vm_for, check_item, needs, unmet, conformance, snapshot, prepare, preload,"
+        " check_available, which it can inherit from rollout_tasks.environments.base.Environment"
     )
 
 

@@ -85,12 +85,12 @@ def test_what_breaks_in_the_world_is_tried_again_and_given_back(
 WRONG_RETURNS = {
     "reset": (None, "env_setup", "reset", "returned None instead of an Observation"),
     "instructions": (None, "env_setup", "instructions", "returned None instead of text"),
-    "tools": (None, "env_setup", "tools", "returned None instead of several of: a Tool"),
+    "tools": (None, "env_setup", "tools", "returned None instead of a list of Tool objects"),
     "tools of another kind": (
         ["act"],
         "env_setup",
         "tools",
-        "returned a list with 'act' instead of several of: a Tool",
+        "returned a list with 'act' instead of a list of Tool objects",
     ),
     "execute": ("done", "env_step", "execute", "returned 'done' instead of a ToolResult"),
     "evaluate": ("1.0", "env_evaluate", "evaluate", "returned '1.0' instead of a number or None"),
