@@ -29,6 +29,8 @@ STRANGE_TEXTS = (
 STRANGE_NUMBERS = (0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**400, 1.5, -0.0, 1e308, 5e-324)
 RAW_NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "9" * 5000, "1" + "0" * 400, "-0", "0.1e-400")
 """As JSON's text has them, whatever JSON allows."""
+_LONGEST = 1 << 22
+"""Characters of a text that was made longer."""
 
 
 class Mutator:
@@ -211,8 +213,8 @@ class Mutator:
             return self.of(
                 lambda: self.content(value.encode("utf-8", "surrogatepass")).decode("utf-8", "replace"),
                 lambda: value + self.random.choice(STRANGE_TEXTS),
-                lambda: value * self.random.choice((2, 100, 10_000)),
-            )[: 1 << 22]
+                lambda: value * min(self.random.choice((2, 100, 10_000)), _LONGEST // (len(value) or 1) + 1),
+            )[:_LONGEST]
         return self.random.choice(
             (None, True, False, [], {}, [[]], {"": None}, [value], {"a": value}, *STRANGE_TEXTS, *STRANGE_NUMBERS)
         )
