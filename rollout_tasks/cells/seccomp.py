@@ -6,12 +6,12 @@ including calls that are newer than this list.
 
 from __future__ import annotations
 
+import errno
 import platform
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rollout_tasks.cells.system_calls import NUMBERS
-from vm_pool import ioctl_commands
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the table, and the kernel's constant for the architecture (AUDIT_ARCH_*)."""
@@ -53,6 +53,17 @@ _FILE_COMMANDS = (*range(8), 1030, 1032, 1033, 1034)
 """Of `fcntl`: duplicates, flags, locks of a process, size of a pipe, seals. Among the others are leases, which stop every
 program of the host that opens the file.
 """
+_LINE_DISCIPLINE = 0x5423
+"""TIOCSETD of `ioctl`."""
+_SOCKET_COMMANDS = (0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1)
+"""Of `ioctl`, too: SIOCGIFBR, SIOCSIFBR (bridges), SIOCADDDLCI, SIOCDELDLCI (Frame Relay, before Linux 5.15), SIOCGIFVLAN,
+SIOCSIFVLAN (VLANs), SIOCBRADDBR, SIOCBRDELBR (bridges).
+"""
+_REFUSED_COMMANDS: Mapping[int, int] = {_LINE_DISCIPLINE: errno.EINVAL} | dict.fromkeys(_SOCKET_COMMANDS, errno.ENOTTY)
+"""The error of each command for which the host would load a module before it asks for any right: what a kernel says that lacks
+the line discipline, or does not know the command. Desktops refuse the same (`vm_pool.providers.local.seccomp`); this module
+imports nothing but the standard library, as the first process of cells has nothing else.
+"""
 _WITH_CONDITION = ("clone", "fcntl", "ioctl", "socket", "socketpair")
 
 
@@ -67,7 +78,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
     Args:
         allowed: Names of system calls. `clone` cannot make namespaces; sockets are limited to `_FAMILIES` and their usual
             protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`, `ioctl` to all but
-            `ioctl_commands.REFUSED`.
+            `_REFUSED_COMMANDS`.
 
     Raises:
         KeyError: There is no table for the machine (see `supported`), or a call is not in it.
@@ -92,7 +103,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
     if "fcntl" in allowed:
         lines += _when(_EQUAL, number("fcntl"), _one_of(_SECOND_ARGUMENT_OFFSET, _FILE_COMMANDS, _EINVAL))
     if "ioctl" in allowed:
-        lines += _when(_EQUAL, number("ioctl"), _none_of(_SECOND_ARGUMENT_OFFSET, ioctl_commands.REFUSED))
+        lines += _when(_EQUAL, number("ioctl"), _none_of(_SECOND_ARGUMENT_OFFSET, _REFUSED_COMMANDS))
     if "socket" in allowed:
         lines += _when(_EQUAL, number("socket"), _socket_checked())
     if "socketpair" in allowed:

@@ -12,11 +12,10 @@ listed.
 
 from __future__ import annotations
 
+import errno
 import platform
 from collections.abc import Collection, Mapping
 from typing import Any
-
-from vm_pool import ioctl_commands
 
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 """Calls of any other architecture, including 32-bit ones, end the caller."""
@@ -109,6 +108,16 @@ _OWN_FILTER = 22
 """PR_SET_SECCOMP of `prctl`. As the call `seccomp`, it is refused as on a kernel without filters: the compiled ones of the
 whole host share one limit.
 """
+_LINE_DISCIPLINE = 0x5423
+"""TIOCSETD of `ioctl`."""
+_SOCKET_COMMANDS = (0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1)
+"""Of `ioctl`, too: SIOCGIFBR, SIOCSIFBR (bridges), SIOCADDDLCI, SIOCDELDLCI (Frame Relay, before Linux 5.15), SIOCGIFVLAN,
+SIOCSIFVLAN (VLANs), SIOCBRADDBR, SIOCBRDELBR (bridges).
+"""
+_REFUSED_COMMANDS: Mapping[int, int] = {_LINE_DISCIPLINE: errno.EINVAL} | dict.fromkeys(_SOCKET_COMMANDS, errno.ENOTTY)
+"""The error of each command for which the host would load a module before it asks for any right: what a kernel says that lacks
+the line discipline, or does not know the command. Cells refuse the same (`rollout_tasks.cells.seccomp`).
+"""
 _32_BITS = 0xFFFFFFFF
 _HUGE_PAGES, _HUGE_PAGES_OF_FILE = 0x40000, 0x4
 """MAP_HUGETLB and MFD_HUGETLB: pages that the host has reserved for certain programs."""
@@ -181,7 +190,7 @@ def _with_conditions() -> list[dict[str, Any]]:
         *_without_flag("memfd_create", 1, _HUGE_PAGES_OF_FILE),
         *_without_flag("fcntl", 1, _LOCKS_OF_OPEN_FILES, errno=_EINVAL),
         *_but_these("prctl", 0, {_OWN_FILTER: _EINVAL}),
-        *_but_these("ioctl", 1, ioctl_commands.REFUSED),
+        *_but_these("ioctl", 1, _REFUSED_COMMANDS),
         _refused(list(_ATTRIBUTES), _ENOTSUP),
         *(_allowed(["personality"], _argument(0, "EQ", value)) for value in _PERSONALITIES),
         *_sockets(),
