@@ -44,7 +44,7 @@ _POOL_TESTS = (
 )
 
 MODULES = {
-    "vm_pool": Module(("vm_pool/*.py",), _POOL_TESTS),
+    "vm_pool": Module(("vm_pool/*.py",), _POOL_TESTS, without=("vm_pool/contracts.py",)),
     "vm_pool/lua": Module(("vm_pool/lua/*.lua",), (("tests/unit/vm_pool/test_script_changes.py",), *_POOL_TESTS)),
     "runs": Module(
         ("rollout_tasks/runs/*.py", "rollout_tasks/runs/lua/*.lua"),
@@ -81,6 +81,15 @@ MODULES = {
                 "--ignore=tests/integration/cells/test_users_without_rights.py",  # wants an environment beside the tree
             ),
             ("tests/hostile/test_forged_answers.py",),
+        ),
+    ),
+    "extensions": Module(
+        ("vm_pool/contracts.py", "rollout_tasks/registry.py"),
+        (
+            tuple(
+                f"tests/unit/test_{name}.py"
+                for name in ("extension_contracts", "right_extensions", "extension_examples", "registry")
+            ),
         ),
     ),
     "scoring": Module(
