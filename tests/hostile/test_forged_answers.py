@@ -25,6 +25,7 @@ from rollout_tasks.environments.osworld.cell_session import CellSession
 from rollout_tasks.environments.osworld.http_guard import VMUnreachable
 from rollout_tasks.errors import EpisodeInterrupted, RolloutFailure
 from rollout_tasks.settings import settings
+from tests.cells_here import no_cells_here
 from tests.integration.cells.conftest import TESTS
 from vm_pool.states import Endpoint
 
@@ -68,7 +69,7 @@ def forging() -> Iterator[TemplateProcess]:
     try:
         cell_filesystem()
     except CellsUnavailable as reason:
-        pytest.skip(str(reason))
+        no_cells_here(str(reason))
     template = TemplateProcess("tests.integration.cells.forging", [TESTS])
     yield template
     template.stop()

@@ -31,6 +31,7 @@ from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.trajectories.reader import TrajectoryError, read_trajectory
 from rollout_tasks.trajectories.writer import RECORD_NAME
 from rollout_tasks.unicode_text import printable
+from tests.cells_here import no_cells_here
 from tests.hostile.random_replies.guest import GuestStage
 from tests.hostile.random_replies.model import ModelStage
 from tests.hostile.random_replies.player import BEYOND_SECONDS, Played, Player, opened_players
@@ -142,7 +143,7 @@ def stages(
             try:
                 cell_filesystem()
             except CellsUnavailable as reason:
-                pytest.skip(str(reason))
+                no_cells_here(str(reason))
             client = opened.enter_context(closing(redis.Redis.from_url(redis_url, decode_responses=True)))
             for number in range(PLAYERS):
                 pool = opened.enter_context(closing(VMPool(client, f"random-{number}")))

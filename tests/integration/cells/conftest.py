@@ -15,6 +15,7 @@ from rollout_tasks.cells.cell import Cell, Handlers
 from rollout_tasks.cells.filesystem import CellFilesystem, complaint
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
+from tests.cells_here import no_cells_here
 
 TESTS = Path(__file__).resolve().parent.parent.parent
 NOTHING = Handlers({}, {})
@@ -24,7 +25,7 @@ NOTHING = Handlers({}, {})
 def template(request: pytest.FixtureRequest) -> Iterator[TemplateProcess]:
     way = CellFilesystem(as_root=request.param)
     if why := complaint(way):
-        pytest.skip(why)
+        no_cells_here(why)
     template = TemplateProcess("tests.integration.cells.inside", [TESTS], way)
     yield template
     template.stop()
