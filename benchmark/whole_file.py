@@ -78,11 +78,7 @@ class WholeFile:
             os.fsync(self._file.fileno())
             self._file.close()
             self._temporary.replace(self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self._path.parent)
 
     @contextmanager
     def _naming_the_path(self) -> Iterator[None]:
@@ -90,3 +86,16 @@ class WholeFile:
             yield
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self._path)) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Makes durable which files a folder has.
+
+    Raises:
+        OSError: It cannot be opened or synced.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -15,6 +15,7 @@ import typer
 
 from rollout_tasks.cli.program import INTERRUPTED
 from rollout_tasks.errors import SubmissionStopped
+from rollout_tasks.ignored_exceptions import noticed_if_ignored
 from rollout_tasks.runs.counting import Counting
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ def _first_ctrl_c_alone() -> Iterator[None]:
         yield
         return
     came = False
-    report = sys.unraisablehook
 
     def handle(*_: object) -> None:
         nonlocal came
@@ -66,20 +66,16 @@ def _first_ctrl_c_alone() -> Iterator[None]:
             came = True
             raise KeyboardInterrupt
 
-    def report_others(ignored: sys.UnraisableHookArgs) -> None:
+    def raise_the_next() -> None:
         nonlocal came
-        if ignored.exc_type is KeyboardInterrupt:  # Python ignored it, as in a weak reference's callback
-            came = False
-        else:
-            report(ignored)
+        came = False
 
-    sys.unraisablehook = report_others
     signal.signal(signal.SIGINT, handle)
     try:
-        yield
+        with noticed_if_ignored(KeyboardInterrupt, raise_the_next):
+            yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.unraisablehook = report
 
 
 class _Shown:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from rich.console import Console
+
+from rollout_tasks.ignored_exceptions import noticed_if_ignored
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -55,22 +56,16 @@ class CtrlC:
     def caught(self) -> Iterator[None]:
         """Handles the signals. Restores the old handlers only if no signal came: otherwise the program is ending."""
         before = {number: signal.signal(number, self._handle) for number in SIGNALS}
-        report = sys.unraisablehook
-
-        def report_others(ignored: sys.UnraisableHookArgs) -> None:
-            if ignored.exc_type is StopRequested:  # `check` raises it again, or the next signal
-                self._raised = False
-            else:
-                report(ignored)
-
-        sys.unraisablehook = report_others
         try:
-            yield
+            with noticed_if_ignored(StopRequested, self._was_ignored):
+                yield
         finally:
-            sys.unraisablehook = report
             if self.count == 0:
                 for number, handler in before.items():
                     signal.signal(number, handler)
+
+    def _was_ignored(self) -> None:
+        self._raised = False  # `check` raises it again, or the next signal
 
     def ignore(self) -> None:
         """Ignores the signals from now on: cleaning up has its own deadlines."""

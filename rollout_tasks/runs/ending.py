@@ -7,8 +7,8 @@ earlier versions have none.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
+from benchmark.whole_file import sync_folder
 from rollout_tasks.runs.folder import RunFolder
 
 _NAME = ".ended"
@@ -26,7 +26,7 @@ def record_end(folder: RunFolder) -> None:
         OSError: The folder does not exist or cannot be written.
     """
     os.close(os.open(folder.path / _NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-    _sync(folder.path)
+    sync_folder(folder.path)
 
 
 def record_beginning(folder: RunFolder) -> None:
@@ -36,12 +36,4 @@ def record_beginning(folder: RunFolder) -> None:
         OSError: The folder cannot be written.
     """
     (folder.path / _NAME).unlink(missing_ok=True)
-    _sync(folder.path)
-
-
-def _sync(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(folder.path)
