@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import threading
+import time
 from pathlib import Path
+from typing import IO
 
 from flask import Blueprint, Response, current_app, jsonify, send_file
 
@@ -21,18 +24,25 @@ blueprint = Blueprint("recording", __name__)
 
 FRAMES_PER_SECOND = 5
 """Each takes 1.4 % of a core at 1920x1080, whatever is on the screen."""
+FIRST_PICTURE_SECONDS = 8.0
+"""How long a recording that is to end waits for its first picture: on a loaded machine ffmpeg takes seconds to start."""
 STOP_SECONDS = 20.0
 REMUX_SECONDS = 120.0
 FOLDER = Path("/tmp/guest-recording")
+RECORDED = FOLDER / "screen.mkv"
+SAID_BYTES = 500
+"""How much of ffmpeg's last words an error repeats."""
 
 _one_at_a_time = threading.Lock()
 _running: subprocess.Popen[bytes] | None = None
+_said: IO[bytes] | None = None
+"""What ffmpeg writes to stderr; a file without a name, which no program of the user can put something else in place of."""
 
 
 @blueprint.post("/start_recording")
 def start_recording() -> Response:
     """Starts recording; does nothing while a recording is running."""
-    global _running
+    global _running, _said
     with _one_at_a_time:
         if _running is not None and _running.poll() is None:
             return jsonify(status="success", message="Recording is already running")
@@ -51,10 +61,13 @@ def start_recording() -> Response:
                 "1000",
                 "-flush_packets",
                 "1",
-                str(FOLDER / "screen.mkv"),
+                str(RECORDED),
             ),
         )
-        _running = processes.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if _said is not None:
+            _said.close()
+        _said = tempfile.TemporaryFile()  # noqa: SIM115 (as long as ffmpeg writes)
+        _running = processes.start(command, stdout=subprocess.DEVNULL, stderr=_said.fileno())
     return jsonify(status="success", message="Started recording")
 
 
@@ -64,6 +77,7 @@ def end_recording() -> Response:
     with _one_at_a_time:
         if _running is None:
             raise bad_request("no recording was started")
+        _wait_for_a_picture(_running)
         if _running.poll() is None:
             _running.send_signal(signal.SIGINT)
             try:
@@ -72,13 +86,34 @@ def end_recording() -> Response:
                 processes.kill(_running)
         finished = FOLDER / "recording.mp4"
         if not finished.exists():
-            _make_mp4(FOLDER / "screen.mkv", finished)
+            _make_mp4(RECORDED, finished)
         return send_file(finished, mimetype="video/mp4", as_attachment=True, max_age=0)
 
 
+def _wait_for_a_picture(recorder: subprocess.Popen[bytes]) -> None:
+    """Waits until something is recorded, the recorder has ended, or `FIRST_PICTURE_SECONDS` have passed."""
+    deadline = time.monotonic() + FIRST_PICTURE_SECONDS
+    while not _has_content(RECORDED) and recorder.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _last_words() -> str:
+    if _said is None:
+        return ""
+    size = os.fstat(_said.fileno()).st_size
+    said = os.pread(_said.fileno(), SAID_BYTES, max(0, size - SAID_BYTES))
+    return " ".join(said.decode("utf-8", "replace").split())
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
 def _make_mp4(recorded: Path, finished: Path) -> None:
-    if not recorded.exists() or not recorded.stat().st_size:
-        raise Problem("the recording has no pictures: it was ended too early, or ffmpeg was stopped")
+    if not _has_content(recorded):
+        raise Problem(
+            f"the recording has no pictures: {_last_words() or 'ffmpeg was stopped before it could take one'}"
+        )
     partial = finished.with_suffix(".partial.mp4")
     copying = (
         *("ffmpeg", "-y", "-nostdin", "-loglevel", "error", "-i", str(recorded), "-c", "copy"),

@@ -95,7 +95,7 @@ def frame_of(recording: Path) -> tuple[int, ...]:
             break
         frames, shape = frames + 1, frame.shape
     video.release()
-    assert frames > 1, f"{recording} has {frames} frames"
+    assert frames > 0, f"{recording} has no frames"
     return shape
 
 

@@ -50,7 +50,7 @@ ANSWER_SECONDS = {
     "/setup/upload": 300.0,
     "/file": 120.0,
     "/start_recording": 15.0,
-    "/end_recording": 20.0,
+    "/end_recording": 30.0,
 }
 """How long a VM may be silent during a request, in seconds; a little longer than its own deadlines."""
 

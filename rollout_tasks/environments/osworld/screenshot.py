@@ -49,13 +49,15 @@ def decoded(image: bytes) -> Image.Image:
     Raises:
         ValueError: It is not a picture, or too large.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(image), formats=_FORMATS) as picture:
             _checked(*picture.size)
             picture.load()
             return picture.copy()
+    except UnidentifiedImageError as error:
+        raise ValueError("the screenshot is no picture: neither PNG nor JPEG") from error
     except Exception as error:  # decoders may raise anything
         raise ValueError(f"the screenshot is no picture: {' '.join(str(error).split())[:200]}") from error
 

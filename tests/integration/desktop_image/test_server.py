@@ -7,6 +7,7 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,36 @@ def test_a_second_start_does_not_break_a_recording_and_a_killed_one_can_still_be
     )
     shown = desktop.shell("ffprobe -v error -count_frames -show_entries stream=nb_read_frames -of csv=p=0 ~/r.mp4")
     assert int(shown) > 0
+
+
+@pytest.fixture
+def slow_ffmpeg(desktop: Desktop) -> Iterator[Desktop]:
+    """A desktop whose ffmpeg takes 3 s to start when it records, as on a loaded machine."""
+    own = "/usr/local/bin/ffmpeg"
+    script = '#!/bin/sh\ncase "$*" in *x11grab*) sleep 3;; esac\nexec /usr/bin/ffmpeg "$@"\n'
+    desktop.shell(f"cat >~/slow <<'END'\n{script}END\necho password | sudo -S install ~/slow {own}")
+    yield desktop
+    desktop.shell(f"echo password | sudo -S rm {own}")
+
+
+def test_a_recording_that_ends_before_its_first_picture_waits_for_it(slow_ffmpeg: Desktop) -> None:
+    requests.post(slow_ffmpeg.url("/start_recording"), timeout=30).raise_for_status()
+    ended = requests.post(slow_ffmpeg.url("/end_recording"), timeout=60)
+    assert ended.status_code == 200, ended.text
+    assert ended.content[4:8] == b"ftyp"
+
+
+def test_a_recorder_that_cannot_record_says_why(desktop: Desktop) -> None:
+    own = "/usr/local/bin/ffmpeg"
+    script = '#!/bin/sh\necho "no screen to be found" >&2\nexit 1\n'
+    desktop.shell(f"cat >~/broken <<'END'\n{script}END\necho password | sudo -S install ~/broken {own}")
+    requests.post(desktop.url("/start_recording"), timeout=30).raise_for_status()
+    ended = requests.post(desktop.url("/end_recording"), timeout=60)
+    desktop.shell(f"echo password | sudo -S rm {own}")
+    assert (ended.status_code, ended.json()["message"]) == (
+        500,
+        "the recording has no pictures: no screen to be found",
+    )
 
 
 def test_the_desktop_can_be_watched_in_a_browser(desktop: Desktop) -> None:

@@ -66,3 +66,8 @@ def test_what_is_no_picture_is_said(given: bytes) -> None:
 def test_what_breaks_off_is_said_when_it_is_decoded(given: bytes) -> None:
     with pytest.raises(ValueError, match="the screenshot is no picture"):
         decoded(given)
+
+
+def test_why_it_is_no_picture_names_no_object_of_this_program() -> None:
+    with pytest.raises(ValueError, match=r"^the screenshot is no picture: neither PNG nor JPEG$"):
+        decoded(b"GIF89a" + bytes(20))
