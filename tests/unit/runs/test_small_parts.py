@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.progress import progress_in_folder
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.submission import Source, Submission
+from rollout_tasks.runs.submission_store import reserve
+from rollout_tasks.runs.submit import submitter_beats
 from rollout_tasks.runs.verdict import Verdict
 from tests.unit.runs.test_events import ROLLOUT, attempt, events_of, told, write_dead, write_ended
 from tests.unit.runs.test_finalize import RUN, Finished, finished  # noqa: F401 (a fixture)
@@ -230,3 +233,47 @@ def test_a_submission_counts_what_it_keeps_sends_and_has_spent(tmp_path: Path) -
     assert not resumed.settled
     folder.settle(Verdict("d#0", 1, "completed"), written=False)
     assert resumed.count_committed() == 3
+
+
+# -- the run store
+
+
+def test_a_finalisers_silence_is_told_to_the_fraction_of_a_second(finished: Finished) -> None:  # noqa: F811
+    finished.store.begin_finalize(RUN, "mine", silent_seconds=60)
+    for _ in range(5):
+        began = time.monotonic()
+        seconds, microseconds = finished.store.client.time()  # type: ignore[misc]
+        beat = int(seconds) + int(microseconds) / 1e6 - 100
+        finished.store.client.hset(f"{{run:{RUN}}}", "finalizer_beat", f"{beat:.6f}")
+        silent = finished.store.finalizer_silent(RUN)
+        assert 99.999 <= silent <= 100.001 + time.monotonic() - began
+        time.sleep(0.13)
+
+
+def test_a_run_that_is_over_is_kept_for_a_week(finished: Finished) -> None:  # noqa: F811
+    assert finalize(RUN) == "done"
+
+    assert 7 * 86_400 - 60 < finished.store.client.ttl(f"{{run:{RUN}}}") <= 7 * 86_400
+
+
+def test_a_verdict_that_redis_names_twice_is_one(
+    finished: Finished,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it may while it makes room for more."""
+    once = list(finished.store.client.hscan_iter(f"{{run:{RUN}}}:results"))
+    monkeypatch.setattr(finished.store.client, "hscan_iter", lambda *_, **__: iter(once * 2))
+
+    assert sorted(verdict.rollout_id for verdict in finished.store.verdicts(RUN)) == ["a#0", "b#0"]
+
+
+def test_a_submitters_heartbeat_ends_with_its_work(client: redis.Redis, finished: Finished) -> None:  # noqa: F811
+    stored = reserve(client, "night-2", RunConfig(), "/nowhere", 1)
+    assert stored is not None
+
+    def beating() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "submitter's heartbeat"]
+
+    with submitter_beats(stored):
+        assert len(beating()) == 1
+    assert beating() == []
