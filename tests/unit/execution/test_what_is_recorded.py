@@ -221,19 +221,20 @@ def test_a_run_that_costs_too_much_and_is_busy_elsewhere_is_not_over_yet(submit:
     assert bench.client.llen("finalize") == 0
 
 
-def test_an_agent_kept_waiting_for_all_of_a_short_time_has_not_failed(submit: Any) -> None:
+def test_an_agent_that_took_most_of_its_time_itself_has_failed_itself(submit: Any) -> None:
     HangingEndpoint.there.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), HangingEndpoint) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,)).start()
         try:
             model = {"name": "m", "base_url": f"http://127.0.0.1:{server.server_port}/v1", "timeout": 60}
-            bench = submit({"needs_vm": False}, agent="answering", model=model, limits={"max_seconds": 0.5})
-            bench.execute()
+            bench = submit({"needs_vm": False}, agent="late", model=model, limits={"max_seconds": 2.0})
+            assert bench.execute() == "failed"
         finally:
+            HangingEndpoint.there.set()
             server.shutdown()
 
-    first = next(iter(bench.folder.attempts(ROLLOUT)))
-    assert first.failure_class == "model_overload"
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.error, verdict.attempt) == ("timeout", "not finished within 2 s", 1)
 
 
 def test_an_interrupted_submission_carries_what_there_is_to_say() -> None:
