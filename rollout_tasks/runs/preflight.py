@@ -92,7 +92,7 @@ def check_items(
         except ValueError as error:
             wrong.append(f"{_named(item, places)}: {error}")
             if not (config.data.skip_invalid or isinstance(error, ItemUnsupported)):
-                raise UserError(wrong[0]) from error
+                raise UserError(wrong[-1]) from error
         else:
             right.append(item)
     if not right:

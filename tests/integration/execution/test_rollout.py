@@ -290,16 +290,20 @@ def test_a_lease_that_ended_before_the_vm_was_given_back_spoils_the_attempt(plac
     assert json.loads((place.folder.attempt(ROLLOUT, 1) / "result.json").read_text())["failure_class"] == "lease_lost"
 
 
-def cancel(place: Place) -> dict[str, int]:
+def ask_to_cancel(run_id: str) -> subprocess.CompletedProcess[str]:
     """submit.py --cancel: in a process of its own, for a Celery application has one broker for life."""
-    done = subprocess.run(
-        [sys.executable, "scripts/submit.py", "--cancel", RUN, "--json"],
+    return subprocess.run(
+        [sys.executable, "scripts/submit.py", "--cancel", run_id, "--json"],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+
+
+def cancel(place: Place) -> dict[str, int]:
+    done = ask_to_cancel(RUN)
     assert done.returncode == 0, done.stderr
     said: dict[str, int] = json.loads(done.stdout)
     return said
@@ -325,6 +329,14 @@ def test_a_cancelled_run_has_no_result_of_an_attempt_that_left_none(place: Place
 
     assert place.committed().failure_class is FailureClass.CANCELLED
     assert said["being_stopped"] == 0
+
+
+@pytest.mark.usefixtures("place")
+def test_a_run_that_nobody_knows_cannot_be_cancelled_and_that_is_wrong_input() -> None:
+    done = ask_to_cancel("no-such-run")
+
+    assert done.returncode == 2
+    assert "no-such-run" in done.stderr
 
 
 def test_a_folder_that_cannot_be_looked_into_is_said_and_does_not_keep_the_run_from_its_end(place: Place) -> None:

@@ -81,6 +81,7 @@ def submit(
         "answering = tests.unit.execution.watched:AnsweringAgent\n"
         "instructed = tests.unit.execution.watched:InstructedAgent\n"
         "asking = tests.unit.execution.watched:AskingAgent\n"
+        "late = tests.unit.execution.watched:LateAgent\n"
         "broken = tests.unit.execution.watched:BrokenAgent\n"
         "silent = tests.unit.execution.watched:SilentAgent\n"
         "simulated = rollout_tasks.agents.simulated:SimulatedAgent\n"

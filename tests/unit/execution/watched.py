@@ -192,3 +192,11 @@ class AskingAgent(Agent):
     def run(self, item: Item, environment: Any, observation: Any, model: Any, *_more: Any) -> Episode:  # noqa: ARG002
         model.complete([{"role": "user", "content": item.question}], [])
         raise RolloutFailure(FailureClass.PARSE, "nothing to read")
+
+
+class LateAgent(AskingAgent):
+    """Takes more than half of two seconds before it asks its model."""
+
+    def run(self, *arguments: Any, **options: Any) -> Episode:
+        time.sleep(1.2)
+        return super().run(*arguments, **options)

@@ -216,3 +216,12 @@ def test_a_check_refuses_what_a_submission_refuses(tmp_path: Path) -> None:
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("error: ")
     assert "item 'broken': config must be a list of setup steps" in refused.stderr
+
+
+def test_of_many_hosts_of_which_nothing_is_known_three_are_named(shell: Shell) -> None:  # noqa: F811
+    for name in "abcd":
+        host(shell.client, name, "core-1", "")
+
+    assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
+
+    assert shell.err.startswith("note: what the VMs of a, b, c have is not known, ")

@@ -260,3 +260,70 @@ def test_what_cannot_be_cancelled_from_here_is_left_to_the_workers(shell: Shell)
     away.rename(shell.run.path)
     assert reconcile_runs(cancel_run) == {"rollouts": 0, "finalized": 1}
     check_cancelled(shell)
+
+
+def test_the_lock_ends_by_itself_from_the_beginning(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    active, left = RunStore.active, []
+
+    def first(store: RunStore) -> list[str]:
+        left.append(shell.client.ttl(LOCK))
+        return active(store)
+
+    monkeypatch.setattr(RunStore, "active", first)
+
+    reconcile_runs(cancel_run)
+
+    assert [0 < seconds <= 30 for seconds in left] == [True]
+
+
+def test_each_part_that_is_compared_holds_the_lock_for_another_while(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(shell, "r-1", "a")
+    reconcile_runs(cancel_run)
+    send_lost, send_again, left = module.Reconciliation._send_lost, module.Reconciliation._send_again, []
+
+    def soon_over(reconciliation: Any, run_id: str) -> None:
+        shell.client.expire(LOCK, 3)
+        send_lost(reconciliation, run_id)
+
+    def look(reconciliation: Any, run_id: str, names: list[str]) -> int:
+        left.append(shell.client.ttl(LOCK))
+        return send_again(reconciliation, run_id, names)
+
+    monkeypatch.setattr(module.Reconciliation, "_send_lost", soon_over)
+    monkeypatch.setattr(module.Reconciliation, "_send_again", look)
+
+    assert reconcile_runs(cancel_run)["rollouts"] == 1
+    assert [20 < seconds <= 30 for seconds in left] == [True]
+
+
+@pytest.mark.parametrize("state", ["draining", "cancelling", "finalizing", "submitting"])
+def test_only_what_a_running_run_lost_is_sent_again(shell: Shell, state: str) -> None:
+    submit(shell, "r-1", "a")
+    seconds, _ = shell.client.time()  # type: ignore[misc]
+    shell.client.hset("{run:r-1}", mapping={"state": state, "submitter_beat": int(seconds)})
+
+    assert [reconcile_runs(lambda *_: None)["rollouts"] for _ in range(3)] == [0, 0, 0]
+
+    assert not shell.client.exists("{run:r-1}:suspects")
+    assert shell.client.llen(QUEUE) == 0
+
+
+def test_what_a_killed_look_left_hides_no_loss_and_makes_none(shell: Shell) -> None:
+    submit(shell, "r-1", "a", "b")
+    for looks in ([0], [1]):
+        shell.client.sadd("reconcile:messages", "r-1 a#0")
+        shell.client.sadd("{run:r-1}:suspects_now", "b#0")
+        shell.store.claim("r-1", "b#0", {"token": "t"})
+        assert [reconcile_runs(cancel_run)["rollouts"]] == looks
+
+    (sent,) = shell.client.lrange(QUEUE, 0, -1)  # type: ignore[misc]
+    assert json.loads(sent)["headers"]["rollout"] == "a#0"
+
+
+def test_a_run_that_does_not_say_its_queues_has_its_messages_in_those_that_are_known(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, run_id="r-1"))
+    shell.client.hset("{run:r-1}", "queues", "")
+
+    assert [reconcile_runs(cancel_run)["rollouts"] for _ in range(3)] == [0, 0, 0]

@@ -100,6 +100,15 @@ def test_a_wrong_item_is_refused_unless_wrong_ones_may_be_left_out() -> None:
         preflight.check_items(lenient, items[:1])
 
 
+def test_the_wrong_item_is_named_and_not_one_that_is_left_out_before_it() -> None:
+    good = osworld_item("unsupported", right=True)
+    step = {"type": "no_such_step", "parameters": {}}
+    unsupported = Item(good.id, good.question, metadata={**good.metadata, "config": [step]})
+
+    with pytest.raises(UserError, match=r"^item 'bad': "):
+        preflight.check_items(config(env_mode="osworld"), [unsupported, osworld_item("bad", right=False)])
+
+
 def test_needs_are_told_by_environment_and_only_where_there_are_any() -> None:
     items = [osworld_item("desktop", right=True), item("light", env_mode="math")]
 

@@ -240,3 +240,27 @@ def test_a_ctrl_c_that_python_ignores_does_not_use_up_the_next(
     after(monkeypatch, StoredSubmission, "add_items", drop_and_stop)
 
     assert stopped(shell, capsys, lambda: submit(shell, "a")) == "Stopped before anything was begun.\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("cancelled", CANCELLED),
+        ("cancelling", CANCELLED),
+        ("finalizing", f"Stopped: run {RUN} is finalizing already; see rollouts status {RUN}\n"),
+        ("done", f"Stopped: run {RUN} is done already; see rollouts status {RUN}\n"),
+        ("running", FOLLOWED),
+    ],
+)
+def test_ctrl_c_says_what_a_run_is_by_then(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str, said: str
+) -> None:
+    def meanwhile() -> None:
+        shell.client.hset(KEY, "state", state)
+        raise KeyboardInterrupt
+
+    after(monkeypatch, enqueue, "send_chord", meanwhile)
+
+    assert stopped(shell, capsys, lambda: submit(shell, "a")) == said
+
+    assert shell.client.hget(KEY, "chord_spent") == "1", "no chord counts messages that were not sent"

@@ -427,3 +427,9 @@ def test_a_draining_run_is_left_as_it_is_when_it_is_over(store: RunStore) -> Non
     assert store.forget(RUN, "done")
     assert store.state(RUN) is None
     stored.wait_until_durable()
+
+
+def test_the_wait_for_a_vm_is_told_to_the_millisecond() -> None:
+    waited = Verdict("a#0", 1, "completed", lease=LeaseRecord("vm-1", 1, 1.23456, 5.0, 6.0))
+
+    assert waited.as_result().stages == {"vm": 1.235}

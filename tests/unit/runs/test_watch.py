@@ -231,3 +231,9 @@ def test_no_time_left_is_said_while_nothing_goes_on(clock: Clock) -> None:
     assert "12 s left" in line(stands, seen, {})
     assert picture(stands, seen, {}, "it waits")[2].endswith("-, - left")
     assert picture(stands, seen, {}, "")[2].endswith("0.50/s, 12 s left")
+
+
+def test_speed_and_time_left_are_rounded_to_what_they_are_worth(clock: Clock) -> None:
+    found = describe(PROGRESS, rate(clock, (0, 0), (11, 7)))
+
+    assert (found["rollouts_per_second"], found["eta_seconds"]) == (0.636, 9.4)
