@@ -99,7 +99,12 @@ class ModelConfig(_Part):
         None, "Sampling temperature; unset leaves it to the endpoint.", "--temperature", ge=0, le=2
     )
     top_p: float | None = option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
-    max_completion_tokens: int | None = option(None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1)
+    max_completion_tokens: int | None = option(
+        None,
+        "Tokens a single reply may have, thinking included; a text that is cut off there is no answer.",
+        "--max-completion-tokens",
+        ge=1,
+    )
     seed: int | None = option(
         None, "Sampling seed; an endpoint that honours it gives the same replies.", "--model-seed"
     )

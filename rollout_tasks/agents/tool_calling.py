@@ -54,6 +54,7 @@ class _Conversation:
         self._model = model
         self._trajectory = trajectory
         self._images_in = config.model.images_in
+        self._most_completion_tokens = config.model.max_completion_tokens
         self._system_prompt = config.system_prompt
         self._tools = environment.tools()
         self._offered = [tool.as_openai() for tool in self._tools]
@@ -80,6 +81,9 @@ class _Conversation:
                 ending = self._execute_all(reply)
                 if ending is not None:
                     return Episode(text, ending, self._turn, self._usage)
+            elif reply.cut_off:
+                self._say({"role": "user", "content": prompts.CUT_OFF})
+                self._count_unusable(f"a reply cut off at its token limit{self._named_limit(reply)}")
             elif text:
                 return Episode(text, "answer", self._turn, self._usage)
             else:
@@ -102,7 +106,6 @@ class _Conversation:
 
     def _execute_all(self, reply: Reply) -> Literal["done", "fail"] | None:
         """Executes the turn's calls in order and answers every one; returns how the episode ended, if it did."""
-        cut_off = reply.finish_reason == "length"
         ending: Literal["done", "fail"] | None = None
         problems: list[str] = []
         shown: list[tuple[str, ToolResult]] = []
@@ -111,7 +114,7 @@ class _Conversation:
                 self._answer(raw, ToolResult("failed", prompts.NOT_EXECUTED))
                 continue
             try:
-                call = self._calls.read(raw, cut_off=cut_off)
+                call = self._calls.read(raw, cut_off=reply.cut_off)
             except UnusableCallError as error:
                 problems.append(str(error))
                 self._answer(raw, ToolResult("failed", str(error)))
@@ -141,6 +144,12 @@ class _Conversation:
     def _say(self, message: Message, reply: Reply | None = None) -> None:
         self._history.append(message)
         self._trajectory.message(message, turn=self._turn or None, reply=reply)
+
+    def _named_limit(self, reply: Reply) -> str:
+        """Returns the run's limit with its option, in brackets; empty if another limit cut the reply off."""
+        used, most = reply.usage.completion_tokens, self._most_completion_tokens
+        others = most is None or 0 < used < most  # 0: the endpoint does not count
+        return "" if others else f" (--max-completion-tokens {most})"
 
     def _count_unusable(self, problem: str) -> None:
         self._unusable_turns += 1

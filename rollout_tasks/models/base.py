@@ -61,6 +61,11 @@ class Reply:
     token_data: Mapping[str, Any] = field(default_factory=dict)
     """Token ids and log-probabilities where the endpoint gave them."""
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the reply ended at a token limit: the run's, the endpoint's, or the end of the model's context."""
+        return self.finish_reason == "length"
+
 
 class Model(Protocol):
     """A model bound to one rollout's session."""
