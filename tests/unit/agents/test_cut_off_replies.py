@@ -71,7 +71,7 @@ def test_a_usable_turn_forgives_the_ones_before(endpoint: ChatEndpoint) -> None:
 def test_empty_and_cut_off_replies_count_together(endpoint: ChatEndpoint) -> None:
     endpoint.will(said("The door", finish_reason="length"), said(""), said(None, finish_reason="length"))
 
-    with pytest.raises(RolloutFailure, match="3 turns in a row .* the last: a reply cut off at its token limit"):
+    with pytest.raises(RolloutFailure, match=r"3 turns in a row .* the last: a reply cut off at its token limit"):
         play(endpoint, Gallery(0))
 
 
