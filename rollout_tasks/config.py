@@ -99,7 +99,12 @@ class ModelConfig(_Part):
         None, "Sampling temperature; unset leaves it to the endpoint.", "--temperature", ge=0, le=2
     )
     top_p: float | None = option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
-    max_completion_tokens: int | None = option(None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1)
+    max_completion_tokens: int | None = option(
+        None,
+        "Tokens a single reply may have, thinking included; a text that is cut off there is no answer.",
+        "--max-completion-tokens",
+        ge=1,
+    )
     seed: int | None = option(
         None, "Sampling seed; an endpoint that honours it gives the same replies.", "--model-seed"
     )
@@ -113,6 +118,17 @@ class ModelConfig(_Part):
         "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",
         "--images-in",
     )
+    max_images: int | None = option(
+        10,
+        "Screenshots in a prompt at most, the newest ones; in place of older ones stands a note. 'all' sends every one.",
+        "--max-images",
+        ge=0,
+    )
+    keep_thinking: bool = option(
+        False,
+        "Send the model its thinking of earlier turns back, in the fields it came in. Some models need it to call tools.",
+        "--keep-thinking",
+    )
     prompt_price: float | None = option(
         None, "Dollars per million prompt tokens. Default: the provider's list price, if known.", "--prompt-price", ge=0
     )
@@ -120,6 +136,11 @@ class ModelConfig(_Part):
         None, "Dollars per million completion tokens; with --prompt-price.", "--completion-price", ge=0
     )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
+
+    @field_validator("max_images", mode="before")
+    @classmethod
+    def _all_is_no_limit(cls, value: Any) -> Any:
+        return None if value == "all" else value
 
     @field_validator("extra_body", mode="before")
     @classmethod

@@ -1,6 +1,7 @@
 """The agent for models with native tool calls: it asks, executes every call in order, answers each, and asks again.
 
-Messages are never edited afterwards, so every prefix of the history is exactly what the model saw.
+Messages are never edited afterwards. What of them is sent, the history decides (`history`); each reply's record says what
+was left out, so that every prompt can be rebuilt (`Trajectory.prompt`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from benchmark.items import Item
 from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.calls import CallReader, UnusableCallError
+from rollout_tasks.agents.history import History, HistoryPolicy
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
+from rollout_tasks.models.sent_messages import LeftOut
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
 MAX_UNUSABLE_TURNS = 3
@@ -28,7 +31,7 @@ class ToolCallingAgent(Agent):
     needs_model: ClassVar[bool] = True
 
     def __init__(self, config: RunConfig) -> None:
-        """Stores the options: where pictures go, and the system prompt."""
+        """Stores the options: where pictures go and how many stay, and the system prompt."""
         self._config = config
 
     def run(
@@ -54,11 +57,12 @@ class _Conversation:
         self._model = model
         self._trajectory = trajectory
         self._images_in = config.model.images_in
+        self._most_completion_tokens = config.model.max_completion_tokens
         self._system_prompt = config.system_prompt
         self._tools = environment.tools()
         self._offered = [tool.as_openai() for tool in self._tools]
         self._calls = CallReader(self._tools)
-        self._history: list[Message] = []
+        self._history = History(HistoryPolicy.of(config.model))
         self._turn = 0
         self._usage = Usage()
         self._unusable_turns = 0
@@ -80,6 +84,9 @@ class _Conversation:
                 ending = self._execute_all(reply)
                 if ending is not None:
                     return Episode(text, ending, self._turn, self._usage)
+            elif reply.cut_off:
+                self._say({"role": "user", "content": prompts.CUT_OFF})
+                self._count_unusable(f"a reply cut off at its token limit{self._named_limit(reply)}")
             elif text:
                 return Episode(text, "answer", self._turn, self._usage)
             else:
@@ -95,14 +102,14 @@ class _Conversation:
             )
 
     def _ask(self) -> Reply:
-        reply = self._model.complete(self._history, self._offered)
+        prompt, left_out = self._history.prompt()
+        reply = self._model.complete(prompt, self._offered)
         self._usage += reply.usage
-        self._say(reply.message, reply)
+        self._say(reply.message, reply, left_out)
         return reply
 
     def _execute_all(self, reply: Reply) -> Literal["done", "fail"] | None:
         """Executes the turn's calls in order and answers every one; returns how the episode ended, if it did."""
-        cut_off = reply.finish_reason == "length"
         ending: Literal["done", "fail"] | None = None
         problems: list[str] = []
         shown: list[tuple[str, ToolResult]] = []
@@ -111,7 +118,7 @@ class _Conversation:
                 self._answer(raw, ToolResult("failed", prompts.NOT_EXECUTED))
                 continue
             try:
-                call = self._calls.read(raw, cut_off=cut_off)
+                call = self._calls.read(raw, cut_off=reply.cut_off)
             except UnusableCallError as error:
                 problems.append(str(error))
                 self._answer(raw, ToolResult("failed", str(error)))
@@ -138,9 +145,15 @@ class _Conversation:
         content = prompts.result_content(result, with_pictures=self._images_in == "tool")
         self._say({"role": "tool", "tool_call_id": raw.id, "content": content})
 
-    def _say(self, message: Message, reply: Reply | None = None) -> None:
-        self._history.append(message)
-        self._trajectory.message(message, turn=self._turn or None, reply=reply)
+    def _say(self, message: Message, reply: Reply | None = None, left_out: LeftOut | None = None) -> None:
+        self._history.add(message, reply.thinking if reply else None)
+        self._trajectory.message(message, turn=self._turn or None, reply=reply, left_out=left_out)
+
+    def _named_limit(self, reply: Reply) -> str:
+        """Returns the run's limit with its option, in brackets; empty if another limit cut the reply off."""
+        used, most = reply.usage.completion_tokens, self._most_completion_tokens
+        others = most is None or 0 < used < most  # 0: the endpoint does not count
+        return "" if others else f" (--max-completion-tokens {most})"
 
     def _count_unusable(self, problem: str) -> None:
         self._unusable_turns += 1

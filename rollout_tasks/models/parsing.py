@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rollout_tasks.models.base import Message, RawToolCall, Reply, Usage
+from rollout_tasks.models.base import THINKING_FIELDS, Message, RawToolCall, Reply, Usage
 from rollout_tasks.unicode_text import storable
 
 MOST_TOOL_CALLS = 128
@@ -57,6 +57,7 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
         usage=usage_so_far + _usage(response.get("usage")),
         served_by=_name(response.get("model")),
         token_data=_token_data(response, choice),
+        thinking={name: storable(message[name]) for name in THINKING_FIELDS if isinstance(message.get(name), str)},
     )
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.models.base import Message
+from rollout_tasks.models.base import THINKING_FIELDS, Message
+from rollout_tasks.models.sent_messages import LeftOut, sent_messages
 from rollout_tasks.trajectories.writer import FILE_KEY, PNG_PREFIX, RECORD_NAME
 
 
@@ -57,6 +58,10 @@ class RecordedReply:
     requests: int
     seconds: float
     token_data: Mapping[str, Any]
+    thinking: Mapping[str, str]
+    """What the model thought before it replied, by the fields in which the endpoint wrote it."""
+    left_out: LeftOut
+    """What its prompt did not have of the messages before it. Records of earlier versions: no picture was left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,20 @@ class Trajectory:
     header: Mapping[str, Any]
     first_observation: RecordedObservation | None
     messages: tuple[Message, ...]
-    """Exactly as sent; with `images=False`, pictures are ``{"$file": name}`` in place of their data URL."""
+    """The whole conversation; with `images=False`, pictures are ``{"$file": name}`` in place of their data URL."""
     replies: tuple[RecordedReply, ...]
     steps: tuple[RecordedStep, ...]
     torn: str | None
     """A sentence if the last line was incomplete and dropped."""
+
+    def prompt(self, reply: RecordedReply) -> list[Message]:
+        """Returns the messages that the model was sent for one of its replies, exactly as sent.
+
+        Args:
+            reply: One of `replies`.
+        """
+        thinking = {known.message_index: known.thinking for known in self.replies}
+        return sent_messages(self.messages[: reply.message_index], thinking, reply.left_out)
 
 
 def read_trajectory(directory: Path, *, images: bool = True) -> Trajectory:
@@ -156,6 +170,8 @@ class _Builder:
                     requests=facts["requests"],
                     seconds=facts["seconds"],
                     token_data=facts.get("token_data", {}),
+                    thinking=_thinking(facts.get("thinking", {})),
+                    left_out=_left_out(facts.get("left_out")),
                 )
             )
 
@@ -193,3 +209,19 @@ class _Builder:
         if not isinstance(name, str) or name in {"", ".."} or Path(name).name != name:
             raise ValueError(f"{name!r} is no file name")
         return self._directory / name
+
+
+def _thinking(recorded: Any) -> dict[str, str]:
+    for name, text in recorded.items():
+        if name not in THINKING_FIELDS or not isinstance(text, str):
+            raise ValueError(f"{name!r} is no field for thinking, or its value is no text")
+    return dict(recorded)
+
+
+def _left_out(recorded: Any) -> LeftOut:
+    if recorded is None:
+        return LeftOut()
+    pictures, thinking = recorded["pictures"], recorded["thinking"]
+    if type(pictures) is not int or pictures < 0 or not isinstance(thinking, bool):
+        raise ValueError("left_out must have a number of pictures, and true or false for thinking")
+    return LeftOut(pictures, thinking)

@@ -19,6 +19,7 @@ from typing import Any
 
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
 from rollout_tasks.models.base import Message, Reply
+from rollout_tasks.models.sent_messages import LeftOut
 
 RECORD_NAME = "trajectory.jsonl"
 MESSAGES_NAME = "messages.json"
@@ -70,13 +71,21 @@ class TrajectoryWriter:
         if self._enabled:
             self._append({"kind": "observation", "step": 0, "observation": self._observation(observation)})
 
-    def message(self, message: Message, *, turn: int | None = None, reply: Reply | None = None) -> None:
-        """Records a message of the conversation, exactly as sent.
+    def message(
+        self,
+        message: Message,
+        *,
+        turn: int | None = None,
+        reply: Reply | None = None,
+        left_out: LeftOut | None = None,
+    ) -> None:
+        """Records a message of the conversation, whole, whatever prompts leave out of it.
 
         Args:
             message: Must not be changed afterwards.
             turn: The model's turn, from 1, when the message belongs to one.
-            reply: For the model's own messages: what else is known of them (usage, token ids, who served it).
+            reply: For the model's own messages: what else is known of them (usage, thinking, token ids, who served it).
+            left_out: For the model's own messages: what its prompt did not have of the messages before; default: `LeftOut()`.
         """
         self.messages.append(message)
         if not self._enabled:
@@ -87,7 +96,7 @@ class TrajectoryWriter:
         if turn is not None:
             line["turn"] = turn
         if reply is not None:
-            line["reply"] = _reply_facts(reply)
+            line["reply"] = _reply_facts(reply, left_out or LeftOut())
         self._append(line)
 
     def step(self, *, turn: int, call: ToolCall, result: ToolResult, seconds: float) -> None:
@@ -196,7 +205,7 @@ def _png_of(url: Any) -> bytes | None:
     return image if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
 
 
-def _reply_facts(reply: Reply) -> dict[str, Any]:
+def _reply_facts(reply: Reply, left_out: LeftOut) -> dict[str, Any]:
     usage = reply.usage
     facts: dict[str, Any] = {
         "finish_reason": reply.finish_reason,
@@ -204,7 +213,10 @@ def _reply_facts(reply: Reply) -> dict[str, Any]:
         "usage": {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens},
         "requests": usage.requests,
         "seconds": usage.seconds,
+        "left_out": {"pictures": left_out.pictures, "thinking": left_out.thinking},
     }
+    if reply.thinking:
+        facts["thinking"] = dict(reply.thinking)
     if reply.token_data:
         facts["token_data"] = dict(reply.token_data)
     return facts
