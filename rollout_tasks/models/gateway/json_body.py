@@ -46,7 +46,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 def _deeper_than(value: Any, most: int) -> bool:
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(most):
         inner: list[Any] = []
         for one in level:
             if isinstance(one, dict):
