@@ -33,6 +33,8 @@ _KEPT_CLOSED = 1_000
 """Closed sessions that are remembered, so that a late call is told so."""
 _LONGEST_ID = 500
 _STOP_SECONDS = 10.0
+_ACCEPT_STEPS = 5
+"""Turns of the event loop in which a connection that was accepted becomes known; it takes three."""
 
 
 class SessionHandle:
@@ -166,7 +168,8 @@ class Gateway:
 
     def _serve(self, listener: socket.socket, ready: Future[None]) -> None:
         try:
-            asyncio.run(self._run_server(listener, ready))
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # whatever the program's policy is
+                runner.run(self._run_server(listener, ready))
         except BaseException as error:
             if ready.done():
                 raise
@@ -182,6 +185,10 @@ class Gateway:
         self._loop, self._stop = loop, asyncio.Event()
         ready.set_result(None)
         await self._stop.wait()
+        # A server that is closed while it accepts a connection would leave it open: it has to be known first.
+        loop.remove_reader(listener.fileno())
+        for _ in range(_ACCEPT_STEPS):
+            await asyncio.sleep(0)
         server.close()
         for opened in list(self._sessions.values()):
             await opened.session.close()

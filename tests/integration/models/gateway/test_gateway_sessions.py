@@ -1,0 +1,449 @@
+"""Sessions of the gateway over real HTTP: who may ask, what is recorded, what limits and failures do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from rollout_tasks.config import ModelConfig
+from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
+from rollout_tasks.models.base import Usage
+from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
+from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
+from rollout_tasks.models.gateway.gateway import Gateway
+from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.scripted.process import ScriptedModelProcess
+from rollout_tasks.models.served_call import Sampled, Served, ServedCall
+from rollout_tasks.trajectories.call_reader import read_calls
+from rollout_tasks.trajectories.calls import CallWriter
+from tests.integration.models.gateway.upstream import ANSWER, CHAT, KEY, USER, Agent, Answer, Upstream, error
+
+Open = Callable[..., Agent]
+MESSAGES = {"model": "asked", "max_tokens": 5, "messages": [USER]}
+RESPONSES = {"model": "asked", "input": "6 * 7?"}
+ADDRESSES = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/messages": MESSAGES}
+
+
+def test_what_is_sent_is_what_is_recorded(gateway: Gateway, engine: Any, upstream: Upstream, tmp_path: Path) -> None:
+    picture = f"data:image/png;base64,{b64encode(b'a picture').decode()}"
+    shown = {
+        "role": "user",
+        "content": [{"type": "text", "text": "?"}, {"type": "image_url", "image_url": {"url": picture}}],
+    }
+    tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    asked = engine(temperature=0.5, extra_body={"top_k": 3})
+    with CallWriter(tmp_path, {}) as writer, gateway.open("run/item%2F1/0/1", asked, writer) as session:
+        client = openai.OpenAI(base_url=session.base_url, api_key=session.token, max_retries=0)
+        first = client.chat.completions.create(model="asked", messages=[shown], tools=tools, temperature=1)  # type: ignore[list-item]
+        history: Any = [shown, {"role": "assistant", "content": "42"}, USER]
+        client.chat.completions.create(model="asked", messages=history, tools=tools)
+
+    assert first.choices[0].message.content == "42"
+    record = read_calls(tmp_path)
+    assert [list(call.messages) for call in record.calls] == [body["messages"] for _, body in upstream.requests]
+    headers, body = upstream.requests[0]
+    assert body == {"model": "policy", "messages": [shown], "tools": tools, "temperature": 0.5, "top_k": 3}
+    assert (headers["x-session-id"], headers["authorization"]) == ("run/item%2F1/0/1", f"Bearer {KEY}")
+    call = record.calls[0]
+    assert (call.number, call.dialect, call.asked_model, call.model) == (1, "chat", "asked", "policy-1")
+    assert (call.outcome, call.reply, list(call.tools)) == ("served", {"role": "assistant", "content": "42"}, tools)
+    assert call.sampling == {"model": "policy", "temperature": 0.5, "top_k": 3}
+    assert (call.usage.prompt_tokens, call.usage.completion_tokens, call.usage.requests) == (7, 3, 1)
+    assert call.served.replica == upstream.url
+    assert len(record.pictures[1]) == 1
+    everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert KEY.encode() not in everything
+    assert session.token.encode() not in everything
+
+
+def test_the_scripted_model_is_played_through_with_its_tokens(gateway: Gateway, tmp_path: Path) -> None:
+    examples = Path(__file__).resolve().parents[4] / "examples" / "items.jsonl"
+    extra = {"logprobs": True, "return_token_ids": True}
+    with ScriptedModelProcess(examples) as model, CallWriter(tmp_path, {}) as writer:
+        engine = EndpointEngine(ModelConfig(name="scripted", base_url=model.url, extra_body=extra))
+        with gateway.open("run/sailing-crew/0/1", engine, writer) as session:
+            client = openai.OpenAI(base_url=session.base_url, api_key=session.token, max_retries=0)
+            messages: Any = [{"role": "user", "content": "?"}]
+            for turn in range(3):
+                if turn == 1:  # one of them as a stream
+                    with client.chat.completions.stream(model="m", messages=messages) as stream:
+                        message = stream.get_final_completion().choices[0].message
+                else:
+                    message = client.chat.completions.create(model="m", messages=messages).choices[0].message
+                messages.append({"role": "assistant", "content": message.content})
+                for one in message.tool_calls or ():
+                    function = {"name": one.function.name, "arguments": one.function.arguments}
+                    messages[-1].setdefault("tool_calls", []).append(
+                        {"id": one.id, "type": "function", "function": function}
+                    )
+                messages += [
+                    {"role": "tool", "tool_call_id": one.id, "content": "done"} for one in message.tool_calls or ()
+                ]
+
+    assert messages[-1]["content"].endswith("495.")
+    calls = read_calls(tmp_path).calls
+    assert [call.number for call in calls] == [1, 2, 3]
+    for call in calls:
+        assert len(call.sampled.output_ids) == len(call.sampled.logprobs) == call.usage.completion_tokens
+        assert len(call.sampled.prompt_ids) == call.usage.prompt_tokens
+    for before, after in itertools.pairwise(calls):
+        begun = before.sampled.prompt_ids + before.sampled.output_ids
+        assert after.sampled.prompt_ids[: len(begun)] == begun
+
+
+def test_responses_go_on_by_their_ids(agent: Open, upstream: Upstream) -> None:
+    one = agent()
+    client = openai.OpenAI(base_url=one.handle.base_url, api_key=one.handle.token, max_retries=0)
+
+    first = client.responses.create(model="asked", input="a", instructions="i")
+    with client.responses.stream(model="asked", input="b", previous_response_id=first.id) as stream:
+        second = stream.get_final_response()
+
+    assert first.output_text == second.output_text == "42"
+    said = [(message["role"], message["content"]) for message in upstream.requests[1][1]["messages"]]
+    assert said == [("user", "a"), ("assistant", "42"), ("user", "b")]
+    other = agent()
+    answer = other.post("/v1/responses", {**RESPONSES, "previous_response_id": first.id})
+    assert answer.status_code == 404
+
+
+def test_messages_are_answered_whole_and_as_a_stream(agent: Open, upstream: Upstream) -> None:
+    one = agent()
+
+    whole = one.post("/v1/messages", MESSAGES)
+    stream = one.post("/v1/messages?beta=true", {**MESSAGES, "stream": True})
+
+    assert whole.json()["content"] == [{"type": "text", "text": "42"}]
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    assert "event: message_stop" in stream.text
+    assert upstream.requests[0][1] == {"model": "policy", "max_completion_tokens": 5, "messages": [USER]}
+    assert [call.dialect for call in one.recorder.calls] == ["messages", "messages"]
+
+
+def test_anthropics_client_is_answered(agent: Open) -> None:
+    anthropic = pytest.importorskip("anthropic")
+    one = agent()
+    client = anthropic.Anthropic(base_url=one.handle.messages_url, api_key=one.handle.token, max_retries=0)
+
+    assert client.messages.create(**MESSAGES).content[0].text == "42"
+    with client.messages.stream(**MESSAGES) as stream:
+        assert stream.get_final_text() == "42"
+
+
+def test_models_reward_and_trace(agent: Open) -> None:
+    one = agent()
+    one.chat()
+    one.chat(n=2)
+
+    headers = {"Authorization": f"Bearer {one.handle.token}"}
+    models = one.client.get(f"{one.handle.base_url}/models", headers=headers).json()
+    assert [model["id"] for model in models["data"]] == ["policy"]
+    assert one.post("/reward", {"reward": 0.5}).json() == {"reward": 0.5}
+    for wrong in ({}, {"reward": "1"}, {"reward": True}, {"reward": None}):
+        assert one.post("/reward", wrong).status_code == 400
+    trace = one.trace()
+    assert [(call["number"], call["outcome"], call["prompt_tokens"]) for call in trace["calls"]] == [(1, "served", 7)]
+    assert trace["refusals"][0] == "n must be 1: each sampled reply is a call of its own here"
+    assert (trace["reward"], trace["failure_class"]) == (0.5, None)
+    summary = one.handle.close()
+    assert (summary.calls, summary.refused, summary.reward, summary.usage.total_tokens) == (1, 5, 0.5, 10)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_only_a_sessions_own_token_opens_it(agent: Open, upstream: Upstream, address: str) -> None:
+    one, other = agent(), agent()
+    statuses = {}
+    for what, token in {"short": "x", "wrong": "x" * 43, "another's": other.handle.token, "umlaut": "\u00e4"}.items():
+        headers = {"Authorization": f"Bearer {token}".encode()}
+        url = f"{one.handle.messages_url}{address}"
+        answer = one.client.post(url, headers=headers, json=ADDRESSES[address])  # type: ignore[arg-type]
+        statuses[what] = answer.status_code
+        error = answer.json()["error"]
+        assert error["type"] == "authentication_error"
+        assert one.handle.token not in answer.text
+    assert set(statuses.values()) == {401}
+    assert one.client.get(f"{one.handle.messages_url}/trace").status_code == 401
+    assert not upstream.requests
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_unknown_and_closed_sessions(agent: Open, gateway: Gateway, address: str) -> None:
+    one = agent()
+    one.handle.close()
+
+    closed = one.post(address, ADDRESSES[address])
+    closed_wrong = one.post(address, ADDRESSES[address], token="x")
+    unknown = one.client.post(f"{gateway.url}/sessions/none{address}", json={})
+    elsewhere = one.client.post(f"{gateway.url}/v1/chat/completions", json={})
+    method = one.client.get(f"{agent().handle.messages_url}{address}")
+
+    assert [answer.status_code for answer in (closed, closed_wrong, unknown, elsewhere)] == [409, 401, 404, 404]
+    assert method.status_code == 401
+    assert "is closed" in closed.json()["error"]["message"]
+    assert ("type" in closed.json()) == (address == "/v1/messages")
+
+
+LIMITS: dict[str, tuple[SessionLimits, int, str]] = {
+    "calls": (SessionLimits(calls=2), 2, "has used all its 2 calls"),
+    "tokens": (SessionLimits(tokens=15), 2, "has used 20 tokens, and may use 15"),
+}
+
+
+@pytest.mark.parametrize(("limits", "served", "said"), LIMITS.values(), ids=LIMITS.keys())
+def test_a_session_that_used_up_its_limit_is_refused(
+    agent: Open, upstream: Upstream, limits: SessionLimits, served: int, said: str
+) -> None:
+    one = agent(limits)
+
+    answers = [one.chat() for _ in range(served + 2)]
+
+    assert [answer.status_code for answer in answers] == [200] * served + [429] * 2
+    assert said in answers[-1].json()["error"]["message"]
+    assert answers[-1].headers["x-should-retry"] == "false"
+    assert len(upstream.requests) == one.summary.calls == served
+    assert one.summary.failure_class is None
+
+
+FAULTS: dict[str, tuple[Answer, int, FailureClass, str, int]] = {
+    "overload": (error(503, "busy"), 503, FailureClass.MODEL_OVERLOAD, "answered 503: busy (try 3 of 3)", 3),
+    "no reply": (Answer(body=b'{"choices": []}'), 502, FailureClass.MODEL, "answered without choices", 3),
+    "bad JSON": (Answer(body=b"{"), 502, FailureClass.MODEL, "answered with bad JSON: '{' (try 3 of 3)", 3),
+    "bad request": (error(400, "no tools here"), 400, FailureClass.MODEL, "answered 400: no tools here", 1),
+    "context": (
+        error(400, "too long", "context_length_exceeded"),
+        400,
+        FailureClass.MODEL,
+        "the conversation no longer fits the model's context: ",
+        1,
+    ),
+    "wrong key": (error(401, f"wrong key {KEY}"), 502, FailureClass.MODEL, "answered 401: wrong key ***", 1),
+    "long wait": (
+        error(429, "later", retry_after="300"),
+        503,
+        FailureClass.MODEL_OVERLOAD,
+        "it asks for a wait of 300 s, longer than the limit of 120 s",
+        1,
+    ),
+    "redirect": (
+        Answer(307, b"", {"location": "http://me:secret@10.0.0.1/v1?x=secret"}),
+        502,
+        FailureClass.MODEL,
+        "it redirects to http://10.0.0.1/v1, which is not followed",
+        1,
+    ),
+    "packed": (
+        Answer(headers={"content-encoding": "gzip"}),
+        502,
+        FailureClass.MODEL,
+        "answered in an encoding that was not asked for (try 3 of 3)",
+        3,
+    ),
+    "false log-probabilities": (
+        Answer(body=json.dumps({**ANSWER, "choices": [{**ANSWER["choices"][0], "token_ids": [1], "logprobs": {"content": [{"logprob": float("nan")}]}}]}).encode()),  # type: ignore[index,dict-item] # noqa: E501
+        502,
+        FailureClass.MODEL,
+        "answered with a log-probability 0 that is no finite number (try 3 of 3)",
+        3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("fault", "status", "failure_class", "said", "tries"), FAULTS.values(), ids=FAULTS.keys())
+def test_an_engine_that_gave_up_decides_the_class(
+    agent: Open,
+    upstream: Upstream,
+    fault: Answer,
+    status: int,
+    failure_class: FailureClass,
+    said: str,
+    tries: int,
+    stream: bool,
+) -> None:
+    one = agent()
+    upstream.will(*[fault] * tries)
+
+    answer = one.chat(stream=stream)
+    later = one.chat()
+
+    assert (answer.status_code, len(upstream.requests)) == (status, tries)
+    assert said in answer.json()["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
+    assert later.status_code == 503
+    assert "has failed and answers no more calls" in later.json()["error"]["message"]
+    summary = one.handle.close()
+    assert (summary.failure_class, summary.failed, summary.calls) == (failure_class, 1, 1)
+    assert said in summary.failure
+    (call,) = one.recorder.calls
+    assert (call.outcome, call.failure_class, call.usage.requests) == ("failed", failure_class, tries)
+    assert list(call.messages) == [USER]
+    assert said in call.sentence
+    for text in (answer.text, later.text, summary.failure, call.sentence):
+        assert KEY not in text
+        assert "secret" not in text
+
+
+def test_what_passes_is_tried_again_and_counted(agent: Open, upstream: Upstream) -> None:
+    one = agent()
+    upstream.will(error(429, "slow down", retry_after="0.02"), error(500, "oops"))
+
+    assert one.chat().json()["choices"][0]["message"]["content"] == "42"
+    assert (one.recorder.calls[0].usage.requests, one.summary.failure_class) == (3, None)
+
+
+def test_a_call_that_takes_too_long_is_the_endpoints_failure(agent: Open, upstream: Upstream) -> None:
+    one = agent(SessionLimits(call_seconds=0.3))
+    upstream.will(Answer(write=lambda _write, server: server.stopping.wait(20)))
+
+    answer = one.chat()
+
+    assert answer.status_code == 504
+    assert "gave no whole reply within 0.3 s" in answer.json()["error"]["message"]
+    assert one.summary.failure_class is FailureClass.MODEL_OVERLOAD
+
+
+def test_an_endpoint_that_hangs_is_asked_again(agent: Open, upstream: Upstream) -> None:
+    one = agent(timeout=1.0)
+    upstream.will(Answer(write=lambda _write, server: server.stopping.wait(20)))
+
+    assert one.chat().status_code == 200
+    assert one.recorder.calls[0].usage.requests == 2
+
+
+def test_a_reply_that_is_too_large_is_not_taken(agent: Open, upstream: Upstream) -> None:
+    one = agent(SessionLimits(reply_bytes=1000), max_retries=1)
+    upstream.will(Answer(body=b" " * 1001))
+
+    answer = one.chat()
+
+    assert answer.status_code == 502
+    assert "answered with more than 1,000 bytes" in answer.json()["error"]["message"]
+
+
+async def _answer(call: EngineCall) -> EngineReply:
+    body = json.dumps({**ANSWER, "prompt_token_ids": [1], "weight_versions": [{"version": "w1", "start": 0, "end": 1}]})
+    return read_completion(body, Usage(requests=1), Served(replica=f"here {call.session_id}"))
+
+
+def _blocking(call: EngineCall) -> EngineReply:
+    assert threading.current_thread().name != "model-gateway"
+    return read_completion(json.dumps(ANSWER), Usage(requests=1), Served(replica="thread"))
+
+
+@pytest.mark.parametrize(("function", "replica"), [(_answer, "here run/item%2F0/0/1"), (_blocking, "thread")])
+def test_a_function_can_be_the_engine(agent: Open, function: Any, replica: str) -> None:
+    one = agent(own=FunctionEngine("mine", function))
+
+    answer = one.chat(stream=True)
+
+    assert '"content": "42"' in answer.text
+    assert answer.text.endswith("data: [DONE]\n\n")
+    (call,) = one.recorder.calls
+    assert call.served.replica == replica
+    assert call.sampling == {"model": "mine"}
+    if function is _answer:
+        assert call.served.version_at_end == "w1"
+        assert call.sampled == Sampled(prompt_ids=(1,))
+
+
+async def _raises(_call: EngineCall) -> EngineReply:
+    raise ZeroDivisionError("no sampler")
+
+
+async def _overloaded(_call: EngineCall) -> EngineReply:
+    raise RolloutFailure(FailureClass.MODEL_OVERLOAD, "the trainer is busy")
+
+
+async def _nothing(_call: EngineCall) -> Any:
+    return None
+
+
+async def _untrue(_call: EngineCall) -> EngineReply:
+    reply = read_completion(json.dumps(ANSWER), Usage(), Served())
+    return EngineReply(reply.reply, Sampled((), (1, 2), (), (-1.0,)))
+
+
+BROKEN = {
+    "raises": (_raises, FailureClass.MODEL, "the engine of model mine failed: ZeroDivisionError: no sampler"),
+    "overloaded": (_overloaded, FailureClass.MODEL_OVERLOAD, "the trainer is busy"),
+    "nothing": (_nothing, FailureClass.MODEL, "the engine of model mine returned NoneType, not an EngineReply"),
+    "untrue": (_untrue, FailureClass.MODEL, "model mine answered with 1 log-probabilities for 2 ids of output tokens"),
+}
+
+
+@pytest.mark.parametrize(("function", "failure_class", "said"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_function_that_fails_fails_the_session(
+    agent: Open, function: Any, failure_class: FailureClass, said: str
+) -> None:
+    one = agent(own=FunctionEngine("mine", function))
+
+    assert one.chat().json()["error"]["message"] == said
+    assert (one.summary.failure_class, one.summary.failure) == (failure_class, said)
+
+
+def test_a_call_that_cannot_be_recorded_is_not_answered(agent: Open) -> None:
+    one = agent()
+
+    def full(_call: ServedCall) -> None:
+        raise OSError(28, "No space left on device")
+
+    one.recorder.record = full  # type: ignore[method-assign]
+    answer = one.chat()
+
+    assert answer.status_code == 500
+    assert one.summary.failure_class is FailureClass.INTERNAL
+    assert "recording a model call: OSError" in one.summary.failure
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\u00e4", "x" * 501])
+def test_ids_that_cannot_be_sent(gateway: Gateway, engine: Any, name: str) -> None:
+    with pytest.raises(UserError, match="must be printable ASCII"):
+        gateway.open(name, engine(), Agent)  # type: ignore[arg-type]
+
+
+def test_a_sessions_id_is_its_own(agent: Open, gateway: Gateway, engine: Any) -> None:
+    agent()
+    with pytest.raises(UserError, match="there is a session 'run/item%2F0/0/1' already"):
+        gateway.open("run/item%2F0/0/1", engine(), Agent)  # type: ignore[arg-type]
+
+
+def test_many_sessions_at_once_see_their_own_only(agent: Open, gateway: Gateway) -> None:
+    async def echo(call: EngineCall) -> EngineReply:
+        choice = {
+            "finish_reason": "stop",
+            "message": {"content": f"{call.session_id} {call.request['messages'][0]['content']}"},
+        }
+        return read_completion(json.dumps({**ANSWER, "choices": [choice]}), Usage(), Served())
+
+    engine = FunctionEngine("echo", echo)
+    agents = [agent(own=engine) for _ in range(8)]
+    problems: list[str] = []
+
+    def ask(one: Agent, place: int) -> None:
+        with httpx.Client(timeout=20) as client:
+            for turn in range(10):
+                body = {"model": "m", "messages": [{"role": "user", "content": f"secret {place} {turn}"}]}
+                headers = {"Authorization": f"Bearer {one.handle.token}"}
+                said = client.post(f"{one.handle.base_url}/chat/completions", json=body, headers=headers).json()
+                if said["choices"][0]["message"]["content"] != f"run/item%2F{place}/0/1 secret {place} {turn}":
+                    problems.append(str(said))
+
+    threads = [threading.Thread(target=ask, args=(one, place)) for place, one in enumerate(agents)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not problems
+    for place, one in enumerate(agents):
+        asked = [call.messages[0]["content"] for call in one.recorder.calls]
+        assert asked == [f"secret {place} {turn}" for turn in range(10)]
