@@ -59,7 +59,7 @@ class GatewayApp:
             session = self._session(connection, suffix)
             await self._answer(session, suffix, dialect, connection)
         except ClientGone:
-            connection.abort()
+            await connection.cut()
         except Refused as refused:
             if session is not None:
                 session.refuse(str(refused))
@@ -69,6 +69,8 @@ class GatewayApp:
             await _fail(connection, dialect, error.status, str(error), error.code, _NO_RETRY)
         except Exception:  # a defect here: the client is answered, and the server goes on
             logger.exception("the model gateway failed at a request")
+            if session is not None:
+                session.broken("the model gateway failed at a request: the log says why")
             await _fail(connection, dialect, 500, "the model gateway failed at this request", "", _NO_RETRY)
 
     def _session(self, connection: Connection, suffix: str) -> Session:
@@ -168,8 +170,10 @@ async def _fail(
 ) -> None:
     """Sends an error in the API's own shape; in a stream that was begun, as its last event."""
     error = dialect.error(status, sentence, code)
-    with suppress(ClientGone):
+    try:
         if connection.streaming:
             await connection.stream(event(error, dialect.error_event), more=False)
         else:
             await connection.respond(status, error, headers)
+    except ClientGone:
+        await connection.cut()

@@ -66,7 +66,7 @@ class Connection:
         return bytes(body)
 
     async def gone(self) -> None:
-        """Returns when the client has gone. For after the body was read."""
+        """Returns when the client has gone. What it sends until then is dropped."""
         while (await self._receive())["type"] != "http.disconnect":
             continue
 
@@ -89,16 +89,16 @@ class Connection:
             await self._put({"type": "http.response.start", "status": 200, "headers": head})
         await self._put({"type": "http.response.body", "body": data, "more_body": more})
 
-    def abort(self) -> None:
+    async def cut(self) -> None:
         """Cuts the connection at once."""
         self._abort()
+        await self.gone()
 
     async def _put(self, message: dict[str, Any]) -> None:
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 await self._send(message)
         except TimeoutError as error:
-            self.abort()
             raise ClientGone("the client does not read the reply") from error
 
     async def _next_part(self) -> tuple[bytes, bool]:

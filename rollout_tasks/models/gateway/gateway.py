@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from uvicorn.server import ServerState
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _KEEP_ALIVE = 60
 """Seconds that an idle connection stays open: longer than clients keep theirs, so that it is they who close."""
 _MOST_CONNECTIONS = 1_000
-_KEPT_CLOSED = 1_000
+_KEPT_CLOSED = 100
 """Closed sessions that are remembered, so that a late call is told so."""
 _LONGEST_ID = 500
 _STOP_SECONDS = 10.0
@@ -56,7 +56,7 @@ class SessionHandle:
 
     def close(self) -> SessionSummary:
         """Ends the session and its calls in flight, and returns what happened; harmless when repeated."""
-        self._gateway._run(self._session.close())
+        self._gateway._end(self._session)
         return self._session.summary()
 
     def __enter__(self) -> Self:
@@ -69,7 +69,7 @@ class SessionHandle:
 class Gateway:
     """A server in a thread, for the process that starts it: a forked child starts its own.
 
-    Engines belong to the gateway from the first session that has them, and are closed with it.
+    An engine may serve several sessions, of this gateway alone; its connections end with the last of them.
     """
 
     def __init__(self, *, socket_path: Path | None = None) -> None:
@@ -86,7 +86,8 @@ class Gateway:
         self._thread: threading.Thread | None = None
         self._stop: asyncio.Event | None = None
         self._sessions: OrderedDict[str, OpenedSession] = OrderedDict()
-        self._engines: dict[int, Engine] = {}
+        self._lock = threading.Lock()
+        """Guards what `open` and the ends of sessions change."""
 
     def start(self) -> None:
         """Starts the server; it accepts connections when this returns.
@@ -119,13 +120,13 @@ class Gateway:
             raise UserError("the model gateway does not run in this process: start one here")
         if not session_id or not session_id.isascii() or not session_id.isprintable() or len(session_id) > _LONGEST_ID:
             raise UserError(f"a session's id must be printable ASCII of at most {_LONGEST_ID} characters")
-        if session_id in self._sessions:
-            raise UserError(f"there is a session {session_id!r} already")
         token = secrets.token_urlsafe(32)
         session = Session(session_id, engine, recorder, limits or SessionLimits())
-        self._engines[id(engine)] = engine
-        self._sessions[session_id] = OpenedSession(session, hashlib.sha256(token.encode()).digest())
-        self._forget_closed()
+        with self._lock:
+            if session_id in self._sessions:
+                raise UserError(f"there is a session {session_id!r} already")
+            self._sessions[session_id] = OpenedSession(session, hashlib.sha256(token.encode()).digest())
+            self._forget_closed()
         return SessionHandle(self, session, f"{self.url}/sessions/{quote(session_id, safe='')}", token)
 
     def close(self) -> None:
@@ -191,7 +192,7 @@ class Gateway:
             await asyncio.sleep(0)
         server.close()
         for opened in list(self._sessions.values()):
-            await opened.session.close()
+            await self._close(opened.session)
         for connection in list(state.connections):
             connection.abort()  # type: ignore[union-attr]
         tasks = list(state.tasks)
@@ -199,15 +200,18 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for engine in self._engines.values():
-            await engine.close()
 
-    def _run(self, work: Any) -> None:
-        """Runs a coroutine in the server's thread, and waits for its end; does nothing if the server has ended."""
-        if self._loop is None or self._process != os.getpid():
-            work.close()
-            return
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def _end(self, session: Session) -> None:
+        """Closes a session, and waits for that; does nothing if the server has ended, or runs in another process."""
+        if self._loop is not None and self._process == os.getpid():
+            asyncio.run_coroutine_threadsafe(self._close(session), self._loop).result()
+
+    async def _close(self, session: Session) -> None:
+        await session.close()
+        with self._lock:
+            open_sessions = [opened.session for opened in self._sessions.values() if not opened.session.closed]
+        if all(other.engine is not session.engine for other in open_sessions):
+            await session.engine.close()  # a session that is opened meanwhile connects anew
 
     def _forget_closed(self) -> None:
         closed = [name for name, opened in self._sessions.items() if opened.session.closed]

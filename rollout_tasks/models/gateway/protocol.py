@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
+
+_logger = logging.getLogger(__name__)
+_logger.setLevel(logging.ERROR)  # uvicorn warns of every request that is no HTTP: clients could fill the log
 
 HEAD_SECONDS = 10.0
 """How long a connection may be open, or a request begun, without a whole head."""
@@ -19,6 +23,7 @@ class GatewayProtocol(H11Protocol):
 
     def __init__(self, config: Config, server_state: ServerState, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(config, server_state, app_state={"abort": self.abort}, _loop=loop)
+        self.logger = _logger
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

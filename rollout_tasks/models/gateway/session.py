@@ -164,6 +164,10 @@ class Session:
             raise EngineError(FailureClass.INTERNAL, str(self._failure), status=500)
         return call.id, answer
 
+    def broken(self, sentence: str) -> None:
+        """Marks the session as failed by a defect of this program."""
+        self._fail(RolloutFailure(FailureClass.INTERNAL, sentence))
+
     def refuse(self, sentence: str) -> None:
         """Counts a request that was refused, for the trace."""
         self._refused += 1

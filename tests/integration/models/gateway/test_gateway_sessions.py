@@ -15,17 +15,17 @@ import openai
 import pytest
 
 from rollout_tasks.config import ModelConfig
-from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
+from rollout_tasks.errors import UserError
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
 from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.models.gateway.session import SessionLimits
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
-from rollout_tasks.models.served_call import Sampled, Served, ServedCall
+from rollout_tasks.models.served_call import Served
 from rollout_tasks.trajectories.call_reader import read_calls
 from rollout_tasks.trajectories.calls import CallWriter
-from tests.integration.models.gateway.upstream import ANSWER, CHAT, KEY, USER, Agent, Answer, Upstream, error
+from tests.integration.models.gateway.upstream import ANSWER, CHAT, KEY, USER, Agent, Upstream
 
 Open = Callable[..., Agent]
 MESSAGES = {"model": "asked", "max_tokens": 5, "messages": [USER]}
@@ -211,197 +211,6 @@ def test_a_session_that_used_up_its_limit_is_refused(
     assert answers[-1].headers["x-should-retry"] == "false"
     assert len(upstream.requests) == one.summary.calls == served
     assert one.summary.failure_class is None
-
-
-FAULTS: dict[str, tuple[Answer, int, FailureClass, str, int]] = {
-    "overload": (error(503, "busy"), 503, FailureClass.MODEL_OVERLOAD, "answered 503: busy (try 3 of 3)", 3),
-    "no reply": (Answer(body=b'{"choices": []}'), 502, FailureClass.MODEL, "answered without choices", 3),
-    "bad JSON": (Answer(body=b"{"), 502, FailureClass.MODEL, "answered with bad JSON: '{' (try 3 of 3)", 3),
-    "bad request": (error(400, "no tools here"), 400, FailureClass.MODEL, "answered 400: no tools here", 1),
-    "context": (
-        error(400, "too long", "context_length_exceeded"),
-        400,
-        FailureClass.MODEL,
-        "the conversation no longer fits the model's context: ",
-        1,
-    ),
-    "wrong key": (error(401, f"wrong key {KEY}"), 502, FailureClass.MODEL, "answered 401: wrong key ***", 1),
-    "long wait": (
-        error(429, "later", retry_after="300"),
-        503,
-        FailureClass.MODEL_OVERLOAD,
-        "it asks for a wait of 300 s, longer than the limit of 120 s",
-        1,
-    ),
-    "redirect": (
-        Answer(307, b"", {"location": "http://me:secret@10.0.0.1/v1?x=secret"}),
-        502,
-        FailureClass.MODEL,
-        "it redirects to http://10.0.0.1/v1, which is not followed",
-        1,
-    ),
-    "packed": (
-        Answer(headers={"content-encoding": "gzip"}),
-        502,
-        FailureClass.MODEL,
-        "answered in an encoding that was not asked for (try 3 of 3)",
-        3,
-    ),
-    "false log-probabilities": (
-        Answer(body=json.dumps({**ANSWER, "choices": [{**ANSWER["choices"][0], "token_ids": [1], "logprobs": {"content": [{"logprob": float("nan")}]}}]}).encode()),  # type: ignore[index,dict-item] # noqa: E501
-        502,
-        FailureClass.MODEL,
-        "answered with a log-probability 0 that is no finite number (try 3 of 3)",
-        3,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(("fault", "status", "failure_class", "said", "tries"), FAULTS.values(), ids=FAULTS.keys())
-def test_an_engine_that_gave_up_decides_the_class(
-    agent: Open,
-    upstream: Upstream,
-    fault: Answer,
-    status: int,
-    failure_class: FailureClass,
-    said: str,
-    tries: int,
-    stream: bool,
-) -> None:
-    one = agent()
-    upstream.will(*[fault] * tries)
-
-    answer = one.chat(stream=stream)
-    later = one.chat()
-
-    assert (answer.status_code, len(upstream.requests)) == (status, tries)
-    assert said in answer.json()["error"]["message"]
-    assert answer.headers["x-should-retry"] == "false"
-    assert later.status_code == 503
-    assert "has failed and answers no more calls" in later.json()["error"]["message"]
-    summary = one.handle.close()
-    assert (summary.failure_class, summary.failed, summary.calls) == (failure_class, 1, 1)
-    assert said in summary.failure
-    (call,) = one.recorder.calls
-    assert (call.outcome, call.failure_class, call.usage.requests) == ("failed", failure_class, tries)
-    assert list(call.messages) == [USER]
-    assert said in call.sentence
-    for text in (answer.text, later.text, summary.failure, call.sentence):
-        assert KEY not in text
-        assert "secret" not in text
-
-
-def test_what_passes_is_tried_again_and_counted(agent: Open, upstream: Upstream) -> None:
-    one = agent()
-    upstream.will(error(429, "slow down", retry_after="0.02"), error(500, "oops"))
-
-    assert one.chat().json()["choices"][0]["message"]["content"] == "42"
-    assert (one.recorder.calls[0].usage.requests, one.summary.failure_class) == (3, None)
-
-
-def test_a_call_that_takes_too_long_is_the_endpoints_failure(agent: Open, upstream: Upstream) -> None:
-    one = agent(SessionLimits(call_seconds=0.3))
-    upstream.will(Answer(write=lambda _write, server: server.stopping.wait(20)))
-
-    answer = one.chat()
-
-    assert answer.status_code == 504
-    assert "gave no whole reply within 0.3 s" in answer.json()["error"]["message"]
-    assert one.summary.failure_class is FailureClass.MODEL_OVERLOAD
-
-
-def test_an_endpoint_that_hangs_is_asked_again(agent: Open, upstream: Upstream) -> None:
-    one = agent(timeout=1.0)
-    upstream.will(Answer(write=lambda _write, server: server.stopping.wait(20)))
-
-    assert one.chat().status_code == 200
-    assert one.recorder.calls[0].usage.requests == 2
-
-
-def test_a_reply_that_is_too_large_is_not_taken(agent: Open, upstream: Upstream) -> None:
-    one = agent(SessionLimits(reply_bytes=1000), max_retries=1)
-    upstream.will(Answer(body=b" " * 1001))
-
-    answer = one.chat()
-
-    assert answer.status_code == 502
-    assert "answered with more than 1,000 bytes" in answer.json()["error"]["message"]
-
-
-async def _answer(call: EngineCall) -> EngineReply:
-    body = json.dumps({**ANSWER, "prompt_token_ids": [1], "weight_versions": [{"version": "w1", "start": 0, "end": 1}]})
-    return read_completion(body, Usage(requests=1), Served(replica=f"here {call.session_id}"))
-
-
-def _blocking(call: EngineCall) -> EngineReply:
-    assert threading.current_thread().name != "model-gateway"
-    return read_completion(json.dumps(ANSWER), Usage(requests=1), Served(replica="thread"))
-
-
-@pytest.mark.parametrize(("function", "replica"), [(_answer, "here run/item%2F0/0/1"), (_blocking, "thread")])
-def test_a_function_can_be_the_engine(agent: Open, function: Any, replica: str) -> None:
-    one = agent(own=FunctionEngine("mine", function))
-
-    answer = one.chat(stream=True)
-
-    assert '"content": "42"' in answer.text
-    assert answer.text.endswith("data: [DONE]\n\n")
-    (call,) = one.recorder.calls
-    assert call.served.replica == replica
-    assert call.sampling == {"model": "mine"}
-    if function is _answer:
-        assert call.served.version_at_end == "w1"
-        assert call.sampled == Sampled(prompt_ids=(1,))
-
-
-async def _raises(_call: EngineCall) -> EngineReply:
-    raise ZeroDivisionError("no sampler")
-
-
-async def _overloaded(_call: EngineCall) -> EngineReply:
-    raise RolloutFailure(FailureClass.MODEL_OVERLOAD, "the trainer is busy")
-
-
-async def _nothing(_call: EngineCall) -> Any:
-    return None
-
-
-async def _untrue(_call: EngineCall) -> EngineReply:
-    reply = read_completion(json.dumps(ANSWER), Usage(), Served())
-    return EngineReply(reply.reply, Sampled((), (1, 2), (), (-1.0,)))
-
-
-BROKEN = {
-    "raises": (_raises, FailureClass.MODEL, "the engine of model mine failed: ZeroDivisionError: no sampler"),
-    "overloaded": (_overloaded, FailureClass.MODEL_OVERLOAD, "the trainer is busy"),
-    "nothing": (_nothing, FailureClass.MODEL, "the engine of model mine returned NoneType, not an EngineReply"),
-    "untrue": (_untrue, FailureClass.MODEL, "model mine answered with 1 log-probabilities for 2 ids of output tokens"),
-}
-
-
-@pytest.mark.parametrize(("function", "failure_class", "said"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_function_that_fails_fails_the_session(
-    agent: Open, function: Any, failure_class: FailureClass, said: str
-) -> None:
-    one = agent(own=FunctionEngine("mine", function))
-
-    assert one.chat().json()["error"]["message"] == said
-    assert (one.summary.failure_class, one.summary.failure) == (failure_class, said)
-
-
-def test_a_call_that_cannot_be_recorded_is_not_answered(agent: Open) -> None:
-    one = agent()
-
-    def full(_call: ServedCall) -> None:
-        raise OSError(28, "No space left on device")
-
-    one.recorder.record = full  # type: ignore[method-assign]
-    answer = one.chat()
-
-    assert answer.status_code == 500
-    assert one.summary.failure_class is FailureClass.INTERNAL
-    assert "recording a model call: OSError" in one.summary.failure
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "\u00e4", "x" * 501])

@@ -252,7 +252,9 @@ def test_a_client_that_goes_away_ends_its_call(agent: Open, upstream: Upstream, 
     assert one.trace()["calls"][0]["outcome"] == "cut"
 
 
-def test_a_client_that_does_not_read_is_cut(agent: Open, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_cut(
+    agent: Open, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("rollout_tasks.models.gateway.connection.SEND_SECONDS", 0.3)
 
     def flood(write: Write, server: Upstream) -> None:
@@ -271,6 +273,7 @@ def test_a_client_that_does_not_read_is_cut(agent: Open, upstream: Upstream, mon
     )
     assert read_all(connection)
     assert upstream.cut.wait(20)
+    assert not caplog.messages
 
 
 def test_calls_in_flight_end_when_their_session_is_closed(agent: Open, upstream: Upstream) -> None:
