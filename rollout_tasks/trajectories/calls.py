@@ -133,8 +133,7 @@ class CallWriter:
         parts = []
         for part in content:
             link = part.get("image_url") if isinstance(part, dict) else None
-            name = self._file_of(link.get("url")) if isinstance(link, dict) else None
-            if name is not None:
+            if isinstance(link, dict) and (name := self._file_of(link.get("url"))) is not None:
                 pictures.append(name)
                 part = {**part, "image_url": {**link, "url": {FILE_KEY: name}}}
             parts.append(part)

@@ -36,7 +36,7 @@ class Connection:
         self.path: str = scope["path"]
         self.streaming = False
         """Whether a stream was begun."""
-        self._headers = dict(scope["headers"])
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self._abort = scope["state"]["abort"]
         self._receive = receive
         self._send = send

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rollout_tasks.models.base import RawToolCall
-from rollout_tasks.models.gateway.dialect import Asked, Live, event
+from rollout_tasks.models.gateway.dialect import Asked, event
 from rollout_tasks.models.gateway.engine import EngineReply
 from rollout_tasks.models.gateway.json_body import BadBodyError, read_object
 from rollout_tasks.models.gateway.memory import SessionMemory
@@ -36,9 +36,8 @@ class MessagesAPI:
         del most
         return read_request(body, memory)
 
-    def live(self, asked: Asked) -> Live | None:
+    def live(self, asked: Asked) -> None:
         """See `Dialect`: a reply is sent whole."""
-        del asked
 
     def reply(self, asked: Asked, answer: EngineReply, call_id: str, memory: SessionMemory) -> dict[str, Any]:
         """See `Dialect`."""

@@ -96,7 +96,8 @@ def _messages(message: Mapping[str, Any], where: str, memory: SessionMemory) -> 
 
 
 def _assistant(blocks: list[dict[str, Any]], where: str, memory: SessionMemory) -> Message:
-    said, thinking, calls = "", "", []
+    said, thinking = "", ""
+    calls: list[dict[str, Any]] = []
     for block in blocks:
         kind = block.get("type")
         if kind == "text":
@@ -206,10 +207,11 @@ def _add_tools(body: Mapping[str, Any], request: dict[str, Any]) -> frozenset[st
 
 def _add_choice(choice: Mapping[str, Any], names: set[str], request: dict[str, Any]) -> None:
     known_fields(choice, ("type", "name", "disable_parallel_tool_use"), "tool_choice")
-    if choice.get("type") == "tool" and choice.get("name") in names:
-        request["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}}
-    elif choice.get("type") in _CHOICES:
-        request["tool_choice"] = _CHOICES[choice["type"]]
+    kind, name = text(choice.get("type"), "tool_choice: type"), choice.get("name")
+    if kind == "tool" and isinstance(name, str) and name in names:
+        request["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif kind in _CHOICES:
+        request["tool_choice"] = _CHOICES[kind]
     else:
         raise inexpressible("this tool_choice")
     if flag(choice, "disable_parallel_tool_use"):

@@ -8,12 +8,12 @@ from typing import Any
 
 from rollout_tasks.models.base import RawToolCall
 from rollout_tasks.models.gateway.computer_tools import NAME, openai_actions
-from rollout_tasks.models.gateway.dialect import Asked, Live, event, openai_error
+from rollout_tasks.models.gateway.dialect import Asked, event, openai_error
 from rollout_tasks.models.gateway.engine import EngineReply
 from rollout_tasks.models.gateway.memory import Conversation, SessionMemory
 from rollout_tasks.models.gateway.responses_request import read_request
 
-_REPEATED = {
+_REPEATED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},
@@ -43,9 +43,8 @@ class ResponsesAPI:
         """See `Dialect`."""
         return read_request(body, memory, most)
 
-    def live(self, asked: Asked) -> Live | None:
+    def live(self, asked: Asked) -> None:
         """See `Dialect`: a reply is sent whole."""
-        del asked
 
     def reply(self, asked: Asked, answer: EngineReply, call_id: str, memory: SessionMemory) -> dict[str, Any]:
         """See `Dialect`."""

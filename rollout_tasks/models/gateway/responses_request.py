@@ -247,7 +247,7 @@ def _add_tools(body: Mapping[str, Any], request: dict[str, Any]) -> frozenset[st
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
         named = NAME if choice.get("type") in OPENAI_TYPES else choice.get("name")
-        if choice.get("type") not in ("function", *OPENAI_TYPES) or named not in names:
+        if choice.get("type") not in ("function", *OPENAI_TYPES) or not isinstance(named, str) or named not in names:
             raise inexpressible("this tool_choice")
         choice = {"type": "function", "function": {"name": named}}
     if choice is not None:

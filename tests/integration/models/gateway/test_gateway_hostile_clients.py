@@ -71,6 +71,17 @@ def test_a_body_that_is_too_large_is_refused_with_a_reason(agent: Open, address:
     assert one.chat().status_code == 200
 
 
+def test_a_client_that_sends_all_before_it_reads_learns_why(agent: Open) -> None:
+    one = agent(SessionLimits(request_bytes=1 << 16))
+
+    connection = one.raw(b"Content-Length: 250000\r\n\r\n")
+    for _ in range(10):
+        connection.sendall(b"x" * 25_000)
+        time.sleep(0.02)
+
+    assert b"413 " in read_all(connection)[:20]
+
+
 def test_a_body_without_end_is_cut(agent: Open) -> None:
     one = agent(SessionLimits(request_bytes=1 << 16))
     connection = one.raw(b"Transfer-Encoding: chunked\r\n\r\n")

@@ -197,6 +197,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "message 0: role must be user or assistant",
     ),
     "no message": ({"messages": []}, "messages must have at least one message"),
+    "a choice of no kind": ({"tool_choice": {"type": []}}, "tool_choice: type must be text"),
+    "a choice by a list": ({"tool_choice": {"type": "tool", "name": []}}, "this tool_choice cannot be expressed"),
     "an unknown tool": ({"tool_choice": {"type": "tool", "name": "g"}}, "this tool_choice cannot be expressed"),
     "a nested result": (
         {"messages": [user(result([use()]))]},

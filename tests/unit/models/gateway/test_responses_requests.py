@@ -109,6 +109,33 @@ MESSAGES: dict[str, tuple[Any, list[dict[str, Any]]]] = {
             USER,
         ],
     ),
+    "a picture of a result, and an answer to it": (
+        [
+            {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+            output([{"type": "input_image", "image_url": PNG}]),
+            {"role": "assistant", "content": "a"},
+        ],
+        [
+            {"role": "assistant", "content": None, "tool_calls": [call("f", "{}")]},
+            {"role": "tool", "tool_call_id": "c1", "content": PICTURE_FOLLOWS},
+            {"role": "user", "content": [PICTURE]},
+            {"role": "assistant", "content": "a"},
+        ],
+    ),
+    "a picture of a result, and thinking and a call after it": (
+        [
+            {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+            output([{"type": "input_image", "image_url": PNG}]),
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "function_call", "call_id": "c2", "name": "f", "arguments": "{}"},
+        ],
+        [
+            {"role": "assistant", "content": None, "tool_calls": [call("f", "{}")]},
+            {"role": "tool", "tool_call_id": "c1", "content": PICTURE_FOLLOWS},
+            {"role": "user", "content": [PICTURE]},
+            {"role": "assistant", "content": None, "tool_calls": [call("f", "{}", "c2")], "reasoning_content": "hm"},
+        ],
+    ),
     "a computer's call and its screenshot": (
         [
             {
@@ -244,6 +271,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "tool 1: there are two tools named 'computer'",
     ),
     "an unknown choice": ({"tool_choice": {"type": "function", "name": "f"}}, "this tool_choice cannot be expressed"),
+    "a choice by a list": ({"tool_choice": {"type": "function", "name": []}}, "this tool_choice cannot be expressed"),
     "an unknown response": ({"previous_response_id": "resp_x"}, "this session has no response 'resp_x'"),
     "encrypted reasoning": ({"include": ["reasoning.encrypted_content"]}, "include with anything but"),
     "a reference": (
