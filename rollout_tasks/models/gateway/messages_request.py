@@ -30,6 +30,7 @@ _OTHERS = (
     "max_tokens", "messages", "metadata", "service_tier", "stop_sequences", "stream", "system", "thinking", "tool_choice",
     "tools",
 )  # fmt: skip
+_BLOCK_FIELDS = {"thinking": ("thinking", "signature"), "tool_use": ("id", "name", "input")}
 _FAILED = "Error: "
 """Begins the text of a tool's result that the client marks as an error: Chat Completions has no mark."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
@@ -100,6 +101,8 @@ def _assistant(blocks: list[dict[str, Any]], where: str, memory: SessionMemory) 
     calls: list[dict[str, Any]] = []
     for block in blocks:
         kind = block.get("type")
+        if kind in ("thinking", "tool_use"):
+            known_fields(block, ("type", "cache_control", *_BLOCK_FIELDS[kind]), f"{where}: {kind}")
         if kind == "text":
             if calls:
                 raise inexpressible(f"{where}: text after a tool_use")
@@ -172,6 +175,7 @@ def _text_of(block: Mapping[str, Any], where: str) -> str:
 
 
 def _picture(block: Mapping[str, Any], where: str) -> dict[str, Any]:
+    known_fields(block, ("type", "source", "cache_control"), f"{where}: image")
     source = mapping(block.get("source"), f"{where}: source")
     if source.get("type") == "base64":
         kind, data = text(source.get("media_type"), f"{where}: media_type"), text(source.get("data"), f"{where}: data")

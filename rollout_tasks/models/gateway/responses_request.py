@@ -33,6 +33,21 @@ _OTHERS = (
     "previous_response_id", "prompt", "reasoning", "store", "stream", "stream_options", "text", "tool_choice", "tools",
     "top_logprobs", "truncation",
 )  # fmt: skip
+_ITEM_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "message": ("role", "content", "phase"),
+    "reasoning": ("summary", "content", "encrypted_content"),
+    "function_call": ("call_id", "name", "arguments"),
+    "computer_call": ("call_id", "action", "actions", "pending_safety_checks"),
+    "function_call_output": ("call_id", "output"),
+    "computer_call_output": ("call_id", "output", "acknowledged_safety_checks", "current_url"),
+}
+"""What items may have besides type, id and status. `phase` says which kind of message it was; the model gets all alike."""
+_PART_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "input_text": ("text",),
+    "output_text": ("text", "annotations", "logprobs"),
+    "refusal": ("refusal",),
+    "input_image": ("image_url", "file_id", "detail"),
+}
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -101,6 +116,9 @@ class _Items:
 
     def add(self, item: Mapping[str, Any], where: str) -> None:
         kind = item.get("type") or "message"
+        if not isinstance(kind, str) or kind not in _ITEM_FIELDS:
+            raise inexpressible(f"{where}: an item of type {str(kind)[:100]!r}")
+        known_fields(item, ("type", "id", "status", *_ITEM_FIELDS[kind]), where)
         if kind == "message":
             self._add_message(item, where)
         elif kind == "reasoning":
@@ -112,10 +130,8 @@ class _Items:
             self._add_computer_call(item, where)
         elif kind == "function_call_output":
             self._add_output(item, *_output(item.get("output"), where), where)
-        elif kind == "computer_call_output":
-            self._add_output(item, *_screenshot(item, where), where)
         else:
-            raise inexpressible(f"{where}: an item of type {str(kind)[:100]!r}")
+            self._add_output(item, *_screenshot(item, where), where)
 
     def end(self) -> list[Message]:
         self._end_assistant()
@@ -184,8 +200,8 @@ def _said(content: Any, where: str) -> str:
         return content
     said = ""
     for part in objects(content, f"{where}: content"):
-        if part.get("type") not in ("output_text", "refusal", "input_text"):
-            raise inexpressible(f"{where}: a part of type {str(part.get('type'))[:100]!r} of an assistant's message")
+        if _part_type(part, where) == "input_image":
+            raise inexpressible(f"{where}: a picture in an assistant's message")
         said += text(part.get("refusal" if part["type"] == "refusal" else "text"), f"{where}: text")
     return said
 
@@ -193,13 +209,20 @@ def _said(content: Any, where: str) -> str:
 def _parts(content: Any, where: str) -> list[dict[str, Any]]:
     parts = []
     for part in objects(content, f"{where}: content"):
-        if part.get("type") in ("input_text", "output_text"):
-            parts.append(text_part(text(part.get("text"), f"{where}: text")))
-        elif part.get("type") == "input_image":
+        if _part_type(part, where) == "input_image":
             parts.append(_picture(part, where))
         else:
-            raise inexpressible(f"{where}: a part of type {str(part.get('type'))[:100]!r}")
+            parts.append(text_part(text(part.get("text"), f"{where}: text")))
     return parts
+
+
+def _part_type(part: Mapping[str, Any], where: str) -> str:
+    """Returns a part's type, once its fields are checked."""
+    kind = part.get("type")
+    if not isinstance(kind, str) or kind not in _PART_FIELDS:
+        raise inexpressible(f"{where}: a part of type {str(kind)[:100]!r}")
+    known_fields(part, ("type", *_PART_FIELDS[kind]), f"{where}: {kind}")
+    return kind
 
 
 def _picture(part: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -75,6 +75,8 @@ class SessionSummary:
     """The class that the attempt has, whatever its agent says; None if the engine never gave up."""
     failure: str
     """Its sentence."""
+    limit: str
+    """Which of its limits the session reached, as a sentence; empty for none."""
 
 
 class Session:
@@ -95,6 +97,7 @@ class Session:
         self._outcomes = {"served": 0, "failed": 0, "cut": 0}
         self._refusals: deque[str] = deque(maxlen=_KEPT_REFUSALS)
         self._refused = 0
+        self._limit = ""
         self._in_flight: set[asyncio.Task[Any]] = set()
 
     async def call(self, dialect: str, asked: Mapping[str, Any], on_piece: OnPiece | None) -> tuple[str, EngineReply]:
@@ -211,6 +214,7 @@ class Session:
             reward=self.reward,
             failure_class=failure.failure_class if failure else None,
             failure=str(failure) if failure else "",
+            limit=self._limit,
         )
 
     async def close(self) -> None:
@@ -232,10 +236,11 @@ class Session:
             )
         limits, used = self.limits, self._usage.total_tokens
         if limits.calls is not None and self._numbers >= limits.calls:
-            raise Refused(429, f"session {self.id} has used all its {limits.calls} calls", "session_limit")
-        if limits.tokens is not None and used >= limits.tokens:
-            sentence = f"session {self.id} has used {used} tokens, and may use {limits.tokens}"
-            raise Refused(429, sentence, "session_limit")
+            self._limit = f"session {self.id} has used all its {limits.calls} calls"
+        elif limits.tokens is not None and used >= limits.tokens:
+            self._limit = f"session {self.id} has used {used} tokens, and may use {limits.tokens}"
+        if self._limit:
+            raise Refused(429, self._limit, "session_limit")
         if len(self._in_flight) >= MOST_CALLS_AT_ONCE:
             raise Refused(429, f"session {self.id} has {MOST_CALLS_AT_ONCE} calls in flight, the most at a time")
 

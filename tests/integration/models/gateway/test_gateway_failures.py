@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import httpx
 import pytest
 
 from rollout_tasks.errors import FailureClass
@@ -90,6 +91,23 @@ def test_an_engine_that_gave_up_decides_the_class(
     for text in (answer.text, later.text, summary.failure, call.sentence):
         assert KEY not in text
         assert "secret" not in text
+
+
+@pytest.mark.parametrize("proxy", ["http://10.0.0.256:1", "http://me:hunter2", "http://me:hunter2@[::1", "ftp://h"])
+def test_a_proxy_that_cannot_be_used(agent: Open, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    one = agent(max_retries=1)
+
+    answer = httpx.post(
+        f"{one.handle.base_url}/chat/completions",
+        headers={"Authorization": f"Bearer {one.handle.token}"},
+        json={"messages": [USER]},
+        trust_env=False,
+    )
+
+    assert "cannot be reached: the proxy that HTTP_PROXY, " in answer.json()["error"]["message"]
+    assert "hunter2" not in answer.text
+    assert one.summary.failure_class is FailureClass.MODEL_OVERLOAD
 
 
 def test_what_passes_is_tried_again_and_counted(agent: Open, upstream: Upstream) -> None:

@@ -25,7 +25,7 @@ from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.models.served_call import Served
 from rollout_tasks.trajectories.call_reader import read_calls
 from rollout_tasks.trajectories.calls import CallWriter
-from tests.integration.models.gateway.upstream import ANSWER, CHAT, KEY, USER, Agent, Upstream
+from tests.integration.models.gateway.upstream import ANSWER, CHAT, KEY, USER, Agent, Answer, Upstream
 
 Open = Callable[..., Agent]
 MESSAGES = {"model": "asked", "max_tokens": 5, "messages": [USER]}
@@ -111,9 +111,48 @@ def test_responses_go_on_by_their_ids(agent: Open, upstream: Upstream) -> None:
     assert first.output_text == second.output_text == "42"
     said = [(message["role"], message["content"]) for message in upstream.requests[1][1]["messages"]]
     assert said == [("user", "a"), ("assistant", "42"), ("user", "b")]
+    assert not one.summary.limit
     other = agent()
     answer = other.post("/v1/responses", {**RESPONSES, "previous_response_id": first.id})
     assert answer.status_code == 404
+
+
+def test_a_computer_is_used_over_responses(agent: Open, upstream: Upstream) -> None:
+    """The requests of OSWorld's agent for this API, with the official client."""
+    written = '{"action":{"type":"click","button":"left","x":10,"y":20}}'
+    call = {"id": "c1", "type": "function", "function": {"name": "computer", "arguments": written}}
+    message = {"role": "assistant", "content": None, "reasoning_content": "I click.", "tool_calls": [call]}
+    body = {**ANSWER, "choices": [{"finish_reason": "tool_calls", "message": message}]}
+    upstream.will(Answer(body=json.dumps(body).encode()))
+    one = agent()
+    client = openai.OpenAI(base_url=one.handle.base_url, api_key=one.handle.token, max_retries=0)
+    options: Any = {
+        "model": "computer-use-preview",
+        "tools": [{"type": "computer_use_preview", "display_width": 64, "display_height": 48, "environment": "linux"}],
+        "reasoning": {"generate_summary": "concise"},
+        "truncation": "auto",
+    }
+
+    asked: Any = [{"role": "user", "content": [{"type": "input_text", "text": "Click OK."}]}]
+    response = client.responses.create(input=asked, **options)
+    reasoning, acted = response.output
+    assert reasoning.summary[0].text == "I click."  # type: ignore[union-attr]
+    assert acted.type == "computer_call"
+    assert (acted.action.type, acted.action.x, acted.action.y) == ("click", 10, 20)  # type: ignore[union-attr]
+    url = f"data:image/png;base64,{b64encode(b'a picture').decode()}"
+    shown = {
+        "type": "computer_call_output",
+        "call_id": acted.call_id,
+        "output": {"type": "input_image", "image_url": url},
+    }
+    known = [item.model_dump() for item in response.output]
+    for given in ({"input": [shown], "previous_response_id": response.id}, {"input": [*asked, *known, shown]}):
+        assert client.responses.create(**options, **given).output_text == "42"
+
+    sent = [body["messages"] for _, body in upstream.requests]
+    assert sent[1] == sent[2]
+    assert sent[1][:2] == [{"role": "user", "content": "Click OK."}, message]
+    assert sent[1][3] == {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
 
 
 def test_messages_are_answered_whole_and_as_a_stream(agent: Open, upstream: Upstream) -> None:
@@ -211,6 +250,7 @@ def test_a_session_that_used_up_its_limit_is_refused(
     assert answers[-1].headers["x-should-retry"] == "false"
     assert len(upstream.requests) == one.summary.calls == served
     assert one.summary.failure_class is None
+    assert said in one.summary.limit
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "\u00e4", "x" * 501])

@@ -200,6 +200,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a choice of no kind": ({"tool_choice": {"type": []}}, "tool_choice: type must be text"),
     "a choice by a list": ({"tool_choice": {"type": "tool", "name": []}}, "this tool_choice cannot be expressed"),
     "an unknown tool": ({"tool_choice": {"type": "tool", "name": "g"}}, "this tool_choice cannot be expressed"),
+    "a call's unknown field": (
+        {"messages": [model({**use(), "caller": {"type": "x"}})]},
+        "message 0: tool_use has the field 'caller', which is not supported",
+    ),
+    "a picture's unknown field": (
+        {"messages": [user({**IMAGE, "title": "x"})]},
+        "message 0: image has the field 'title', which is not supported",
+    ),
     "a nested result": (
         {"messages": [user(result([use()]))]},
         "message 0: a tool_result with a block of type 'tool_use'",

@@ -296,6 +296,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "input of another kind": ({"input": 5}, "input must be a list of objects"),
     "no input": ({"input": []}, "input must have at least one item"),
+    "an item's unknown field": (
+        {"input": [{"role": "user", "content": "x", "extra": 1}]},
+        "input item 0 has the field 'extra', which is not supported",
+    ),
+    "a part's unknown field": (
+        {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x", "extra": 1}]}]},
+        "input item 0: input_text has the field 'extra', which is not supported",
+    ),
     "a role": ({"input": [{"role": "tool", "content": "x"}]}, "input item 0: role must be user"),
     "a flag": ({"stream": "yes"}, "stream must be true or false"),
 }
