@@ -152,6 +152,8 @@ class Gateway:
         try:
             if self.socket_path is None:
                 listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+                # Its connections inherit it: asyncio sets it itself for other kinds of listeners only.
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
                 return listener
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -73,6 +73,20 @@ def test_it_starts_at_once_and_leaves_nothing() -> None:
         socket.create_connection(("127.0.0.1", port)).close()
 
 
+def test_replies_do_not_wait_for_acknowledgements() -> None:
+    """A head and a body sent one after the other wait 40 ms for each other where Nagle's algorithm is on."""
+    taken = []
+    with Gateway() as gateway, httpx.Client() as http:
+        session = gateway.open("s", FunctionEngine("m", answer), Recorder())
+        headers = {"Authorization": f"Bearer {session.token}"}
+        for _ in range(40):
+            began = time.monotonic()
+            http.post(f"{session.base_url}/chat/completions", json=CHAT, headers=headers)
+            taken.append(time.monotonic() - began)
+
+    assert min(taken[20:]) < 0.03
+
+
 def test_a_unix_socket_is_for_this_user_only_and_goes_with_the_gateway(tmp_path: Path) -> None:
     path = tmp_path / "gateway"
     with Gateway(socket_path=path) as gateway:
