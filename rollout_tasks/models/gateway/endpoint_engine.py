@@ -119,16 +119,17 @@ class EndpointEngine:
         import httpx2  # what the openai package sends with
 
         try:
-            response = await self._send(call, body)
-            try:
-                text = await self._read(response, min(call.reply_bytes, LARGEST_RESPONSE), on_piece)
-            finally:
-                await response.aclose()
+            async with asyncio.timeout(self._config.timeout) as clock:
+                response = await self._send(call, body)
+                try:
+                    text = await self._read(response, min(call.reply_bytes, LARGEST_RESPONSE), on_piece, clock)
+                finally:
+                    await response.aclose()
             if not response.is_success:
                 return self._refused(response, self._without_key(text))  # before it is cut
             usage = Usage(requests=tries, seconds=time.monotonic() - began)
             return read_completion(text, usage, Served(replica=shown_url(self._base_url)))
-        except (httpx2.TimeoutException, TimeoutError):
+        except TimeoutError:
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
             return _Failure(FailedTry(slow, FailureClass.MODEL_OVERLOAD))
         except httpx2.HTTPError as error:
@@ -152,34 +153,29 @@ class EndpointEngine:
                 (b"Content-Length", b"%d" % len(body)),
             ],
             stream=httpx2.ByteStream(body),
-            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._config.timeout)},
+            extensions={"timeout": {}},  # none of the client's own
         )
-        async with asyncio.timeout(self._config.timeout):
-            return await connected.client.send(request, stream=True, follow_redirects=False)
+        return await connected.client.send(request, stream=True, follow_redirects=False)
 
-    async def _read(self, response: httpx2.Response, largest: int, on_piece: OnPiece | None) -> str:
+    async def _read(
+        self, response: httpx2.Response, largest: int, on_piece: OnPiece | None, clock: asyncio.Timeout
+    ) -> str:
         """Returns a response's body; of a streamed reply, passes on the pieces and returns what they come to."""
-        streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-        async with aclosing(self._parts(response, largest)) as parts:
-            if on_piece is not None and response.is_success and streamed:
-                return await _read_stream(parts, on_piece)
-            async with asyncio.timeout(self._config.timeout):
-                return b"".join([part async for part in parts]).decode("utf-8-sig", "replace")
-
-    async def _parts(self, response: httpx2.Response, largest: int) -> AsyncGenerator[bytes]:
-        """Yields a body, each part within the time of a call, and no more than `largest` bytes."""
-        if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in {"", "identity"}:
             raise UnreadableBodyError("in an encoding that was not asked for")
-        size, parts = 0, aiter(response.aiter_raw())
-        while True:
-            async with asyncio.timeout(self._config.timeout):
-                part = await anext(parts, None)
-            if part is None:
-                return
-            size += len(part)
-            if size > largest:
-                raise UnreadableBodyError(f"with more than {largest:,} bytes")
+        if on_piece is not None and response.is_success and _is_stream(response):
+            async with aclosing(self._timed(_parts(response, largest), clock)) as parts:
+                return await _read_stream(parts, on_piece)
+        return b"".join([part async for part in _parts(response, largest)]).decode("utf-8-sig", "replace")
+
+    async def _timed(self, parts: AsyncGenerator[bytes], clock: asyncio.Timeout) -> AsyncGenerator[bytes]:
+        """Gives each part of a stream the time of a call; the time that the client takes for a part does not count."""
+        now = asyncio.get_running_loop().time
+        async for part in parts:
+            clock.reschedule(None)
             yield part
+            clock.reschedule(now() + self._config.timeout)
 
     def _connected(self) -> _Connected:
         """Returns the client of this event loop, which is made now if there is none.
@@ -214,6 +210,20 @@ class EndpointEngine:
 
     def _without_key(self, sentence: str) -> str:
         return sentence.replace(self._key, "***") if self._key else sentence
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").startswith("text/event-stream")
+
+
+async def _parts(response: httpx2.Response, largest: int) -> AsyncGenerator[bytes]:
+    """Yields a body of no more than `largest` bytes."""
+    size = 0
+    async for part in response.aiter_raw():
+        size += len(part)
+        if size > largest:
+            raise UnreadableBodyError(f"with more than {largest:,} bytes")
+        yield part
 
 
 async def _read_stream(parts: AsyncGenerator[bytes], on_piece: OnPiece) -> str:
