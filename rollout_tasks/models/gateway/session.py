@@ -116,11 +116,8 @@ class Session:
             EngineError: The engine gave up; the session has failed by that.
         """
         self._admit()
-        self._numbers += 1
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - this is a coroutine
-        self._in_flight.add(task)
         request = self.engine.prepared(asked)
+        self._numbers += 1
         call = ServedCall(
             id=secrets.token_hex(12),
             number=self._numbers,
@@ -134,21 +131,23 @@ class Session:
             sampling={name: value for name, value in request.items() if name not in {"messages", "tools"}},
         )
         started = time.monotonic()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is a coroutine
+        self._in_flight.add(task)
         try:
             answer = await self._answer(request, on_piece)
         except EngineError as error:
-            tried = Usage(requests=error.tries, seconds=time.monotonic() - started)
-            self._fail(RolloutFailure(error.failure_class, str(error)))
-            failed = replace(
-                call, outcome="failed", failure_class=error.failure_class, sentence=str(error)[:2000], usage=tried
-            )
-            self._record(failed, started)
+            self._record_failure(call, started, RolloutFailure(error.failure_class, str(error)), error.tries)
             raise
         except (asyncio.CancelledError, ClientGone) as cut:
             why = (
                 "the session was closed" if self.closed else str(cut) or "the client went away before it had the reply"
             )
             self._record(replace(call, sentence=why, usage=Usage(seconds=time.monotonic() - started)), started)
+            raise
+        except Exception as error:  # a defect of an engine: recorded before it goes on
+            defect = f"the engine failed: {type(error).__name__}: {error}"
+            self._record_failure(call, started, RolloutFailure(FailureClass.INTERNAL, defect), 0)
             raise
         finally:
             self._in_flight.discard(task)
@@ -263,6 +262,17 @@ class Session:
     def _fail(self, failure: RolloutFailure) -> None:
         """Keeps the first failure: what follows are its consequences."""
         self._failure = self._failure or failure
+
+    def _record_failure(self, call: ServedCall, started: float, failure: RolloutFailure, tries: int) -> None:
+        self._fail(failure)
+        failed = replace(
+            call,
+            outcome="failed",
+            failure_class=failure.failure_class,
+            sentence=str(failure)[:2000],
+            usage=Usage(requests=tries, seconds=time.monotonic() - started),
+        )
+        self._record(failed, started)
 
     def _record(self, call: ServedCall, started: float) -> None:
         call = replace(call, ended=call.began + time.monotonic() - started)  # clocks may be changed meanwhile

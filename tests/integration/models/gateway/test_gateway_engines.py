@@ -105,6 +105,19 @@ def test_a_defect_fails_the_session_and_not_the_gateway(agent: Open) -> None:
     assert agent().chat().status_code == 200
 
 
+def test_a_defect_in_a_call_is_recorded(agent: Open) -> None:
+    class Broken(FunctionEngine):
+        async def answer(self, call: Any, on_piece: Any) -> Any:  # noqa: ARG002
+            raise KeyError("a defect")
+
+    one = agent(own=Broken("m", _answer))
+
+    assert one.chat().status_code == 500
+    (call,) = one.recorder.calls
+    assert (call.outcome, call.failure_class) == ("failed", FailureClass.INTERNAL)
+    assert one.summary.failure == "the engine failed: KeyError: 'a defect'"
+
+
 def test_an_engine_is_closed_with_its_last_session(agent: Open) -> None:
     class Counting(FunctionEngine):
         closed = 0
