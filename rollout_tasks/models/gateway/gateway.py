@@ -10,7 +10,8 @@ import secrets
 import socket
 import threading
 from collections import OrderedDict
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -205,8 +206,16 @@ class Gateway:
 
     def _end(self, session: Session) -> None:
         """Closes a session, and waits for that; does nothing if the server has ended, or runs in another process."""
-        if self._loop is not None and self._process == os.getpid():
-            asyncio.run_coroutine_threadsafe(self._close(session), self._loop).result()
+        if self._loop is None or self._process != os.getpid():
+            return
+        closing = self._close(session)
+        try:
+            ended = asyncio.run_coroutine_threadsafe(closing, self._loop)
+        except RuntimeError:  # the server has ended, and its sessions with it
+            closing.close()
+            return
+        with suppress(TimeoutError, CancelledError):  # it ends now
+            ended.result(_STOP_SECONDS)
 
     async def _close(self, session: Session) -> None:
         await session.close()

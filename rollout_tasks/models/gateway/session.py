@@ -21,6 +21,8 @@ from rollout_tasks.models.served_call import CallFactsError, Recorder, ServedCal
 
 MOST_CALLS_AT_ONCE = 32
 """In one session; an agent waits for its model, so more are a defect or an attack."""
+_END_SECONDS = 5.0
+"""How long a closed session waits for its calls to end; engines of other programs may not heed that they are cut off."""
 _KEPT_CALLS = 10_000
 """In a session's trace, the newest."""
 _KEPT_REFUSALS = 20
@@ -223,7 +225,7 @@ class Session:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=_END_SECONDS)
         self.memory = SessionMemory()
 
     def _admit(self) -> None:

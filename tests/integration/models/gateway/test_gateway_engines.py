@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +118,30 @@ def test_a_defect_in_a_call_is_recorded(agent: Open) -> None:
     (call,) = one.recorder.calls
     assert (call.outcome, call.failure_class) == ("failed", FailureClass.INTERNAL)
     assert one.summary.failure == "the engine failed: KeyError: 'a defect'"
+
+
+def test_an_engine_that_does_not_heed_its_end_holds_nobody_up(agent: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_tasks.models.gateway.session._END_SECONDS", 0.2)
+    begun = threading.Event()
+
+    async def deaf(_call: EngineCall) -> Any:
+        begun.set()
+        for _ in range(3):
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                continue
+
+    one = agent(own=FunctionEngine("m", deaf))
+    asking = threading.Thread(target=one.chat)
+    asking.start()
+    assert begun.wait(20)
+    began = time.monotonic()
+
+    one.handle.close()
+
+    assert time.monotonic() - began < 1.5
+    asking.join(20)
 
 
 def test_an_engine_is_closed_with_its_last_session(agent: Open) -> None:
