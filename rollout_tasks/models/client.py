@@ -13,19 +13,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
-from benchmark.backoff import passing, retry_after
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client
 from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
+from rollout_tasks.models.refusals import Endpoint, read_refusal
 from rollout_tasks.models.retries import FailedTry, decide
 from rollout_tasks.per_process import per_process
 from rollout_tasks.settings import checked_key, settings
-from rollout_tasks.unicode_text import storable
 
 if TYPE_CHECKING:
     import httpx2
@@ -35,18 +34,8 @@ SESSION_HEADER = "X-Session-Id"
 OPENAI_URL = "https://api.openai.com/v1"
 LARGEST_RESPONSE = 64 << 20
 """Bytes, decompressed; token ids and log-probabilities of 100,000 tokens take a quarter of it."""
-_READ_CHARACTERS = 5000
-"""The part of an error's message that is looked at."""
 _NO_KEY = "none"
 """Sent if no key is configured: local servers need none, others answer 401."""
-_OVERFLOW_CODE = "context_length_exceeded"
-_OVERFLOW_PHRASES = (
-    "maximum context length",
-    "maximum model length",
-    "context length exceeded",
-    "context window",
-    "prompt is too long",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +160,13 @@ class ModelClient:
             return response, read_text(response, LARGEST_RESPONSE, self._config.timeout)
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
-        status, error = response.status_code, _error_of(text)
-        message = _message_of(error, text) or response.reason_phrase
-        sentence = f"{self._endpoint} answered {status}: {message}"
-        if response.has_redirect_location:
-            elsewhere = _shown_url(response.headers["location"], self._base_url)
-            sentence += f"; it redirects to {elsewhere}, which is not followed"
-        if passing(status):
-            wanted = retry_after(response.headers)
-            return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)
-        if _is_context_overflow(status, error, message):
-            sentence = f"the conversation no longer fits the model's context: {sentence}"
-        return FailedTry(sentence, FailureClass.MODEL, retried=False)
+        endpoint = Endpoint(self._config.name, self._base_url)
+        return read_refusal(endpoint, response.status_code, response.reason_phrase, response.headers, text).failed
 
     @property
     def _endpoint(self) -> str:
         """The endpoint's name in errors, without secrets that a URL may contain."""
-        return f"model {self._config.name} at {_shown_url(self._base_url)}"
+        return str(Endpoint(self._config.name, self._base_url))
 
     def _without_key(self, sentence: str) -> str:
         return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
@@ -199,34 +178,3 @@ def _connected(api_key: str, base_url: str) -> _Connected:
     sample = client.build_request("POST", f"{base_url}/chat/completions")
     del sample.headers["Content-Length"]
     return _Connected(client, sample.url, sample.headers.raw)
-
-
-def _shown_url(url: str, base: str = "") -> str:
-    """Returns an address, which may be relative to another, without secrets that it may contain."""
-    try:
-        parts = urlsplit(urljoin(base, url))
-    except ValueError:
-        return "an invalid address"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]
-
-
-def _error_of(text: str) -> Any:
-    """Returns what a response's JSON says about the error; None if it is not JSON."""
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return body.get("error", body) if isinstance(body, dict) else body
-
-
-def _message_of(error: Any, text: str) -> str:
-    message = error.get("message") if isinstance(error, dict) else error
-    said = storable(message) if isinstance(message, str) and message.strip() else text
-    return " ".join(said[:_READ_CHARACTERS].split())[:500]
-
-
-def _is_context_overflow(status: int, error: Any, message: str) -> bool:
-    if status not in {400, 413, 422}:
-        return False
-    code = error.get("code") if isinstance(error, dict) else None
-    return code == _OVERFLOW_CODE or any(phrase in message.lower() for phrase in _OVERFLOW_PHRASES)
