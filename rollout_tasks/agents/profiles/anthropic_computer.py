@@ -37,7 +37,6 @@ from rollout_tasks.agents.profiles.reply import (
     bounded,
     fields,
     notches,
-    parsed,
     parsed_calls,
     seconds,
     shown,
@@ -67,14 +66,14 @@ def parse(message: Mapping[str, Any], coordinates: Coordinates) -> Parsed:
     if not isinstance(blocks, list):
         raise UnusableReplyError("The content of the message is no list.")
     blocks = [fields(block, "block of the message") for block in blocks]
-    thought, said = (_text(blocks, kind) for kind in ("thinking", "text"))
+    thinking, said = (_text(blocks, kind) for kind in ("thinking", "text"))
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     if uses:
-        return parsed_calls((_call(use, coordinates) for use in uses), thought=thought, said=said)
+        return parsed_calls((_call(use, coordinates) for use in uses), thinking=thinking, said=said)
     stopped = message.get("stop_reason")
     if not said or not (stopped is None or isinstance(stopped, str)) or stopped not in _FINISHED:
         raise UnusableReplyError("The message has neither a call of a tool nor a final text.")
-    return parsed([Done(said)], thought=thought, said=said)
+    return Parsed((Done(said),), thinking, said=said)
 
 
 def _text(blocks: list[Input], kind: str) -> str:

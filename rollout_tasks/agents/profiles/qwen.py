@@ -30,10 +30,11 @@ from rollout_tasks.agents.profiles.reply import (
     UnusableReplyError,
     bounded,
     notches,
-    parsed,
     seconds,
     shown,
     some_text,
+    until_the_end,
+    without_thinking,
 )
 from rollout_tasks.environments.osworld.keys import known_key
 
@@ -54,13 +55,11 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     Raises:
         UnusableReplyError: It holds no action that can be carried out.
     """
-    written = take_apart(bounded(reply))
+    thinking, text = without_thinking(bounded(reply))
+    written = take_apart(text)
     said = _SAID.search(written.before)
-    return parsed(
-        (_action(call, coordinates) for call in written.calls),
-        thought=written.before.strip(),
-        said=said[1].strip() if said else "",
-    )
+    actions = until_the_end(_action(call, coordinates) for call in written.calls)
+    return Parsed(actions, thinking, written.before.strip(), said[1].strip() if said else "")
 
 
 def _action(call: Arguments, coordinates: Coordinates) -> Action:

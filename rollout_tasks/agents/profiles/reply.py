@@ -45,10 +45,12 @@ class Call:
 class Parsed:
     """A reply that has been understood."""
 
-    thought: str
-    """The reasoning, without the protocol's headings; may be empty."""
     actions: tuple[Action, ...]
     """In order, at least one. `Done`, `Fail` and `CallUser` come last: what the reply has after them is left out."""
+    thinking: str = ""
+    """What the model thought before its reply: until ``</think>``, or in blocks of its own."""
+    thought: str = ""
+    """The reasoning in the reply itself, without the protocol's headings."""
     said: str = ""
     """The action in the model's own words, where the protocol has such a part."""
     observation: str = ""
@@ -57,23 +59,15 @@ class Parsed:
     """The calls that hold the actions, where the protocol has calls with ids."""
 
 
-def parsed(actions: Iterable[Action], *, thought: str = "", said: str = "", observation: str = "") -> Parsed:
-    """Returns the result for a protocol without calls that have ids.
-
-    Raises:
-        UnusableReplyError: There is no action, or there are too many.
-    """
-    return Parsed(thought, until_the_end(actions), said, observation)
-
-
-def parsed_calls(calls: Iterable[Call], *, thought: str, said: str) -> Parsed:
+def parsed_calls(calls: Iterable[Call], *, thinking: str, said: str) -> Parsed:
     """Returns the result for a protocol with calls that have ids.
 
     Raises:
         UnusableReplyError: There is no action, or there are too many.
     """
     kept = tuple(calls)
-    return Parsed(thought, until_the_end(action for call in kept for action in call.actions), said, calls=kept)
+    actions = until_the_end(action for call in kept for action in call.actions)
+    return Parsed(actions, thinking, said=said, calls=kept)
 
 
 def until_the_end(actions: Iterable[Action]) -> tuple[Action, ...]:
@@ -105,6 +99,12 @@ def bounded(text: object, what: str = "reply") -> str:
     if len(text) > MOST_CHARACTERS:
         raise UnusableReplyError(f"The {what} has more than {MOST_CHARACTERS} characters.")
     return storable(text)
+
+
+def without_thinking(text: str) -> tuple[str, str]:
+    """Returns what a model thought before its reply, and the reply; the thinking begins with the text, tagged or not."""
+    thinking, ended, reply = text.partition("</think>")
+    return (thinking.strip().removeprefix("<think>").strip(), reply) if ended else ("", text)
 
 
 def some_text(text: object, what: str) -> str:

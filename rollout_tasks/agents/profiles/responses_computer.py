@@ -33,7 +33,6 @@ from rollout_tasks.agents.profiles.reply import (
     fields,
     notches,
     number,
-    parsed,
     parsed_calls,
     seconds,
     shown,
@@ -60,17 +59,17 @@ def parse(response: Mapping[str, Any], coordinates: Coordinates) -> Parsed:
     """
     items = _list(fields(response, "response").get("output"), "output of the response")
     items = [fields(item, "item of the response") for item in items]
-    thought = _texts(items, "reasoning", "summary", "summary_text")
+    thinking = _texts(items, "reasoning", "summary", "summary_text")
     said = _texts(items, "message", "content", "output_text")
     calls = [item for item in items if str(item.get("type"))[:100].endswith("_call")]
     if response.get("status") not in (None, "completed"):
         raise UnusableReplyError("The response was cut off or has failed.")
     if calls:
-        return parsed_calls((_call(item, coordinates) for item in calls), thought=thought, said=said)
+        return parsed_calls((_call(item, coordinates) for item in calls), thinking=thinking, said=said)
     if not said:
         raise UnusableReplyError("The response has neither a call of the computer nor a final text.")
     infeasible = any(word in said.lower() for word in INFEASIBLE)
-    return parsed([Fail(said) if infeasible else Done(said)], thought=thought, said=said)
+    return Parsed((Fail(said) if infeasible else Done(said),), thinking, said=said)
 
 
 def _list(value: object, what: str) -> list[Any]:

@@ -8,7 +8,7 @@ import textwrap
 from rollout_tasks.agents.profiles.code_calls import read_calls
 from rollout_tasks.agents.profiles.coordinates import Coordinates
 from rollout_tasks.agents.profiles.pyautogui_calls import actions_of
-from rollout_tasks.agents.profiles.reply import Parsed, UnusableReplyError, bounded, parsed
+from rollout_tasks.agents.profiles.reply import Parsed, UnusableReplyError, bounded, until_the_end, without_thinking
 
 _FENCE = "```"
 _LANGUAGE = re.compile(r"(?:python3?|py|code)?(?=\s|$)|(?:python|code)", re.IGNORECASE)
@@ -29,16 +29,12 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     Raises:
         UnusableReplyError: It holds no action that can be carried out.
     """
-    text = bounded(reply)
+    thinking, text = without_thinking(bounded(reply))
     before, code = _code(text)
     sections = _sections(before)
-    actions = [action for call in read_calls(code) for action in actions_of(call, coordinates)]
-    return parsed(
-        actions,
-        thought=sections.get("thought", ""),
-        said=sections.get("action", ""),
-        observation=sections.get("observation", ""),
-    )
+    actions = until_the_end([action for call in read_calls(code) for action in actions_of(call, coordinates)])
+    thought, said, observation = (sections.get(name, "") for name in ("thought", "action", "observation"))
+    return Parsed(actions, thinking, thought, said, observation)
 
 
 def _code(text: str) -> tuple[str, str]:

@@ -24,7 +24,14 @@ from rollout_tasks.agents.profiles.actions import (
 )
 from rollout_tasks.agents.profiles.coordinates import Coordinates, middle, numbers
 from rollout_tasks.agents.profiles.key_names import combination, key
-from rollout_tasks.agents.profiles.reply import Parsed, UnusableReplyError, bounded, parsed, some_text
+from rollout_tasks.agents.profiles.reply import (
+    Parsed,
+    UnusableReplyError,
+    bounded,
+    some_text,
+    until_the_end,
+    without_thinking,
+)
 from rollout_tasks.agents.profiles.ui_tars_calls import TextCall, read_calls
 
 NOTCHES = 5
@@ -48,8 +55,9 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     Raises:
         UnusableReplyError: It holds no action that can be carried out.
     """
-    thought, written = _parts(bounded(reply))
-    return parsed((_action(call, coordinates) for call in read_calls(written)), thought=thought)
+    thinking, text = without_thinking(bounded(reply))
+    thought, written = _parts(text)
+    return Parsed(until_the_end(_action(call, coordinates) for call in read_calls(written)), thinking, thought)
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -63,8 +71,7 @@ def _parts(text: str) -> tuple[str, str]:
         end = start + len("Action:")
     if start < 0:
         raise UnusableReplyError("The reply has no part that begins with 'Action:'.")
-    before = text[:start]
-    thought = before.rpartition("</think>")[2].strip() or before.strip()
+    thought = text[:start].strip()
     for heading in ("Action_Summary:", "Thought:"):
         if heading in thought:
             thought = thought.partition(heading)[2].strip()

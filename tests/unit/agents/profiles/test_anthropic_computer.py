@@ -116,7 +116,7 @@ def test_several_calls_keep_their_ids_and_order() -> None:
 
     assert [(call.id, len(call.actions)) for call in read.calls] == [("a", 1), ("b", 2)]
     assert read.actions == (Move((0, 0)), Press(("down",)), Press(("up",)))
-    assert read.thought == "Hm."
+    assert read.thinking == "Hm."
 
 
 @pytest.mark.parametrize("stop_reason", ["end_turn", "stop_sequence", None])

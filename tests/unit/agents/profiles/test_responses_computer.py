@@ -88,7 +88,7 @@ def test_checks_thoughts_and_words_are_kept() -> None:
         SCREEN,
     )
 
-    assert read.thought == "I wait.\n\nYes."
+    assert read.thinking == "I wait.\n\nYes."
     assert read.said == "It is impossible to miss."
     assert read.actions == (Wait(),)
     assert [(kept.id, kept.actions, kept.safety_checks) for kept in read.calls] == [

@@ -83,6 +83,7 @@ MIDDLE = (960, 540)
         ("type(content='\\u00e9\\ud800\\d')", [Type("é\\ud800\\d")]),
         ("type(content='abc')\nThis types it.", [Type("abc")]),
         ("type(content='abc') # types it", [Type("abc")]),
+        ("type(content='abc')\n\nI typed it ('abc')", [Type("abc")]),
         ("type(content='=A1')\nhotkey(key='enter')", [Type("=A1"), Press(("enter",))]),
         ("type(content='point=3')", [Type("point=3")]),
         ("type(content='See Action: below')", [Type("See Action: below")]),
@@ -120,7 +121,7 @@ def test_what_is_written_after_action(written: str, actions: list[Action]) -> No
         ("Action: wait()", ""),
         ("Action:wait()", ""),
         ("<think>Long.</think>\nThought: Short.\nAction: wait()", "Short."),
-        ("<think>Long.</think>\nAction: wait()", "<think>Long.</think>"),
+        ("<think>Long.\nAction: click()</think>\nAction: wait()", ""),
         ("Thought: On one line. Action: wait()", "On one line."),
         (
             "Thought: First.\nAction: click(start_box='(5000,1)')\nAction: wait()",
@@ -133,6 +134,13 @@ def test_the_thought_is_what_stands_before(reply: str, thought: str) -> None:
 
     assert list(read.actions) == [Wait()]
     assert read.thought == thought
+
+
+@pytest.mark.parametrize("thinking", ["<think>Hm. Action: click()</think>", "Hm. Action: click()\n</think>"])
+def test_thinking_is_kept_apart(thinking: str) -> None:
+    read = parse(f"{thinking}\nThought: Short.\nAction: wait()", PICTURE)
+
+    assert (read.thinking, read.thought, read.actions) == ("Hm. Action: click()", "Short.", (Wait(),))
 
 
 def test_later_models_count_to_1000() -> None:
