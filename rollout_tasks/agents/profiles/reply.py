@@ -56,7 +56,7 @@ class Parsed:
     observation: str = ""
     """What the model says it sees, where the protocol has such a part."""
     calls: tuple[Call, ...] = ()
-    """The calls that hold the actions, where the protocol has calls with ids."""
+    """The calls with everything in them, where the protocol has calls with ids."""
 
 
 def parsed_calls(calls: Iterable[Call], *, thinking: str, said: str) -> Parsed:

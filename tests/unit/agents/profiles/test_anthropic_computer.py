@@ -176,6 +176,8 @@ def test_a_message_without_a_call_is_the_final_answer(stop_reason: object) -> No
         (message(use(action="type", text="")), "text of type is missing"),
         (message(use(action="type", text="x" * 200_001)), "text of type has more than"),
         (message(use(action="wait", duration=float("inf"))), "duration of wait is outside"),
+        (message(use(action="wait", duration=float("nan"))), "duration of wait is outside"),
+        (message(use(action="scroll", scroll_direction="up", scroll_amount=float("nan"))), "scroll_amount is outside"),
         (message(use(action="zoom")), "region of zoom is no list of four"),
         (message(use(action="zoom", region=[5, 5, 5, 9])), "region of zoom is empty"),
         (message(use(action="zoom", region=[5, 5, 5000, 9])), "outside the picture"),

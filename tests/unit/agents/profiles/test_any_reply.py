@@ -82,16 +82,15 @@ GOOD_JSON: dict[str, tuple[Callable[[Any, Coordinates], Parsed], Any]] = {
 ENDS = (Done, Fail, CallUser)
 
 
-def places(value: Any) -> Iterator[tuple[int, int]]:
-    """Yields every pair of whole numbers in an action."""
+def inside(value: Any) -> Iterator[Any]:
+    """Yields a value and everything in it."""
+    yield value
     if isinstance(value, tuple):
-        if len(value) == 2 and all(type(one) is int for one in value):
-            yield value
         for one in value:
-            yield from places(one)
+            yield from inside(one)
     elif is_dataclass(value):
         for field in fields(value):
-            yield from places(getattr(value, field.name))
+            yield from inside(getattr(value, field.name))
 
 
 def check(parse: Parse, reply: Any) -> None:
@@ -106,12 +105,15 @@ def check(parse: Parse, reply: Any) -> None:
         return
     assert 1 <= len(read.actions) <= MOST_ACTIONS
     assert not any(isinstance(action, ENDS) for action in read.actions[:-1])
+    for part in inside(read):
+        if isinstance(part, str):
+            part.encode()
+        if isinstance(part, tuple) and len(part) == 2 and all(type(one) is int for one in part):
+            assert 0 <= part[0] < SCREEN[0]
+            assert 0 <= part[1] < SCREEN[1]
     for action in read.actions:
-        for x, y in places(action):
-            assert 0 <= x < SCREEN[0]
-            assert 0 <= y < SCREEN[1]
         if not isinstance(action, Answer | CallUser):
-            json.dumps(dict(tool_call(action, "1").arguments)).encode()
+            json.dumps(dict(tool_call(action, "1").arguments), ensure_ascii=False, allow_nan=False).encode()
 
 
 def text_parser(name: str) -> Parse:

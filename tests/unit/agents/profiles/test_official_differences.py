@@ -50,7 +50,12 @@ UI_TARS: list[tuple[str, Any, Result, Result]] = [
     ("ui_tars_15: drops blanks in front", action("type(content='  a')"), typed("a"), typed("  a")),
     ("ui_tars_15: enters nothing for a line break", action(r"type(content='\n')"), NOTHING, typed("\n")),
     ("ui_tars_15: types the call itself", action('type(content="abc")'), typed('type(content="abc")'), typed("abc")),
-    ("ui_tars_15: types prose after the call", action("type(content='abc')\nIt types."), SyntaxError, typed("abc")),
+    (
+        "ui_tars_15: prose after the call is no Python",
+        action("type(content='abc')\nIt types."),
+        SyntaxError,
+        typed("abc"),
+    ),
     ("ui_tars_15: refuses prose", PROSE, ValueError, clicked(0, 0)),
     ("ui_tars_15: crashes for press", action("press(key='enter')"), UnboundLocalError, pressed("enter")),
     (

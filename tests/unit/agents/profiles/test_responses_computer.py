@@ -150,6 +150,7 @@ def test_a_response_without_a_call_is_the_final_answer(text: str, meant: Action)
         (response(one(type="scroll", scroll_y="5")), "scroll_y of scroll is no number"),
         (response(one(type="type", text="")), "text of type is missing"),
         (response(one(type="wait", ms=-1)), "ms of wait is outside"),
+        (response(one(type="wait", ms=float("nan"))), "ms of wait is outside"),
         (response(one(type="wait", ms=10**400)), "ms of wait is outside"),
     ],
 )
