@@ -9,6 +9,7 @@ import redis
 
 from rollout_tasks.models.pool.balancing import MARGIN, SESSION_SECONDS, Balancer, NoReplica, Pick, Stamp
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
+from rollout_tasks.redis_client import server_time
 from tests.integration.models.pool.conftest import Register
 
 
@@ -169,12 +170,13 @@ def test_another_process_says_nothing_of_the_end_of_a_call(register: Register, b
 
 
 def test_a_call_whose_caller_died_counts_until_its_deadline(
-    register: Register, balancer: Balancer, replicas: Replicas
+    register: Register, balancer: Balancer, replicas: Replicas, client: redis.Redis
 ) -> None:
     register()
-    pick = picked(balancer, "s", seconds=0.05, token="t")
+    pick = picked(balancer, "s", seconds=50, token="t")
     assert loads(replicas) == {"r1": 1}
-    time.sleep(0.06)
+    assert 0 < client.zscore("{models:p}:in_flight:r1", "t") / 1e6 - server_time(client) <= 50
+    client.zadd("{models:p}:in_flight:r1", {"t": server_time(client) * 1e6 - 1}, xx=True)
     assert loads(replicas) == {"r1": 0}
 
     assert balancer.release(pick) == Stamp("r1", "step-1", "step-1"), "a late answer is an answer"
@@ -224,11 +226,13 @@ def test_a_session_leaves_a_replica_that_is_out_of_rotation(
     assert where(balancer, "new") == "r2"
 
 
-def test_a_repeated_pick_stays_on_a_replica_that_drains(register: Register, balancer: Balancer) -> None:
-    register("r2", state=ReplicaState.READY)
+def test_a_repeated_pick_stays_on_a_replica_that_drains(
+    register: Register, balancer: Balancer, replicas: Replicas
+) -> None:
+    register("r2")
     replica = picked(balancer, "s", token="t").replica
     register("r1")
-    Replicas(balancer._client, "p").change(replica, state=ReplicaState.DRAINING)
+    replicas.change(replica, state=ReplicaState.DRAINING)
 
     assert where(balancer, "s", token="t") == "r2", "its call may be under way, and the drain must wait for it"
 
