@@ -123,8 +123,8 @@ class Balancer:
         if status == "released":
             raise ValueError(f"pick {name} of model pool {self.pool} was released before: a call needs a new one")
         if status == "none":
-            *counts, silent_for = map(int, rest)
-            return NoReplica(self.pool, *counts, silent_seconds=silent_for / 1e6)
+            starting, draining, dead, failing, silent, silent_for = map(int, rest)
+            return NoReplica(self.pool, starting, draining, dead, failing, silent, silent_for / 1e6)
         return Pick(name, parse_replica(rest[0]))
 
     def release(self, pick: Pick) -> Stamp:
