@@ -6,9 +6,16 @@ import pytest
 
 from scripts.bench import serving
 from scripts.bench.balancing import ConsistentHashing, LeastLoaded, RoundRobin
-from scripts.bench.serving import PREFILL_RATE, TOKEN_SECONDS, Load, Policy, Turn, draw_sessions, serve
-
-ALONE = Load(replicas=1, workers=1, sessions=1, turns=3)
+from scripts.bench.serving import (
+    PREFILL_RATE,
+    TOKEN_SECONDS,
+    TOKEN_SECONDS_PER_CALL,
+    Load,
+    Policy,
+    Turn,
+    draw_sessions,
+    serve,
+)
 
 
 class Recorded:
@@ -65,9 +72,18 @@ def test_beyond_its_slots_a_replica_lets_calls_wait(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("turns")
-@pytest.mark.parametrize(("room", "found"), [(1800, 1800), (1799, 900), (899, 0)])
+def test_prompts_are_worked_on_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "THINK_MEDIAN", 0.0)
+    served = serve(RoundRobin(1), Load(1, 2, 2, 1), 0)
+
+    second = 2 * 800 / PREFILL_RATE + 100 * (TOKEN_SECONDS + TOKEN_SECONDS_PER_CALL)
+    assert served.seconds == pytest.approx([800 / PREFILL_RATE + 100 * TOKEN_SECONDS, second])
+
+
+@pytest.mark.usefixtures("turns")
+@pytest.mark.parametrize(("room", "found", "new"), [(1800, 1800, 800), (1799, 900, 1700), (899, 0, 1700)])
 def test_the_cache_lets_go_of_the_session_that_asked_longest_ago(
-    monkeypatch: pytest.MonkeyPatch, room: int, found: int
+    monkeypatch: pytest.MonkeyPatch, room: int, found: int, new: int
 ) -> None:
     monkeypatch.setattr(serving, "CACHE_TOKENS", room)
     monkeypatch.setattr(serving, "THINK_MEDIAN", 0.0)
@@ -75,6 +91,7 @@ def test_the_cache_lets_go_of_the_session_that_asked_longest_ago(
     served = serve(RoundRobin(1), Load(1, 2, 2, 2), 0)
 
     assert served.cached_tokens == found, "both begin at once, and the second to end pushes the first one out"
+    assert served.seconds[2] == pytest.approx(new / PREFILL_RATE + 100 * TOKEN_SECONDS), "the first one's next call"
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,20 @@ def test_a_pick_whose_deadline_passed_can_be_made_again(
     assert loads(replicas) == {"r1": 1}
 
 
+def test_picks_leave_nothing_behind_for_long(register: Register, balancer: Balancer, client: redis.Redis) -> None:
+    register()
+    picked(balancer, "s", seconds=0.02, token="dead")
+    time.sleep(0.03)
+
+    pick = picked(balancer, "s", seconds=500, token="t")
+
+    assert client.zrange("{models:p}:in_flight:r1", 0, -1) == ["t"]
+    assert 500_000 < client.pttl("{models:p}:pick:t") <= 560_000
+    balancer.release(pick)
+    assert 0 < client.pttl("{models:p}:pick:t") <= 60_000
+    assert not client.exists("{models:p}:in_flight:r1")
+
+
 def test_what_failed_the_caller_is_left_out(register: Register, balancer: Balancer, replicas: Replicas) -> None:
     register("r1")
     assert where(balancer, "s", token="t") == "r1"
