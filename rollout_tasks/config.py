@@ -303,6 +303,9 @@ class RunConfig(_Part):
         min_length=1,
         max_length=100_000,
     )
+    profile: dict[str, Any] | None = Field(
+        None, description="The agent's profile, for agents that have one; filled in at submission."
+    )
     model: ModelConfig = ModelConfig()
     limits: Limits = Limits()
     vm: VMConfig = VMConfig()

@@ -14,15 +14,12 @@ from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.calls import CallReader, UnusableCallError
 from rollout_tasks.agents.history import History, HistoryPolicy
+from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
-from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
 from rollout_tasks.models.sent_messages import LeftOut
 from rollout_tasks.trajectories.writer import TrajectoryWriter
-
-MAX_UNUSABLE_TURNS = 3
-"""Consecutive turns without a usable call or a final text, after which the rollout fails."""
 
 
 class ToolCallingAgent(Agent):
@@ -57,7 +54,7 @@ class _Conversation:
         self._model = model
         self._trajectory = trajectory
         self._images_in = config.model.images_in
-        self._most_completion_tokens = config.model.max_completion_tokens
+        self._model_config = config.model
         self._system_prompt = config.system_prompt
         self._tools = environment.tools()
         self._offered = [tool.as_openai() for tool in self._tools]
@@ -65,7 +62,7 @@ class _Conversation:
         self._history = History(HistoryPolicy.of(config.model))
         self._turn = 0
         self._usage = Usage()
-        self._unusable_turns = 0
+        self._unusable = UnusableTurns()
 
     def open(self, item: Item, observation: Observation) -> None:
         """Adds the system prompt and the task."""
@@ -76,7 +73,7 @@ class _Conversation:
     def play(self, limits: Limits) -> Episode:
         """Plays turns until there is an answer or a limit is reached."""
         while self._turn < limits.max_turns:
-            self._check_tokens(limits.max_tokens)
+            check_tokens(limits, self._usage, self._turn)
             self._turn += 1
             reply = self._ask()
             text = reply.text.strip()
@@ -86,20 +83,13 @@ class _Conversation:
                     return Episode(text, ending, self._turn, self._usage)
             elif reply.cut_off:
                 self._say({"role": "user", "content": prompts.CUT_OFF})
-                self._count_unusable(f"a reply cut off at its token limit{self._named_limit(reply)}")
+                self._unusable.add(cut_off(reply, self._model_config))
             elif text:
                 return Episode(text, "answer", self._turn, self._usage)
             else:
                 self._say({"role": "user", "content": prompts.NUDGE})
-                self._count_unusable("an empty reply")
-        raise RolloutFailure(FailureClass.MAX_TURNS, f"no answer after {limits.max_turns} turns")
-
-    def _check_tokens(self, most: int | None) -> None:
-        used = self._usage.total_tokens
-        if most is not None and used >= most:
-            raise RolloutFailure(
-                FailureClass.MAX_TURNS, f"no answer after {self._turn} turns and {used} tokens of {most}"
-            )
+                self._unusable.add("an empty reply")
+        raise turns_used(limits)
 
     def _ask(self) -> Reply:
         prompt, left_out = self._history.prompt()
@@ -130,9 +120,9 @@ class _Conversation:
         if self._images_in == "user" and (content := prompts.pictures_content(shown)):
             self._say({"role": "user", "content": content})
         if shown:
-            self._unusable_turns = 0
+            self._unusable.forgive()
         else:
-            self._count_unusable(problems[-1])
+            self._unusable.add(problems[-1])
         return ending
 
     def _execute(self, call: ToolCall) -> ToolResult:
@@ -148,17 +138,3 @@ class _Conversation:
     def _say(self, message: Message, reply: Reply | None = None, left_out: LeftOut | None = None) -> None:
         self._history.add(message, reply.thinking if reply else None)
         self._trajectory.message(message, turn=self._turn or None, reply=reply, left_out=left_out)
-
-    def _named_limit(self, reply: Reply) -> str:
-        """Returns the run's limit with its option, in brackets; empty if another limit cut the reply off."""
-        used, most = reply.usage.completion_tokens, self._most_completion_tokens
-        others = most is None or 0 < used < most  # 0: the endpoint does not count
-        return "" if others else f" (--max-completion-tokens {most})"
-
-    def _count_unusable(self, problem: str) -> None:
-        self._unusable_turns += 1
-        if self._unusable_turns >= MAX_UNUSABLE_TURNS:
-            sentence = (
-                f"{self._unusable_turns} turns in a row without a usable call or a final text, the last: {problem}"
-            )
-            raise RolloutFailure(FailureClass.PARSE, sentence)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rollout_tasks.models.base import THINKING_FIELDS, Message
 from rollout_tasks.models.sent_messages import LeftOut, sent_messages
-from rollout_tasks.trajectories.writer import FILE_KEY, PNG_PREFIX, RECORD_NAME
+from rollout_tasks.trajectories.writer import FILE_KEY, RECORD_NAME
 
 
 class TrajectoryError(Exception):
@@ -62,6 +62,8 @@ class RecordedReply:
     """What the model thought before it replied, by the fields in which the endpoint wrote it."""
     left_out: LeftOut
     """What its prompt did not have of the messages before it. Records of earlier versions: no picture was left out."""
+    sent: tuple[Message, ...] | None = None
+    """Its prompt, where that was recorded whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Trajectory:
         Args:
             reply: One of `replies`.
         """
+        if reply.sent is not None:
+            return list(reply.sent)
         thinking = {known.message_index: known.thinking for known in self.replies}
         return sent_messages(self.messages[: reply.message_index], thinking, reply.left_out)
 
@@ -129,6 +133,7 @@ class _Builder:
         self._header: Mapping[str, Any] = {}
         self._first: RecordedObservation | None = None
         self._messages: list[Message] = []
+        self._sent: list[Message] = []
         self._replies: list[RecordedReply] = []
         self._steps: list[RecordedStep] = []
 
@@ -140,6 +145,8 @@ class _Builder:
                 self._first = self._observation(line["observation"])
             case "message":
                 self._add_message(line)
+            case "sent":
+                self._add_sent(line)
             case "step":
                 self._steps.append(self._step(line))
             case unknown:
@@ -153,10 +160,7 @@ class _Builder:
     def _add_message(self, line: dict[str, Any]) -> None:
         if line["index"] != len(self._messages):
             raise ValueError(f"message {line['index']} where message {len(self._messages)} belongs")
-        message = line["message"]
-        if self._with_images and isinstance(message.get("content"), list):
-            message["content"] = [self._part_with_image(part) for part in message["content"]]
-        self._messages.append(message)
+        self._messages.append(self._with_pictures(line["message"]))
         if "reply" in line:
             facts = line["reply"]
             self._replies.append(
@@ -172,8 +176,24 @@ class _Builder:
                     token_data=facts.get("token_data", {}),
                     thinking=_thinking(facts.get("thinking", {})),
                     left_out=_left_out(facts.get("left_out")),
+                    sent=None if facts.get("prompt") is None else tuple(map(self._sent_message, facts["prompt"])),
                 )
             )
+
+    def _add_sent(self, line: dict[str, Any]) -> None:
+        if line["number"] != len(self._sent):
+            raise ValueError(f"message {line['number']} of prompts where message {len(self._sent)} belongs")
+        self._sent.append(self._with_pictures(line["message"]))
+
+    def _sent_message(self, number: Any) -> Message:
+        if type(number) is not int or not 0 <= number < len(self._sent):
+            raise ValueError(f"no message of prompts before has number {number!r}")
+        return self._sent[number]
+
+    def _with_pictures(self, message: Message) -> Message:
+        if self._with_images and isinstance(message.get("content"), list):
+            return {**message, "content": [self._part_with_image(part) for part in message["content"]]}
+        return message
 
     def _step(self, line: dict[str, Any]) -> RecordedStep:
         call, result = line["call"], line["result"]
@@ -200,8 +220,9 @@ class _Builder:
     def _part_with_image(self, part: Any) -> Any:
         link = part.get("image_url") if isinstance(part, dict) else None
         if isinstance(link, dict) and isinstance(link.get("url"), dict):
-            image = self._path(link["url"][FILE_KEY]).read_bytes()
-            return {**part, "image_url": {**link, "url": PNG_PREFIX + b64encode(image).decode()}}
+            path = self._path(link["url"][FILE_KEY])
+            url = f"data:image/{path.suffix[1:]};base64,{b64encode(path.read_bytes()).decode()}"
+            return {**part, "image_url": {**link, "url": url}}
         return part
 
     def _path(self, name: str) -> Path:

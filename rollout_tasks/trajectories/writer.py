@@ -13,7 +13,9 @@ import errno
 import hashlib
 import json
 import os
+import re
 from base64 import b64decode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from rollout_tasks.models.sent_messages import LeftOut
 RECORD_NAME = "trajectory.jsonl"
 MESSAGES_NAME = "messages.json"
 FILE_KEY = "$file"
-"""The record has ``{"$file": name}`` where a message had a PNG data URL; URLs are strings, so nothing collides."""
+"""The record has ``{"$file": name}`` where a message had a picture's data URL; URLs are strings, so nothing collides."""
 PNG_PREFIX = "data:image/png;base64,"
+PICTURE_URL = re.compile(r"data:image/(png|jpeg|webp);base64,")
 MAX_INLINE_TEXT = 2_000
 """Characters; a longer observation text gets its own file, so that the lines of steps stay easy to read."""
 
@@ -48,6 +51,7 @@ class TrajectoryWriter:
         self._recorded_messages: list[Message] = []
         self._steps = 0
         self._images: dict[bytes, str] = {}
+        self._sent: dict[bytes, int] = {}
         self._names: set[str] = set()
 
     def start(self, header: dict[str, Any]) -> None:
@@ -78,6 +82,7 @@ class TrajectoryWriter:
         turn: int | None = None,
         reply: Reply | None = None,
         left_out: LeftOut | None = None,
+        prompt: Sequence[Message] | None = None,
     ) -> None:
         """Records a message of the conversation, whole, whatever prompts leave out of it.
 
@@ -86,6 +91,8 @@ class TrajectoryWriter:
             turn: The model's turn, from 1, when the message belongs to one.
             reply: For the model's own messages: what else is known of them (usage, thinking, token ids, who served it).
             left_out: For the model's own messages: what its prompt did not have of the messages before; default: `LeftOut()`.
+            prompt: For the model's own messages: the messages it was sent, where they are not those before with something
+                left out. Each distinct one is written once.
         """
         self.messages.append(message)
         if not self._enabled:
@@ -97,6 +104,8 @@ class TrajectoryWriter:
             line["turn"] = turn
         if reply is not None:
             line["reply"] = _reply_facts(reply, left_out or LeftOut())
+            if prompt is not None:
+                line["reply"]["prompt"] = [self._number_of_sent(sent) for sent in prompt]
         self._append(line)
 
     def step(self, *, turn: int, call: ToolCall, result: ToolResult, seconds: float) -> None:
@@ -141,6 +150,15 @@ class TrajectoryWriter:
             os.ftruncate(self._descriptor, before)
             raise OSError(errno.ENOSPC, "no room for the whole line", str(self._directory / RECORD_NAME))
 
+    def _number_of_sent(self, message: Message) -> int:
+        """Returns the number of a message of a prompt, which is written now if it is new."""
+        recorded = self._without_images(message)
+        key = hashlib.sha256(_encode(recorded)).digest()
+        if key not in self._sent:
+            self._append({"kind": "sent", "number": len(self._sent), "message": recorded})
+            self._sent[key] = len(self._sent)
+        return self._sent[key]
+
     def _conversation(self) -> bytes:
         """Returns the conversation as JSON, one message per line."""
         messages = b",\n".join(_encode(message) for message in self._recorded_messages)
@@ -158,8 +176,8 @@ class TrajectoryWriter:
             recorded["images"] = [self._save_image(image) for image in observation.images]
         return recorded
 
-    def _save_image(self, image: bytes) -> str:
-        name = self._free_name("", "png")
+    def _save_image(self, image: bytes, kind: str = "png") -> str:
+        name = self._free_name("", kind)
         self._write_file(name, image)
         self._images[hashlib.sha256(image).digest()] = name
         return name
@@ -186,23 +204,27 @@ class TrajectoryWriter:
 
     def _part_without_image(self, part: Any) -> Any:
         link = part.get("image_url") if isinstance(part, dict) else None
-        image = _png_of(link.get("url")) if isinstance(link, dict) else None
-        if image is None:
+        found = _picture_of(link.get("url")) if isinstance(link, dict) else None
+        if found is None:
             return part
-        name = self._images.get(hashlib.sha256(image).digest()) or self._save_image(image)
+        kind, image = found
+        name = self._images.get(hashlib.sha256(image).digest())
+        if name is None or not name.endswith(f".{kind}"):
+            name = self._save_image(image, kind)
         return {**part, "image_url": {**part["image_url"], "url": {FILE_KEY: name}}}
 
 
-def _png_of(url: Any) -> bytes | None:
-    """Returns the picture of a data URL; None for another type, or base64 that could not be restored exactly."""
-    if not isinstance(url, str) or not url.startswith(PNG_PREFIX):
+def _picture_of(url: Any) -> tuple[str, bytes] | None:
+    """Returns type and bytes of a data URL's picture; None for another type, or base64 that could not be restored exactly."""
+    prefix = PICTURE_URL.match(url) if isinstance(url, str) else None
+    if prefix is None:
         return None
-    encoded = url[len(PNG_PREFIX) :]
+    encoded = url[prefix.end() :]
     try:
         image = b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return None
-    return image if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
+    return (prefix[1], image) if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
 
 
 def _reply_facts(reply: Reply, left_out: LeftOut) -> dict[str, Any]:
