@@ -17,6 +17,7 @@ from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.client import OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
+from rollout_tasks.runs.agent_profile import needed_context
 
 LARGEST_ANSWER = 16 << 20
 """Most bytes read of an answer; the longest lists of models have one or two million."""
@@ -58,7 +59,8 @@ def check_model(config: RunConfig) -> RunConfig:
         The configuration with the endpoint filled in, marked as scripted if and only if that is the scripted model.
 
     Raises:
-        UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model.
+        UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model, or says that
+            the model's context is shorter than the agent's profile needs.
     """
     address = model_address(config)
     if address is None:
@@ -72,6 +74,7 @@ def check_model(config: RunConfig) -> RunConfig:
     if answer.status == 404:
         return _try_completion(config, address)
     served = _models_in(answer, address)
+    _check_context(config, served, address)
     if any(model.get("owned_by") == "scripted" for model in served):
         return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     names = [str(model.get("id")) for model in served]
@@ -82,6 +85,18 @@ def check_model(config: RunConfig) -> RunConfig:
         if names and name not in names:
             raise UserError(f"{option}: {address} does not serve {name!r}; it serves {_listed(names)}")
     return config
+
+
+def _check_context(config: RunConfig, served: Sequence[Mapping[str, Any]], address: str) -> None:
+    """Compares the context that an agent's profile needs with the model's, where the endpoint tells it as vLLM does."""
+    needed = needed_context(config)
+    most = next((model.get("max_model_len") for model in served if model.get("id") == config.model.name), None)
+    if needed is not None and type(most) is int and most < needed:
+        name = (config.profile or {}).get("name")
+        raise UserError(
+            f"--agent: the profile {name} needs a context of {needed} tokens, and {address} serves"
+            f" {config.model.name!r} with {most} (max_model_len): serve it with more, or write a profile that needs less"
+        )
 
 
 def served_models(address: str) -> str:

@@ -56,6 +56,8 @@ class Prompts(_Part):
     """The same for steps whose picture is no longer sent, with `History.older` ``action``; None: as `step`."""
     no_older_steps: str = Field("", max_length=1000)
     """In the place of ``{previous_actions}`` if there are none."""
+    unnamed_action: str = Field("{kind}", max_length=1000)
+    """``{action}`` of a reply that does not say in words what it does; ``{kind}`` is pyautogui's name of its first action."""
     text_in_parts: bool = True
     """Whether system and assistant messages hold a list with their text, or the text itself. User messages hold lists."""
 

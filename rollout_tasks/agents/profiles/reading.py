@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from rollout_tasks.agents.profiles import qwen, thought_action_code, ui_tars
+from rollout_tasks.agents.profiles.actions import Action, Click, Drag, Move, Press, Type
 from rollout_tasks.agents.profiles.conversation import Said
 from rollout_tasks.agents.profiles.coordinates import Coordinates
+from rollout_tasks.agents.profiles.packaged_text import filled
 from rollout_tasks.agents.profiles.pictures import SentPicture
 from rollout_tasks.agents.profiles.profile import Places, Profile
 from rollout_tasks.agents.profiles.reply import Parsed
@@ -18,7 +20,10 @@ _READERS: Mapping[str, Callable[[str, Coordinates], Parsed]] = {
     "thought_action_code": thought_action_code.parse,
     "ui_tars": ui_tars.parse,
 }
-_NAMING_LINE = re.compile(r"^[ \t]{0,20}((?:action:|step|i will|i'll|now i).*)", re.MULTILINE | re.IGNORECASE)
+_NAMING_LINE = re.compile(r"^[ \t]{0,20}(action:.*)", re.MULTILINE | re.IGNORECASE)
+_WHOLE_LINE = re.compile(r"^[ \t]{0,20}((?:action:|step|i will|i'll|now i).*)", re.MULTILINE | re.IGNORECASE)
+_HEADING = "Action:"
+_CLICKS = {1: "click", 2: "doubleClick", 3: "tripleClick"}
 
 
 def read(text: str, profile: Profile, picture: SentPicture) -> Parsed:
@@ -51,14 +56,36 @@ def said(reply: Reply, parsed: Parsed, profile: Profile, *, keep_fields: bool) -
     Args:
         reply: The reply.
         parsed: What was read of it.
-        profile: Says which words name the action. A reply without such words has its first action's kind instead.
+        profile: Says which words name the action. For a reply without such words it has others.
         keep_fields: Whether thinking in fields of its own is sent back.
     """
     action = parsed.said
-    if profile.history.whole_line:
-        line = _NAMING_LINE.search(parsed.thought)
-        action = line[1].strip() if line else ""
+    if profile.protocol == "qwen":
+        action = _named_in(parsed.thought, whole_line=profile.history.whole_line)
     if not action:
-        action = type(parsed.actions[0]).__name__.lower()
+        action = filled(profile.prompts.unnamed_action, {"kind": _kind(parsed.actions[0])})
     fields = reply.thinking if keep_fields else None
     return Said(reply.text, action, parsed.thought, parsed.observation, fields)
+
+
+def _named_in(text: str, *, whole_line: bool) -> str:
+    line = (_WHOLE_LINE if whole_line else _NAMING_LINE).search(text)
+    if line is None:
+        return ""
+    return line[1].strip() if whole_line else line[1].rpartition(_HEADING)[2].strip()
+
+
+def _kind(action: Action) -> str:
+    """Returns pyautogui's name of an action, or the name of its class."""
+    match action:
+        case Click(button=button, count=count):
+            return _CLICKS.get(count, "click") if button == "left" else f"{button}Click"
+        case Type():
+            return "typewrite"
+        case Press(keys=keys):
+            return "press" if len(keys) == 1 else "hotkey"
+        case Move():
+            return "moveTo"
+        case Drag():
+            return "dragTo"
+    return type(action).__name__.lower()
