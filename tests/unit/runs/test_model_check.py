@@ -319,3 +319,24 @@ def _told(check: Callable[[], object]) -> str:
     except UserError as refusal:
         return str(refusal)
     return ""
+
+
+@pytest.mark.parametrize(
+    ("served", "says"),
+    [
+        (
+            {"max_model_len": 8192},
+            "--agent: the profile mine needs a context of 9000 tokens, and {url} serves 'm-1' with 8192",
+        ),
+        ({"max_model_len": 9000}, ""),
+        ({"max_model_len": "8192"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_context_that_is_too_short_for_the_agent(endpoint: ModelEndpoint, served: dict[str, Any], says: str) -> None:
+    endpoint.answers = [(200, {"data": [{"id": "m-1", **served}, {"id": "m-2", "max_model_len": 1}]})]
+    asked = asking(endpoint).model_copy(update={"profile": {"name": "mine", "context_length": 9000}})
+    said = _told(lambda: model_check.check_model(asked))
+
+    assert said.startswith(says.format(url=endpoint.url))
+    assert bool(said) == bool(says)
