@@ -296,7 +296,9 @@ class RunConfig(_Part):
     env_mode: str = option(
         "osworld", "The environment: osworld, math, py, ... (rollouts list environments).", "--env-mode", "--mode"
     )
-    agent: str | None = option(None, "The agent; default: the environment's own.", "--agent")
+    agent: str | None = option(
+        None, "The agent, or the file of a profile; default: the environment's own (rollouts list agents).", "--agent"
+    )
     system_prompt: str | None = Field(
         None,
         description="In place of the agent's own; {instructions} and {tools} stand for the environment's.",

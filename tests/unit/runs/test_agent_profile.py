@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from benchmark.items import Item
 from rollout_tasks import registry
 from rollout_tasks.agents.base import Agent
 from rollout_tasks.agents.profiles.built_in import BUILT_IN
 from rollout_tasks.cli.run_file import as_yaml, resolve_config
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs import preflight
 from rollout_tasks.runs.agent_profile import needed_context, with_profile
 from vm_pool.contracts import check_class
 
@@ -27,7 +29,8 @@ WHOLE = "{name: mine, version: 1, protocol: ui_tars, prompts: {task: '{instructi
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agents of this working tree, which may be newer than those that are installed."""
     points = {name: EntryPoint(name, value, registry.AGENTS) for name, value in OFFERED.items()}
-    monkeypatch.setattr(registry, "_offered", lambda _group: points)
+    installed = registry._offered
+    monkeypatch.setattr(registry, "_offered", lambda group: points if group == registry.AGENTS else installed(group))
     registry._load.cache_clear()
 
 
@@ -130,3 +133,14 @@ def test_a_text_that_cannot_be_read_is_said_at_submission(tmp_path: Path) -> Non
         UserError, match="--agent mine: the text NOTHING of json cannot be read: NOTHING has no value there"
     ):
         with_profile(RunConfig(agent=str(file)))
+
+
+def test_a_profile_needs_a_desktop(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(WHOLE)
+    on_desktops, elsewhere = (resolved(str(file), env_mode=name) for name in ("osworld", "math"))
+    items = [Item(id="1", question="?")]
+
+    assert preflight.check_names(on_desktops, items) == {"osworld"}
+    with pytest.raises(UserError, match="--agent: mine acts on desktops, which --env-mode math does not have"):
+        preflight.check_names(elsewhere, items)

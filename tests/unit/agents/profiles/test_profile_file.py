@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,17 @@ def test_a_wrong_file_is_one_sentence_with_file_and_field(tmp_path: Path, text: 
     assert sentence.startswith(f"{tmp_path}/")
     assert says in sentence
     assert "\n" not in sentence
+
+
+def test_the_examples_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "agents.md").read_text()
+    based, whole = (
+        read_profile(written(tmp_path, block)) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    )
+
+    assert (based.name, based.prompts.task) == ("opencua-32b", BUILT_IN["opencua"].prompts.task)
+    said = set(whole.model_dump(exclude_unset=True))
+    assert said == set(Profile.model_fields) - {"user_calls"}, "the example shows every other field"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
