@@ -84,7 +84,7 @@ class DataConfig(_Part):
 
 
 _OF_THE_REQUEST = frozenset(
-    {"model", "messages", "tools", "temperature", "top_p", "max_completion_tokens", "seed", "stream", "n"}
+    {"model", "messages", "input", "tools", "temperature", "top_p", "max_completion_tokens", "seed", "stream", "n"}
 )
 
 
@@ -134,6 +134,9 @@ class ModelConfig(_Part):
     )
     completion_price: float | None = option(
         None, "Dollars per million completion tokens; with --prompt-price.", "--completion-price", ge=0
+    )
+    api: Literal["chat", "responses"] = Field(
+        "chat", description="Chat Completions or OpenAI's Responses API; the profile of the agent says which."
     )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
 

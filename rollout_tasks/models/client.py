@@ -19,8 +19,9 @@ from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client
 from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.models.apis import APIS
 from rollout_tasks.models.base import Message, Reply, Usage
-from rollout_tasks.models.parsing import NotAReplyError, parse_reply
+from rollout_tasks.models.parsing import NotAReplyError
 from rollout_tasks.models.refusals import Endpoint, read_refusal
 from rollout_tasks.models.retries import FailedTry, decide
 from rollout_tasks.per_process import per_process
@@ -40,7 +41,7 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    """A process's client for one endpoint, with the calls' address and common headers.
+    """A process's client for one API of an endpoint, with the calls' address and common headers.
 
     Making address and headers for each call would take as long as sending it.
     """
@@ -88,16 +89,17 @@ class ModelClient:
         self._config = config
         self._api_key = api_key
         self._base_url = base_url
+        self._api = APIS[config.api]
         self._session = (SESSION_HEADER.encode(), session_id.encode())
         self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), config.timeout)}
         self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}
         for name in ("temperature", "top_p", "max_completion_tokens", "seed"):
             if (value := getattr(config, name)) is not None:
-                self._fixed[name] = value
+                self._fixed[self._api.most_tokens if name == "max_completion_tokens" else name] = value
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
         """Asks for one turn; see `Model`."""
-        request = {**self._fixed, "messages": messages}
+        request = {**self._fixed, self._api.messages: messages}
         if tools:
             request["tools"] = tools
         body = json.dumps(request).encode()
@@ -120,7 +122,7 @@ class ModelClient:
             response, text = self._send(body)
             if not response.is_success:
                 return self._refused(response, self._without_key(text))  # before it is cut
-            return parse_reply(text, Usage(requests=tries, seconds=time.monotonic() - started))
+            return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
             return FailedTry(slow, FailureClass.MODEL_OVERLOAD)
@@ -140,7 +142,7 @@ class ModelClient:
     def _why_no_reply(self, text: str) -> str:
         """Returns what is wrong with a text that is no reply; what is quoted of it has no part of the key."""
         try:
-            parse_reply(self._without_key(text), Usage())
+            self._api.parse(self._without_key(text), Usage())
         except NotAReplyError as error:
             return str(error)
         return "with the key, where no key can be"
@@ -148,7 +150,7 @@ class ModelClient:
     def _send(self, body: bytes) -> tuple[httpx2.Response, str]:
         import httpx2
 
-        connected = _connected(self._api_key, self._base_url)
+        connected = _connected(self._api_key, self._base_url, self._api.path)
         headers = [*connected.headers, self._session, (b"Content-Length", b"%d" % len(body))]
         stream = httpx2.ByteStream(body)
         response = connected.client.send(
@@ -173,8 +175,8 @@ class ModelClient:
 
 
 @per_process
-def _connected(api_key: str, base_url: str) -> _Connected:
+def _connected(api_key: str, base_url: str, path: str) -> _Connected:
     client = http_client(api_key, base_url)
-    sample = client.build_request("POST", f"{base_url}/chat/completions")
+    sample = client.build_request("POST", f"{base_url}{path}")
     del sample.headers["Content-Length"]
     return _Connected(client, sample.url, sample.headers.raw)

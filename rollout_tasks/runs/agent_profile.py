@@ -45,10 +45,11 @@ def with_profile(config: RunConfig) -> RunConfig:
         "max_images": profile.history.images,
     }
     extra = dict(sampling.extra)
+    api = "responses" if profile.protocol == "responses_computer" else "chat"
     if sampling.max_tokens is not None and config.model.max_completion_tokens is None:
-        extra["max_tokens"] = sampling.max_tokens
+        extra["max_tokens" if api == "chat" else "max_output_tokens"] = sampling.max_tokens
     filled = _filled(config.model, model)
-    filled = filled.model_copy(update={"extra_body": {**extra, **config.model.extra_body}})
+    filled = filled.model_copy(update={"api": api, "extra_body": {**extra, **config.model.extra_body}})
     desktop: dict[str, Any] = {
         "action_space": "pyautogui",
         "observation_type": "screenshot",

@@ -191,8 +191,13 @@ class _Builder:
         return self._sent[number]
 
     def _with_pictures(self, message: Message) -> Message:
-        if self._with_images and isinstance(message.get("content"), list):
-            return {**message, "content": [self._part_with_image(part) for part in message["content"]]}
+        if not self._with_images:
+            return message
+        content, output = message.get("content"), message.get("output")
+        if isinstance(content, list):
+            message = {**message, "content": [self._part_with_image(part) for part in content]}
+        if isinstance(output, dict):
+            message = {**message, "output": self._part_with_image(output)}
         return message
 
     def _step(self, line: dict[str, Any]) -> RecordedStep:
@@ -219,11 +224,15 @@ class _Builder:
 
     def _part_with_image(self, part: Any) -> Any:
         link = part.get("image_url") if isinstance(part, dict) else None
-        if isinstance(link, dict) and isinstance(link.get("url"), dict):
-            path = self._path(link["url"][FILE_KEY])
-            url = f"data:image/{path.suffix[1:]};base64,{b64encode(path.read_bytes()).decode()}"
-            return {**part, "image_url": {**link, "url": url}}
-        return part
+        if not isinstance(link, dict):
+            return part
+        if isinstance(link.get("url"), dict):
+            return {**part, "image_url": {**link, "url": self._data_url(link["url"][FILE_KEY])}}
+        return {**part, "image_url": self._data_url(link[FILE_KEY])} if FILE_KEY in link else part
+
+    def _data_url(self, name: Any) -> str:
+        path = self._path(name)
+        return f"data:image/{path.suffix[1:]};base64,{b64encode(path.read_bytes()).decode()}"
 
     def _path(self, name: str) -> Path:
         """Returns the path of a file beside the record; rejects any other, as records may come from elsewhere."""

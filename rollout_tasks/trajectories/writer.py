@@ -197,21 +197,24 @@ class TrajectoryWriter:
         temporary.replace(self._directory / name)
 
     def _without_images(self, message: Message) -> Message:
-        content = message.get("content")
-        if not isinstance(content, list):
-            return message
-        return {**message, "content": [self._part_without_image(part) for part in content]}
+        content, output = message.get("content"), message.get("output")
+        if isinstance(content, list):
+            message = {**message, "content": [self._part_without_image(part) for part in content]}
+        if isinstance(output, dict):  # what a call of the computer is answered with, in the Responses API
+            message = {**message, "output": self._part_without_image(output)}
+        return message
 
     def _part_without_image(self, part: Any) -> Any:
         link = part.get("image_url") if isinstance(part, dict) else None
-        found = _picture_of(link.get("url")) if isinstance(link, dict) else None
+        found = _picture_of(link.get("url") if isinstance(link, dict) else link)
         if found is None:
             return part
         kind, image = found
         name = self._images.get(hashlib.sha256(image).digest())
         if name is None or not name.endswith(f".{kind}"):
             name = self._save_image(image, kind)
-        return {**part, "image_url": {**part["image_url"], "url": {FILE_KEY: name}}}
+        file = {FILE_KEY: name}
+        return {**part, "image_url": {**link, "url": file} if isinstance(link, dict) else file}
 
 
 def _picture_of(url: Any) -> tuple[str, bytes] | None:

@@ -1,7 +1,7 @@
-"""The agent for models that write their actions as text: one loop for all protocols, with the rules of a profile.
+"""The agent for models that operate a computer in a protocol of their own: one loop for all, with the rules of a profile.
 
-Each turn sends a prompt that the profile makes from the steps so far (`conversation`), reads the reply (`reading`) and carries
-out its actions in order, each a step of the record. The record has every prompt as it was sent.
+Each turn sends the prompt that a `Dialogue` makes from the steps so far, reads the reply and carries out its actions in order,
+each a step of the record. The record has every prompt as it was sent.
 
 A call for the user is answered as OSWorld's own UI-TARS agent does: nobody is there, so the model is kept waiting as often as the
 profile says, and then its call counts as ``fail``, which is what it means to a benchmark: it could not go on alone. An answer is
@@ -20,12 +20,13 @@ from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
-from rollout_tasks.agents.profiles.conversation import Conversation
+from rollout_tasks.agents.profiles.dialogue import Dialogue
 from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.pyautogui_code import tool_call
-from rollout_tasks.agents.profiles.reading import read, said
 from rollout_tasks.agents.profiles.reply import UnusableReplyError
+from rollout_tasks.agents.profiles.responses_dialogue import ResponsesDialogue
+from rollout_tasks.agents.profiles.text_dialogue import TextDialogue
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolResult, World
 from rollout_tasks.environments.osworld.action_spaces.base import CONTROL
@@ -89,6 +90,15 @@ def profile_agent(profile: Profile) -> type[ProfileAgent]:
     return type("OwnProfileAgent", (ProfileAgent,), {"profile": profile, "__module__": __name__})
 
 
+def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
+    values = {"instruction": item.question, "client_password": config.desktop.client_password}
+    model = config.model
+    images = model.max_images if "max_images" in model.model_fields_set else profile.history.images
+    if profile.protocol == "responses_computer":
+        return ResponsesDialogue(profile, values, images=images, system=config.desktop.os_type)
+    return TextDialogue(profile, values, images=images, keep_thinking=model.keep_thinking)
+
+
 class _ProfileEpisode:
     """One episode."""
 
@@ -106,13 +116,7 @@ class _ProfileEpisode:
         self._environment = environment
         self._model = model
         self._trajectory = trajectory
-        options = config.model.model_fields_set
-        self._conversation = Conversation(
-            profile,
-            {"instruction": item.question, "client_password": config.desktop.client_password},
-            images=config.model.max_images if "max_images" in options else profile.history.images,
-            keep_thinking=profile.history.thinking or config.model.keep_thinking,
-        )
+        self._dialogue = _dialogue(profile, config, item)
         self._turn = 0
         self._usage = Usage()
         self._unusable = UnusableTurns()
@@ -126,17 +130,16 @@ class _ProfileEpisode:
         while self._turn < limits.max_turns:
             check_tokens(limits, self._usage, self._turn)
             self._turn += 1
-            reply = self._ask(self._conversation.prompt(picture))
+            reply = self._ask(picture)
             try:
                 if reply.cut_off:
                     raise UnusableReplyError("The reply was cut off at its token limit: be brief.")
-                parsed = read(reply.text, self._profile, picture)
+                parsed = self._dialogue.read(reply, picture)
             except UnusableReplyError as problem:
                 self._refuse(reply, problem)
                 continue
             self._unusable.forgive()
-            keep_fields = self._model_config.keep_thinking
-            self._conversation.add(picture, said(reply, parsed, self._profile, keep_fields=keep_fields))
+            self._dialogue.add(picture, reply, parsed)
             ending, seen = self._carry_out(parsed.actions)
             if ending is not None:
                 return Episode(self._answer, ending, self._turn, self._usage)
@@ -144,11 +147,12 @@ class _ProfileEpisode:
                 picture = self._picture(seen)
         raise turns_used(limits)
 
-    def _ask(self, prompt: Sequence[Message]) -> Reply:
+    def _ask(self, picture: SentPicture) -> Reply:
+        prompt = self._dialogue.prompt(picture)
         for message in prompt if self._turn == 1 else prompt[-1:]:
             if message != self._last_recorded:  # the same prompt may be sent again
                 self._record(message)
-        reply = self._model.complete(prompt, [])
+        reply = self._model.complete(prompt, self._dialogue.tools(picture))
         self._usage += reply.usage
         self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=prompt)
         return reply
@@ -160,7 +164,7 @@ class _ProfileEpisode:
     def _refuse(self, reply: Reply, problem: UnusableReplyError) -> None:
         self._unusable.add(cut_off(reply, self._model_config) if reply.cut_off else str(problem))
         if self._profile.after_unusable == "explain":
-            self._conversation.correct(reply.text, str(problem))
+            self._dialogue.correct(reply, str(problem))
 
     def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, Observation | None]:
         """Carries out a reply's actions in order; returns how the episode ended, if it did, and what was seen last."""

@@ -156,7 +156,28 @@ OPENCUA = Profile(
 )
 """OpenCUA-72B. The smaller models were trained with another system prompt."""
 
-BUILT_IN = {profile.name: profile for profile in (UITARS_15, UITARS_2, QWEN25_VL, QWEN3_VL, OPENCUA)}
+OPENAI_CUA = Profile(
+    name="openai-cua",
+    version="1",
+    protocol="responses_computer",
+    prompts=Prompts(
+        task=(
+            "\n        {instruction}",
+            PackagedText(
+                module="mm_agents.openai_cua_agent",
+                name="OPERATOR_PROMPT",
+                values={"CLIENT_PASSWORD": "{client_password}"},
+            ),
+        ),
+    ),
+    history=History(images=None),
+    places=Places(span="screen"),
+    sampling=Sampling(extra={"truncation": "auto", "reasoning": {"generate_summary": "concise"}}),
+    max_steps=100,
+)
+"""The Responses API with ``computer_use_preview``. What a prompt has too much of, the endpoint leaves out (``truncation``)."""
+
+BUILT_IN = {profile.name: profile for profile in (UITARS_15, UITARS_2, QWEN25_VL, QWEN3_VL, OPENCUA, OPENAI_CUA)}
 
 
 class UITars15Agent(ProfileAgent):
@@ -187,3 +208,9 @@ class OpenCUAAgent(ProfileAgent):
     """OpenCUA."""
 
     profile: ClassVar[Profile | None] = OPENCUA
+
+
+class OpenAICUAAgent(ProfileAgent):
+    """OpenAI's models with the computer tool of the Responses API."""
+
+    profile: ClassVar[Profile | None] = OPENAI_CUA

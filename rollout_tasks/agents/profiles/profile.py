@@ -153,8 +153,11 @@ class Profile(_Part):
 
     name: Annotated[str, safe_name(64)]
     version: str = Field(min_length=1, max_length=64)
-    protocol: Literal["ui_tars", "qwen", "thought_action_code"]
-    """How replies are read: the module of this name."""
+    protocol: Literal["ui_tars", "qwen", "thought_action_code", "responses_computer"]
+    """How replies are read: the module of this name. With ``responses_computer`` the model is asked in the Responses API, and only
+    `prompts.system`, `prompts.task` and `history.images` are used of prompts and history."""
+    computer_tool: Literal["computer_use_preview", "computer"] = "computer_use_preview"
+    """With ``responses_computer``: the tool that the endpoint offers to the model."""
     prompts: Prompts
     history: History = History()
     pictures: Pictures = Pictures()

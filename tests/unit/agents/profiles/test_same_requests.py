@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.unit.agents.profiles.compared_agents import action, code, tool
 from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop, screenshot
 from tests.unit.agents.profiles.played_profiles import MODEL, QUESTION, play
 from tests.unit.agents.profiles.recorded_pyautogui import recorded
+from tests.unit.agents.profiles.responses_endpoint import ResponsesEndpoint, acts, says
 
 Official = Callable[[ChatEndpoint, pytest.MonkeyPatch], Callable[[bytes], Sequence[str]]]
 """Returns what predicts the scripts of the next step from its screenshot."""
@@ -110,6 +112,24 @@ def open_cua(endpoint: ChatEndpoint, patch: pytest.MonkeyPatch) -> Callable[[byt
     return lambda seen: agent.predict(QUESTION, {"screenshot": seen})[1]
 
 
+def openai_cua(endpoint: ChatEndpoint, patch: pytest.MonkeyPatch) -> Callable[[bytes], Sequence[str]]:
+    patch.setenv("OPENAI_BASE_URL", endpoint.url)
+    patch.setenv("OPENAI_API_KEY_CUA", "none")
+    desktop = types.SimpleNamespace(
+        step=lambda _script: ({"screenshot": screenshot(len(endpoint.bodies))}, 0.0, False, {})
+    )
+    agent = official_agents.module("openai_cua_agent").OpenAICUAAgent(desktop, model=MODEL, client_password="password")
+    agent.reset(QUIET)
+
+    def scripts(seen: bytes) -> Sequence[str]:
+        actions = agent.predict(QUESTION, {"screenshot": seen})[1]
+        for one in actions:
+            agent.step(one)
+        return [one["action"] for one in actions] or ["DONE"]  # its runner ends the episode then
+
+    return scripts
+
+
 UI_TARS_REPLIES = [
     action("click(start_box='(100,200)')"),
     "\n" + action("left_double(start_box='(300, 401)')") + "\n",
@@ -180,6 +200,22 @@ EPISODES: dict[str, tuple[Official, list[str]]] = {
 }
 
 
+RESPONSES = [
+    acts(1, type="screenshot"),
+    acts(2, type="click", x=100, y=200, button="left"),
+    acts(3, type="type", text="Hello"),
+    acts(4, type="keypress", keys=["CTRL", "s"]),
+    acts(5, type="wait"),
+    acts(6, type="double_click", x=1900, y=1000),
+    acts(7, type="move", x=7, y=9),
+    acts(8, type="scroll", x=100, y=200, scroll_x=0, scroll_y=5),
+    acts(9, type="click", x=9, y=9, button="right"),
+    acts(10, type="drag", path=[{"x": 1, "y": 2}, {"x": 300, "y": 400}]),
+    acts(11, type="keypress", keys=["ENTER"]),
+    says("It is bold."),
+]
+
+
 @pytest.mark.parametrize("name", EPISODES)
 def test_requests_and_actions_are_the_official_ones(
     endpoint: ChatEndpoint, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -202,6 +238,24 @@ def test_requests_and_actions_are_the_official_ones(
         assert _readable(our_body) == _readable(their_body), f"step {number}"
     for number, (their_scripts, our_scripts) in enumerate(zip(theirs, desktop.scripts(), strict=True)):
         assert recorded(*our_scripts) == recorded(*their_scripts), f"step {number}"
+
+
+def test_requests_and_actions_in_the_responses_api_are_the_official_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = ResponsesEndpoint()
+    endpoint.will(*RESPONSES)
+    predict = openai_cua(endpoint, monkeypatch)
+    theirs = [list(predict(screenshot(number))) for number in range(len(RESPONSES))]
+    official = endpoint.bodies
+    endpoint.will(*RESPONSES)
+    desktop = DrawnDesktop(number=lambda: len(endpoint.bodies))
+    play(endpoint, "openai-cua", desktop)
+    ours = endpoint.bodies
+    endpoint.close()
+
+    assert [_readable(body) for body in ours] == [_readable(body) for body in official]
+    for number, (their_scripts, our_scripts) in enumerate(zip(theirs, desktop.scripts(), strict=True)):
+        done = [event for event in recorded(*our_scripts) if event != ("WAIT",)]  # it sleeps in a script instead
+        assert done == recorded(*their_scripts), f"step {number}"
 
 
 def _readable(body: Any) -> Any:
