@@ -135,8 +135,9 @@ class ModelConfig(_Part):
     completion_price: float | None = option(
         None, "Dollars per million completion tokens; with --prompt-price.", "--completion-price", ge=0
     )
-    api: Literal["chat", "responses"] = Field(
-        "chat", description="Chat Completions or OpenAI's Responses API; the profile of the agent says which."
+    api: Literal["chat", "responses", "messages"] = Field(
+        "chat",
+        description="Chat Completions, OpenAI's Responses API or Anthropic's Messages API; the agent's profile says which.",
     )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
 

@@ -99,15 +99,16 @@ class ModelClient:
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
         """Asks for one turn; see `Model`."""
-        request = {**self._fixed, self._api.messages: messages}
+        request = {**self._fixed, **self._api.prompt(messages)}
         if tools:
             request["tools"] = tools
         body = json.dumps(request).encode()
+        headers = [(name.encode(), value.encode()) for name, value in self._api.tool_headers(tools).items()]
         started = time.monotonic()
         tries = 0
         while True:
             tries += 1
-            outcome = self._try(body, tries, started)
+            outcome = self._try(body, headers, tries, started)
             if isinstance(outcome, Reply):
                 return outcome
             decision = decide(outcome, tries, self._config.max_retries)
@@ -115,11 +116,11 @@ class ModelClient:
                 raise RolloutFailure(outcome.failure_class, self._without_key(decision.sentence))
             time.sleep(decision.delay)
 
-    def _try(self, body: bytes, tries: int, started: float) -> Reply | FailedTry:
+    def _try(self, body: bytes, headers: list[tuple[bytes, bytes]], tries: int, started: float) -> Reply | FailedTry:
         import httpx2  # what the openai package sends with
 
         try:
-            response, text = self._send(body)
+            response, text = self._send(body, headers)
             if not response.is_success:
                 return self._refused(response, self._without_key(text))  # before it is cut
             return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
@@ -147,11 +148,11 @@ class ModelClient:
             return str(error)
         return "with the key, where no key can be"
 
-    def _send(self, body: bytes) -> tuple[httpx2.Response, str]:
+    def _send(self, body: bytes, more: list[tuple[bytes, bytes]]) -> tuple[httpx2.Response, str]:
         import httpx2
 
-        connected = _connected(self._api_key, self._base_url, self._api.path)
-        headers = [*connected.headers, self._session, (b"Content-Length", b"%d" % len(body))]
+        connected = _connected(self._api_key, self._base_url, self._config.api)
+        headers = [*connected.headers, *more, self._session, (b"Content-Length", b"%d" % len(body))]
         stream = httpx2.ByteStream(body)
         response = connected.client.send(
             httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions=self._extensions),
@@ -175,8 +176,11 @@ class ModelClient:
 
 
 @per_process
-def _connected(api_key: str, base_url: str, path: str) -> _Connected:
+def _connected(api_key: str, base_url: str, api: str) -> _Connected:
     client = http_client(api_key, base_url)
-    sample = client.build_request("POST", f"{base_url}{path}")
+    sample = client.build_request("POST", f"{base_url}{APIS[api].path}")
     del sample.headers["Content-Length"]
+    if api == "messages":
+        del sample.headers["Authorization"]
+        sample.headers.update(APIS[api].login(api_key))
     return _Connected(client, sample.url, sample.headers.raw)

@@ -12,6 +12,7 @@ from rollout_tasks.unicode_text import storable_json
 MOST_ITEMS = 200
 """In one response."""
 _DEEPEST = 32
+_ANSWER = "computer_call_output"
 
 
 def parse_response(body: str, usage_so_far: Usage) -> Reply:
@@ -30,6 +31,8 @@ def parse_response(body: str, usage_so_far: Usage) -> Reply:
         raise NotAReplyError(f"without a list of output items: {body[:200]!r}")
     if len(items) > MOST_ITEMS:
         raise NotAReplyError(f"with {len(items)} output items, more than the {MOST_ITEMS} that are taken")
+    if any(item.get("role", "assistant") != "assistant" or item.get("type") == _ANSWER for item in items):
+        raise NotAReplyError(f"with an output item that only clients write: {body[:200]!r}")
     status = plain_name(response.get("status")) or "completed"
     if status not in ("completed", "incomplete"):
         raise NotAReplyError(f"with the status {status}: {str(response.get('error'))[:200]!r}")

@@ -19,6 +19,7 @@ from rollout_tasks.errors import UserError
 
 FILE_AGENT = "profile"
 """The agent that takes the profile of the configuration."""
+_APIS = {"responses_computer": "responses", "anthropic_computer": "messages"}
 _Options = TypeVar("_Options", bound=BaseModel)
 
 
@@ -45,9 +46,9 @@ def with_profile(config: RunConfig) -> RunConfig:
         "max_images": profile.history.images,
     }
     extra = dict(sampling.extra)
-    api = "responses" if profile.protocol == "responses_computer" else "chat"
+    api = _APIS.get(profile.protocol, "chat")
     if sampling.max_tokens is not None and config.model.max_completion_tokens is None:
-        extra["max_tokens" if api == "chat" else "max_output_tokens"] = sampling.max_tokens
+        extra["max_output_tokens" if api == "responses" else "max_tokens"] = sampling.max_tokens
     filled = _filled(config.model, model)
     filled = filled.model_copy(update={"api": api, "extra_body": {**extra, **config.model.extra_body}})
     desktop: dict[str, Any] = {

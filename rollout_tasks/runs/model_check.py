@@ -15,6 +15,7 @@ from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.apis import APIS
 from rollout_tasks.models.client import OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
 from rollout_tasks.runs.agent_profile import needed_context
@@ -70,7 +71,7 @@ def check_model(config: RunConfig) -> RunConfig:
         )
     model = with_list_prices(config.model.model_copy(update={"base_url": address, "scripted": False}))
     config = config.model_copy(update={"model": model})
-    answer = _ask(address)
+    answer = _ask(address, config.model.api)
     if answer.status == 404:
         return _try_completion(config, address)
     served = _models_in(answer, address)
@@ -159,7 +160,7 @@ def check_scripts(items: Sequence[Item]) -> None:
         )
 
 
-def _ask(address: str) -> _Answer:
+def _ask(address: str, api: str = "chat") -> _Answer:
     """Sends GET /models; tries again where that may help soon, but not after a timeout."""
     import httpx2
 
@@ -168,7 +169,7 @@ def _ask(address: str) -> _Answer:
         if attempt:
             time.sleep(pause(attempt, first=_PAUSE_SECONDS, longest=_PAUSE_SECONDS * 2))
         try:
-            answer = _send("GET", address, "/models", _ANSWER_SECONDS)
+            answer = _send("GET", address, "/models", _ANSWER_SECONDS, api=api)
         except httpx2.HTTPError as error:
             problem = f"cannot be reached: {error}"
             continue
@@ -181,7 +182,9 @@ def _ask(address: str) -> _Answer:
     raise UserError(f"the model endpoint {address} {problem} ({_TRIES} tries)")
 
 
-def _send(method: str, address: str, path: str, seconds: float, body: Mapping[str, Any] | None = None) -> _Answer:
+def _send(
+    method: str, address: str, path: str, seconds: float, body: Mapping[str, Any] | None = None, *, api: str = "chat"
+) -> _Answer:
     """Sends one request; reads its answer within limits.
 
     Raises:
@@ -190,7 +193,7 @@ def _send(method: str, address: str, path: str, seconds: float, body: Mapping[st
     """
     import httpx2  # the HTTP client of the openai package
 
-    headers = {**_login(), "Accept-Encoding": "gzip"}
+    headers = {**_login(api), "Accept-Encoding": "gzip"}
     try:
         with (
             httpx2.Client(headers=headers, timeout=seconds) as client,
@@ -244,8 +247,8 @@ def _try_completion(config: RunConfig, address: str) -> RunConfig:
     return config
 
 
-def _login() -> dict[str, str]:
+def _login(api: str) -> dict[str, str]:
     from rollout_tasks.settings import checked_key, settings
 
     secret = settings().openai_api_key
-    return {} if secret is None else {"Authorization": f"Bearer {checked_key(secret.get_secret_value())}"}
+    return {} if secret is None else APIS[api].login(checked_key(secret.get_secret_value()))

@@ -11,7 +11,7 @@ from typing import Any
 
 from rollout_tasks.models.base import THINKING_FIELDS, Message
 from rollout_tasks.models.sent_messages import LeftOut, sent_messages
-from rollout_tasks.trajectories.writer import FILE_KEY, RECORD_NAME
+from rollout_tasks.trajectories.writer import FILE_KEY, RECORD_NAME, with_parts
 
 
 class TrajectoryError(Exception):
@@ -191,14 +191,7 @@ class _Builder:
         return self._sent[number]
 
     def _with_pictures(self, message: Message) -> Message:
-        if not self._with_images:
-            return message
-        content, output = message.get("content"), message.get("output")
-        if isinstance(content, list):
-            message = {**message, "content": [self._part_with_image(part) for part in content]}
-        if isinstance(output, dict):
-            message = {**message, "output": self._part_with_image(output)}
-        return message
+        return with_parts(message, self._part_with_image) if self._with_images else message
 
     def _step(self, line: dict[str, Any]) -> RecordedStep:
         call, result = line["call"], line["result"]
@@ -223,7 +216,15 @@ class _Builder:
         return RecordedObservation(text, tuple(self._path(name) for name in recorded.get("images", ())))
 
     def _part_with_image(self, part: Any) -> Any:
-        link = part.get("image_url") if isinstance(part, dict) else None
+        if not isinstance(part, dict):
+            return part
+        if part.get("type") == "tool_result" and isinstance(part.get("content"), list):
+            return {**part, "content": [self._part_with_image(inner) for inner in part["content"]]}
+        source = part.get("source") if part.get("type") == "image" else None
+        if isinstance(source, dict) and isinstance(source.get("data"), dict):
+            data = self._data_url(source["data"][FILE_KEY]).partition(";base64,")[2]
+            return {**part, "source": {**source, "data": data}}
+        link = part.get("image_url")
         if not isinstance(link, dict):
             return part
         if isinstance(link.get("url"), dict):

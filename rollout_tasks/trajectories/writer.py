@@ -15,7 +15,7 @@ import json
 import os
 import re
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,21 @@ PNG_PREFIX = "data:image/png;base64,"
 PICTURE_URL = re.compile(r"data:image/(png|jpeg|webp);base64,")
 MAX_INLINE_TEXT = 2_000
 """Characters; a longer observation text gets its own file, so that the lines of steps stay easy to read."""
+
+
+def with_parts(message: Message, change: Callable[[Any], Any]) -> Message:
+    """Returns a message with those of its parts changed that may be pictures. What a model wrote is left as it is.
+
+    Args:
+        message: Of any API.
+        change: Returns the part that stands in a part's place.
+    """
+    content, output = message.get("content"), message.get("output")
+    if message.get("role") in ("user", "tool") and isinstance(content, list):
+        return {**message, "content": [change(part) for part in content]}
+    if message.get("type") == "computer_call_output" and isinstance(output, dict):
+        return {**message, "output": change(output)}
+    return message
 
 
 class TrajectoryWriter:
@@ -197,24 +212,35 @@ class TrajectoryWriter:
         temporary.replace(self._directory / name)
 
     def _without_images(self, message: Message) -> Message:
-        content, output = message.get("content"), message.get("output")
-        if isinstance(content, list):
-            message = {**message, "content": [self._part_without_image(part) for part in content]}
-        if isinstance(output, dict):  # what a call of the computer is answered with, in the Responses API
-            message = {**message, "output": self._part_without_image(output)}
-        return message
+        return with_parts(message, self._part_without_image)
 
     def _part_without_image(self, part: Any) -> Any:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "tool_result" and isinstance(part.get("content"), list):
+            return {**part, "content": [self._part_without_image(inner) for inner in part["content"]]}
+        if kind == "image" and isinstance(part.get("source"), dict):
+            return self._source_without_image(part)
         link = part.get("image_url") if isinstance(part, dict) else None
         found = _picture_of(link.get("url") if isinstance(link, dict) else link)
         if found is None:
             return part
         kind, image = found
-        name = self._images.get(hashlib.sha256(image).digest())
-        if name is None or not name.endswith(f".{kind}"):
-            name = self._save_image(image, kind)
-        file = {FILE_KEY: name}
+        file = {FILE_KEY: self._file_of(image, kind)}
         return {**part, "image_url": {**link, "url": file} if isinstance(link, dict) else file}
+
+    def _source_without_image(self, part: dict[str, Any]) -> dict[str, Any]:
+        """Returns a picture of the Messages API with its file in the place of its base64."""
+        source = part["source"]
+        found = _picture_of(f"data:{source.get('media_type')};base64,{source.get('data')}")
+        if found is None:
+            return part
+        kind, image = found
+        return {**part, "source": {**source, "data": {FILE_KEY: self._file_of(image, kind)}}}
+
+    def _file_of(self, image: bytes, kind: str) -> str:
+        """Returns the file of a picture, which is written now if it is new."""
+        name = self._images.get(hashlib.sha256(image).digest())
+        return name if name is not None and name.endswith(f".{kind}") else self._save_image(image, kind)
 
 
 def _picture_of(url: Any) -> tuple[str, bytes] | None:

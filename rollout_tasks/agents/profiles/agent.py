@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
 from rollout_tasks.agents.profiles.dialogue import Dialogue
+from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
 from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.pyautogui_code import tool_call
@@ -91,11 +93,17 @@ def profile_agent(profile: Profile) -> type[ProfileAgent]:
 
 
 def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
-    values = {"instruction": item.question, "client_password": config.desktop.client_password}
+    values = {
+        "instruction": item.question,
+        "client_password": config.desktop.client_password,
+        "date": f"{datetime.now(UTC):%A, %B %d, %Y}",
+    }
     model = config.model
     images = model.max_images if "max_images" in model.model_fields_set else profile.history.images
     if profile.protocol == "responses_computer":
         return ResponsesDialogue(profile, values, images=images, system=config.desktop.os_type)
+    if profile.protocol == "anthropic_computer":
+        return MessagesDialogue(profile, values, images=images)
     return TextDialogue(profile, values, images=images, keep_thinking=model.keep_thinking)
 
 

@@ -170,6 +170,7 @@ OPENAI_CUA = Profile(
             ),
         ),
     ),
+    computer_tool="computer_use_preview",
     history=History(images=None),
     places=Places(span="screen"),
     sampling=Sampling(extra={"truncation": "auto", "reasoning": {"generate_summary": "concise"}}),
@@ -177,7 +178,29 @@ OPENAI_CUA = Profile(
 )
 """The Responses API with ``computer_use_preview``. What a prompt has too much of, the endpoint leaves out (``truncation``)."""
 
-BUILT_IN = {profile.name: profile for profile in (UITARS_15, UITARS_2, QWEN25_VL, QWEN3_VL, OPENCUA, OPENAI_CUA)}
+CLAUDE = Profile(
+    name="claude",
+    version="1",
+    protocol="anthropic_computer",
+    computer_tool="computer_20250124",
+    prompts=Prompts(
+        system=PackagedText(
+            module="mm_agents.anthropic.utils",
+            name="SYSTEM_PROMPT",
+            values={"datetime.today().strftime('%A, %B %d, %Y')": "{date}"},
+        ),
+        task="{instruction}",
+    ),
+    history=History(images=10),
+    pictures=Pictures(format="png", size=(1280, 720)),
+    places=Places(span="picture"),
+    sampling=Sampling(max_tokens=4_096, extra={"thinking": {"type": "enabled", "budget_tokens": 1_024}}),
+    max_steps=100,
+)
+"""Anthropic's own API. Newer models want `computer_20251124`."""
+
+_ALL = (UITARS_15, UITARS_2, QWEN25_VL, QWEN3_VL, OPENCUA, OPENAI_CUA, CLAUDE)
+BUILT_IN = {profile.name: profile for profile in _ALL}
 
 
 class UITars15Agent(ProfileAgent):
@@ -214,3 +237,9 @@ class OpenAICUAAgent(ProfileAgent):
     """OpenAI's models with the computer tool of the Responses API."""
 
     profile: ClassVar[Profile | None] = OPENAI_CUA
+
+
+class ClaudeAgent(ProfileAgent):
+    """Claude with Anthropic's computer tool."""
+
+    profile: ClassVar[Profile | None] = CLAUDE

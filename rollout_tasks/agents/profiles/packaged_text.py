@@ -179,6 +179,9 @@ class _Source:
     def _part(self, part: ast.expr) -> str:
         """Returns a part of an f-string; a name without a value becomes a place in the text."""
         if isinstance(part, ast.FormattedValue):
+            written = ast.unparse(part.value)
+            if written in self._values:
+                return self._values[written]
             if part.conversion != -1 or part.format_spec is not None:
                 raise _NotUnderstoodError(f"line {part.lineno} formats a value")
             try:

@@ -39,7 +39,12 @@ def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
     picture = decoded(screenshot)
     if picture.mode != "RGB":
         picture = picture.convert("RGB")
-    if size != screen:
+    if pictures.size is not None:
+        from PIL import Image
+
+        size = pictures.size
+        picture = picture.resize(size, Image.Resampling.LANCZOS)
+    elif size != screen:
         picture = picture.resize(size)
     file = io.BytesIO()
     quality = {} if pictures.quality is None else {"quality": pictures.quality}

@@ -33,7 +33,8 @@ class PackagedText(_Part):
     name: str = Field(max_length=200)
     """A name in it, an entry of a list there, or a variable of a method: ``Class.method.variable``."""
     values: dict[str, _PlainText | PackagedText | tuple[_PlainText | PackagedText, ...]] = Field({}, max_length=50)
-    """What stands in the place of names that the text uses: ``{name}`` in it, variables, and ``self.name``."""
+    """What stands in the place of names that the text uses: ``{name}`` in it, variables, ``self.name``, and any expression of an
+    f-string, as it is written there."""
 
 
 Text = _PlainText | PackagedText | tuple[_PlainText | PackagedText, ...]
@@ -44,7 +45,7 @@ class Prompts(_Part):
     """The texts of a prompt, and where they stand."""
 
     system: Text | None = None
-    """The system message; it may hold ``{client_password}``, ``{picture_width}`` and ``{picture_height}``."""
+    """The system message; it may hold ``{client_password}``, ``{date}``, ``{picture_width}`` and ``{picture_height}``."""
     task: Text
     """What is asked: ``{instruction}``, and ``{previous_actions}`` where these are wanted. Holds what `system` may hold, too."""
     task_with: Literal["itself", "first_picture", "current_picture"] = "itself"
@@ -107,11 +108,15 @@ class Pictures(_Part):
     quality: int | None = Field(None, ge=1, le=100)
     """Of JPEG and WebP; None: 75, as Pillow has it."""
     resize: Resize | None = None
+    size: tuple[Annotated[int, Field(ge=1, le=7680)], Annotated[int, Field(ge=1, le=7680)]] | None = None
+    """An exact width and height in place of `resize`, whatever the screen's shape."""
 
     @model_validator(mode="after")
     def _possible(self) -> Pictures:
-        if self.format == "unchanged" and self.resize is not None:
+        if self.format == "unchanged" and (self.resize is not None or self.size is not None):
             raise ValueError("a picture that is resized has a new format: png, jpeg or webp")
+        if self.resize is not None and self.size is not None:
+            raise ValueError("resize and size exclude each other")
         if self.quality is not None and self.format not in ("jpeg", "webp"):
             raise ValueError("only jpeg and webp have a quality")
         return self
@@ -148,16 +153,23 @@ class Sampling(_Part):
     """More fields of each request; ``--extra-body`` wins field by field."""
 
 
+_COMPUTER_TOOLS: dict[str, tuple[str, ...]] = {
+    "responses_computer": ("computer_use_preview", "computer"),
+    "anthropic_computer": ("computer_20250124", "computer_20251124"),
+}
+
+
 class Profile(_Part):
     """One agent."""
 
     name: Annotated[str, safe_name(64)]
     version: str = Field(min_length=1, max_length=64)
-    protocol: Literal["ui_tars", "qwen", "thought_action_code", "responses_computer"]
-    """How replies are read: the module of this name. With ``responses_computer`` the model is asked in the Responses API, and only
-    `prompts.system`, `prompts.task` and `history.images` are used of prompts and history."""
-    computer_tool: Literal["computer_use_preview", "computer"] = "computer_use_preview"
-    """With ``responses_computer``: the tool that the endpoint offers to the model."""
+    protocol: Literal["ui_tars", "qwen", "thought_action_code", "responses_computer", "anthropic_computer"]
+    """How replies are read: the module of this name. With ``responses_computer`` the model is asked in OpenAI's Responses API, with
+    ``anthropic_computer`` in Anthropic's Messages API; of prompts and history these use `Prompts.system`, `Prompts.task` and
+    `History.images` alone."""
+    computer_tool: Literal["computer_use_preview", "computer", "computer_20250124", "computer_20251124"] | None = None
+    """With these two: the tool that the endpoint offers to the model; the first two are OpenAI's."""
     prompts: Prompts
     history: History = History()
     pictures: Pictures = Pictures()
@@ -173,6 +185,13 @@ class Profile(_Part):
     """How often the model may call for the user and is only kept waiting; the next call is a ``fail``."""
     after_unusable: Literal["explain", "resample"] = "explain"
     """Whether a reply without a usable action is answered with what is wrong, or the same prompt is sent again."""
+
+    @model_validator(mode="after")
+    def _with_a_tool(self) -> Profile:
+        tools = _COMPUTER_TOOLS.get(self.protocol, (None,))
+        if self.computer_tool not in tools:
+            raise ValueError(f"computer_tool must be {' or '.join(map(str, tools))} with the protocol {self.protocol}")
+        return self
 
     @field_validator("version", mode="before")
     @classmethod

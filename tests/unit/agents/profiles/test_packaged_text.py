@@ -23,9 +23,10 @@ TYPED: str = "typed"
 SEVERAL = ["one", "two " + FIRST]
 NUMBER = 7
 LOOP = LOOP + "x"
-DEEP = %s
+DEEP = NESTED
 RUN = open("/etc/passwd").read()
 FORMATTED = f"{FIRST:>20}"
+TODAY = f"Today is {now().strftime('%d')}."
 class Agent:
     def predict(self, asked):
         lines = ["The screen has", f"{width}x{height}." if self.kind == "absolute" else "a grid."]
@@ -34,7 +35,7 @@ class Agent:
         system = "Tools: " + json.dumps(tools)
         asked_for = f"Do {asked} after {before}, {self.kind}"
         return system
-''' % ("(" * 90 + '"x"' + ")" * 90 + ' + "y"' * 90)
+'''.replace("NESTED", '"x"' + ' + "y"' * 90)
 
 
 @pytest.fixture
@@ -68,6 +69,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             'Tools: {"name": "tool", "told": "The screen has\\n{picture_width}x{height}.", "most": 3, "on": true}',
         ),
         ("Agent.predict.asked_for", {"self.kind": "k", "before": "{previous}"}, "Do {asked} after {previous}, k"),
+        ("TODAY", {"now().strftime('%d')": "{date}"}, "Today is {date}."),
         ("FIRST", {"place": {"module": "heavy_texts", "name": "TOP"}}, "new top"),
     ],
 )
@@ -91,6 +93,7 @@ def test_a_text_is_read_by_name(package: str, name: str, values: dict[str, Any],
         ("DEEP", "it is nested too deeply"),
         ("RUN", "calls something"),
         ("FORMATTED", "formats a value"),
+        ("TODAY", "calls something"),
         ("1 +", "that is no name"),
         ("open('x')", "that is no name"),
     ],

@@ -73,7 +73,7 @@ def texts(body: dict[str, Any]) -> list[str]:
 
 
 def test_every_built_in_profile_has_replies_here() -> None:
-    assert REPLIES.keys() == {name for name, profile in BUILT_IN.items() if profile.protocol != "responses_computer"}
+    assert REPLIES.keys() == {name for name, profile in BUILT_IN.items() if profile.computer_tool is None}
 
 
 @pytest.mark.parametrize("name", REPLIES)

@@ -71,13 +71,22 @@ def test_built_in_profiles_are_values(name: str) -> None:
         (WHOLE + "colour: red", "colour: is not an option"),
         (WHOLE + "history: {image: 3}", "history.image: is not an option; did you mean images?"),
         (WHOLE + "history: {images: 0}", "history.images: must be at least 1, got 0"),
-        (WHOLE.replace("ui_tars", "claude"), "protocol: must be ui_tars, qwen or thought_action_code, got 'claude'"),
+        (
+            WHOLE.replace("ui_tars", "claude"),
+            "protocol: must be ui_tars, qwen, thought_action_code, responses_computer or anthropic_computer, got 'claude'",
+        ),
         (WHOLE.replace("span: picture", "span: grid"), "places: grid and the span grid belong together"),
         (WHOLE.replace('{task: "Do: {instruction}"}', "{}"), "prompts.task: is missing"),
         (WHOLE + "pictures: {format: png, quality: 3}", "pictures: only jpeg and webp have a quality"),
         (WHOLE + "pictures: {resize: {factor: 28}}", "pictures: a picture that is resized has a new format"),
         (WHOLE + "sampling: {temperature: .nan}", "sampling.temperature: must be "),
-        ("base: nobody", "base: must be a built-in profile: opencua, qwen2.5-vl, qwen3-vl, uitars-1.5, uitars-2"),
+        (WHOLE + "computer_tool: computer", "computer_tool must be None with the protocol ui_tars"),
+        ("base: claude\ncomputer_tool: computer", "computer_tool must be computer_20250124 or computer_20251124 with"),
+        (WHOLE + "pictures: {format: png, size: [2, 2], resize: {factor: 1}}", "resize and size exclude each other"),
+        (
+            "base: nobody",
+            "base: must be a built-in profile: claude, openai-cua, opencua, qwen2.5-vl, qwen3-vl, uitars-1.5, uitars-2",
+        ),
         ("base: [1]", "base: must be a built-in profile"),
         ("base: opencua\nprompts: {system: {file: no.txt}}", "no.txt: cannot be read: No such file"),
         ("base: opencua\nprompts: {system: {file: 3}}", "prompts.system: file must be a file's name"),
@@ -103,7 +112,7 @@ def test_the_examples_of_the_docs(tmp_path: Path) -> None:
 
     assert (based.name, based.prompts.task) == ("opencua-32b", BUILT_IN["opencua"].prompts.task)
     said = set(whole.model_dump(exclude_unset=True))
-    assert said == set(Profile.model_fields) - {"user_calls"}, "the example shows every other field"
+    assert said == set(Profile.model_fields) - {"computer_tool", "user_calls"}, "the example shows every other field"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

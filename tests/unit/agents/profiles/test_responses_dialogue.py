@@ -20,6 +20,7 @@ PLAIN: dict[str, Any] = {
     "version": "1",
     "protocol": "responses_computer",
     "prompts": {"task": "Do: {instruction}"},
+    "computer_tool": "computer_use_preview",
     "places": {"span": "screen"},
     "history": {"images": None},
 }
@@ -141,6 +142,8 @@ def test_an_incomplete_response_is_no_action(endpoint: ResponsesEndpoint, deskto
     [
         ({}, "without a list of output items"),
         ({"output": [1]}, "without a list of output items"),
+        ({"output": [{"type": "message", "role": "user"}]}, "with an output item that only clients write"),
+        ({"output": [{"type": "computer_call_output"}]}, "with an output item that only clients write"),
         ({"output": [{}] * 201}, "with 201 output items, more than the 200 that are taken"),
         (
             {"output": [], "status": "failed", "error": {"message": "no"}},
