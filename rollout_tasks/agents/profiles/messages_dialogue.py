@@ -87,7 +87,7 @@ class MessagesDialogue:
         sent: list[Message] = []
         for message in reversed(self._messages):
             if left is not None and message["role"] == "user":
-                parts = []
+                parts: list[dict[str, Any]] = []
                 for part in reversed(message["content"]):
                     part, shown = _limited(part, left)
                     left -= shown

@@ -52,7 +52,8 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
 
     def _answer(self, body: Any) -> None:
-        self.server.requests.append((self.command, self.path, self.headers["Authorization"], body))
+        key = self.headers["Authorization"] or self.headers["x-api-key"]
+        self.server.requests.append((self.command, self.path, key, body))
         status, content = self.server.answers.pop(0)
         self.send_response(status)
         if isinstance(content, bytes) and content.startswith(b"\x1f\x8b"):
@@ -319,6 +320,15 @@ def _told(check: Callable[[], object]) -> str:
     except UserError as refusal:
         return str(refusal)
     return ""
+
+
+def test_anthropics_api_has_a_login_of_its_own(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(200, MODELS), (200, MODELS)]
+    for api in ("messages", "chat"):
+        model_check.check_model(config(model={"name": "m-1", "base_url": endpoint.url, "api": api}))
+
+    assert [login for _, _, login, _ in endpoint.requests] == [KEY, f"Bearer {KEY}"]
 
 
 @pytest.mark.parametrize(

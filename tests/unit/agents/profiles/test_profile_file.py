@@ -106,10 +106,11 @@ def test_a_wrong_file_is_one_sentence_with_file_and_field(tmp_path: Path, text: 
 
 def test_the_examples_of_the_docs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[4] / "docs" / "how-to" / "agents.md").read_text()
-    based, whole = (
+    tool, based, whole = (
         read_profile(written(tmp_path, block)) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     )
 
+    assert (tool.computer_tool, tool.protocol) == ("computer", "responses_computer")
     assert (based.name, based.prompts.task) == ("opencua-32b", BUILT_IN["opencua"].prompts.task)
     said = set(whole.model_dump(exclude_unset=True))
     assert said == set(Profile.model_fields) - {"computer_tool", "user_calls"}, "the example shows every other field"
