@@ -31,6 +31,7 @@ from rollout_tasks.cli.run_file import as_yaml
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.redis_client import checked_client
+from rollout_tasks.runs.agent_profile import with_profile
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.progress import progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
@@ -272,10 +273,14 @@ def embedded_services(
 
 
 def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
-    if benchmark is None:
-        return config
-    data = config.data.model_copy(update={"path": benchmark.data_path, **benchmark.selection})
-    return config.model_copy(update={"data": data})
+    """Returns the configuration as it is given to the command line: with its benchmark, and with its agent's profile.
+
+    The profile is filled in here, because the command line cannot tell which options were given.
+    """
+    if benchmark is not None:
+        data = config.data.model_copy(update={"path": benchmark.data_path, **benchmark.selection})
+        config = config.model_copy(update={"data": data})
+    return with_profile(config)
 
 
 def _call(

@@ -84,7 +84,7 @@ class DataConfig(_Part):
 
 
 _OF_THE_REQUEST = frozenset(
-    {"model", "messages", "tools", "temperature", "top_p", "max_completion_tokens", "seed", "stream", "n"}
+    {"model", "messages", "input", "tools", "temperature", "top_p", "max_completion_tokens", "seed", "stream", "n"}
 )
 
 
@@ -99,7 +99,12 @@ class ModelConfig(_Part):
         None, "Sampling temperature; unset leaves it to the endpoint.", "--temperature", ge=0, le=2
     )
     top_p: float | None = option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
-    max_completion_tokens: int | None = option(None, "Tokens a single reply may have.", "--max-completion-tokens", ge=1)
+    max_completion_tokens: int | None = option(
+        None,
+        "Tokens a single reply may have, thinking included; a text that is cut off there is no answer.",
+        "--max-completion-tokens",
+        ge=1,
+    )
     seed: int | None = option(
         None, "Sampling seed; an endpoint that honours it gives the same replies.", "--model-seed"
     )
@@ -113,13 +118,33 @@ class ModelConfig(_Part):
         "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",
         "--images-in",
     )
+    max_images: int | None = option(
+        10,
+        "Screenshots in a prompt at most, the newest ones; in place of older ones stands a note. 'all' sends every one.",
+        "--max-images",
+        ge=0,
+    )
+    keep_thinking: bool = option(
+        False,
+        "Send the model its thinking of earlier turns back, in the fields it came in. Some models need it to call tools.",
+        "--keep-thinking",
+    )
     prompt_price: float | None = option(
         None, "Dollars per million prompt tokens. Default: the provider's list price, if known.", "--prompt-price", ge=0
     )
     completion_price: float | None = option(
         None, "Dollars per million completion tokens; with --prompt-price.", "--completion-price", ge=0
     )
+    api: Literal["chat", "responses", "messages"] = Field(
+        "chat",
+        description="Chat Completions, OpenAI's Responses API or Anthropic's Messages API; the agent's profile says which.",
+    )
     scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
+
+    @field_validator("max_images", mode="before")
+    @classmethod
+    def _all_is_no_limit(cls, value: Any) -> Any:
+        return None if value == "all" else value
 
     @field_validator("extra_body", mode="before")
     @classmethod
@@ -275,12 +300,17 @@ class RunConfig(_Part):
     env_mode: str = option(
         "osworld", "The environment: osworld, math, py, ... (rollouts list environments).", "--env-mode", "--mode"
     )
-    agent: str | None = option(None, "The agent; default: the environment's own.", "--agent")
+    agent: str | None = option(
+        None, "The agent, or the file of a profile; default: the environment's own (rollouts list agents).", "--agent"
+    )
     system_prompt: str | None = Field(
         None,
         description="In place of the agent's own; {instructions} and {tools} stand for the environment's.",
         min_length=1,
         max_length=100_000,
+    )
+    profile: dict[str, Any] | None = Field(
+        None, description="The agent's profile, for agents that have one; filled in at submission."
     )
     model: ModelConfig = ModelConfig()
     limits: Limits = Limits()

@@ -42,7 +42,7 @@ class FailureClass(StrEnum):
     MODEL_OVERLOAD = "model_overload"
     """The model's endpoint was overloaded or out of reach in all tries, or kept the agent waiting until its time was over."""
     PARSE = "parse"
-    """The model's replies could not be read as actions, several turns in a row."""
+    """The model's replies could not be read as actions, or were cut off at a token limit, several turns in a row."""
     TIMEOUT = "timeout"
     """The agent took longer than allowed."""
     MAX_TURNS = "max_turns"

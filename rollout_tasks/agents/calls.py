@@ -46,7 +46,7 @@ class CallReader:
         if validator is None:
             raise UnusableCallError(f"Tool {raw.name[:100]!r} not found. Known: {', '.join(self._validators)}.")
         try:
-            arguments = storable_json(_parsed(raw.arguments or "{}"), DEEPEST_ARGUMENTS)
+            arguments = parsed_json(raw.arguments or "{}")
         except (ValueError, RecursionError) as error:
             reason = "arguments are cut off: the reply reached its token limit" if cut_off else f"no JSON: {error}"
             raise UnusableCallError(f"Validation failed for {raw.name}: {reason}") from error
@@ -57,8 +57,15 @@ class CallReader:
         return ToolCall(raw.id, raw.name, arguments)
 
 
-def _parsed(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number)
+def parsed_json(text: str) -> Any:
+    """Returns the value of a model's JSON, bounded and storable.
+
+    Raises:
+        ValueError: No JSON, a number that is not finite or too long, or lists and objects nested too deeply.
+        RecursionError: Nested more deeply than Python can read.
+    """
+    value = json.loads(text, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number)
+    return storable_json(value, DEEPEST_ARGUMENTS)
 
 
 def _refuse(name: str) -> float:

@@ -1,6 +1,7 @@
 """The agent for models with native tool calls: it asks, executes every call in order, answers each, and asks again.
 
-Messages are never edited afterwards, so every prefix of the history is exactly what the model saw.
+Messages are never edited afterwards. What of them is sent, the history decides (`history`); each reply's record says what
+was left out, so that every prompt can be rebuilt (`Trajectory.prompt`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from benchmark.items import Item
 from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.calls import CallReader, UnusableCallError
+from rollout_tasks.agents.history import History, HistoryPolicy
+from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
-from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
+from rollout_tasks.models.sent_messages import LeftOut
 from rollout_tasks.trajectories.writer import TrajectoryWriter
-
-MAX_UNUSABLE_TURNS = 3
-"""Consecutive turns without a usable call or a final text, after which the rollout fails."""
 
 
 class ToolCallingAgent(Agent):
@@ -28,7 +28,7 @@ class ToolCallingAgent(Agent):
     needs_model: ClassVar[bool] = True
 
     def __init__(self, config: RunConfig) -> None:
-        """Stores the options: where pictures go, and the system prompt."""
+        """Stores the options: where pictures go and how many stay, and the system prompt."""
         self._config = config
 
     def run(
@@ -54,14 +54,15 @@ class _Conversation:
         self._model = model
         self._trajectory = trajectory
         self._images_in = config.model.images_in
+        self._model_config = config.model
         self._system_prompt = config.system_prompt
         self._tools = environment.tools()
         self._offered = [tool.as_openai() for tool in self._tools]
         self._calls = CallReader(self._tools)
-        self._history: list[Message] = []
+        self._history = History(HistoryPolicy.of(config.model))
         self._turn = 0
         self._usage = Usage()
-        self._unusable_turns = 0
+        self._unusable = UnusableTurns()
 
     def open(self, item: Item, observation: Observation) -> None:
         """Adds the system prompt and the task."""
@@ -72,7 +73,7 @@ class _Conversation:
     def play(self, limits: Limits) -> Episode:
         """Plays turns until there is an answer or a limit is reached."""
         while self._turn < limits.max_turns:
-            self._check_tokens(limits.max_tokens)
+            check_tokens(limits, self._usage, self._turn)
             self._turn += 1
             reply = self._ask()
             text = reply.text.strip()
@@ -80,29 +81,25 @@ class _Conversation:
                 ending = self._execute_all(reply)
                 if ending is not None:
                     return Episode(text, ending, self._turn, self._usage)
+            elif reply.cut_off:
+                self._say({"role": "user", "content": prompts.CUT_OFF})
+                self._unusable.add(cut_off(reply, self._model_config))
             elif text:
                 return Episode(text, "answer", self._turn, self._usage)
             else:
                 self._say({"role": "user", "content": prompts.NUDGE})
-                self._count_unusable("an empty reply")
-        raise RolloutFailure(FailureClass.MAX_TURNS, f"no answer after {limits.max_turns} turns")
-
-    def _check_tokens(self, most: int | None) -> None:
-        used = self._usage.total_tokens
-        if most is not None and used >= most:
-            raise RolloutFailure(
-                FailureClass.MAX_TURNS, f"no answer after {self._turn} turns and {used} tokens of {most}"
-            )
+                self._unusable.add("an empty reply")
+        raise turns_used(limits)
 
     def _ask(self) -> Reply:
-        reply = self._model.complete(self._history, self._offered)
+        prompt, left_out = self._history.prompt()
+        reply = self._model.complete(prompt, self._offered)
         self._usage += reply.usage
-        self._say(reply.message, reply)
+        self._say(reply.message, reply, left_out)
         return reply
 
     def _execute_all(self, reply: Reply) -> Literal["done", "fail"] | None:
         """Executes the turn's calls in order and answers every one; returns how the episode ended, if it did."""
-        cut_off = reply.finish_reason == "length"
         ending: Literal["done", "fail"] | None = None
         problems: list[str] = []
         shown: list[tuple[str, ToolResult]] = []
@@ -111,7 +108,7 @@ class _Conversation:
                 self._answer(raw, ToolResult("failed", prompts.NOT_EXECUTED))
                 continue
             try:
-                call = self._calls.read(raw, cut_off=cut_off)
+                call = self._calls.read(raw, cut_off=reply.cut_off)
             except UnusableCallError as error:
                 problems.append(str(error))
                 self._answer(raw, ToolResult("failed", str(error)))
@@ -123,9 +120,9 @@ class _Conversation:
         if self._images_in == "user" and (content := prompts.pictures_content(shown)):
             self._say({"role": "user", "content": content})
         if shown:
-            self._unusable_turns = 0
+            self._unusable.forgive()
         else:
-            self._count_unusable(problems[-1])
+            self._unusable.add(problems[-1])
         return ending
 
     def _execute(self, call: ToolCall) -> ToolResult:
@@ -138,14 +135,6 @@ class _Conversation:
         content = prompts.result_content(result, with_pictures=self._images_in == "tool")
         self._say({"role": "tool", "tool_call_id": raw.id, "content": content})
 
-    def _say(self, message: Message, reply: Reply | None = None) -> None:
-        self._history.append(message)
-        self._trajectory.message(message, turn=self._turn or None, reply=reply)
-
-    def _count_unusable(self, problem: str) -> None:
-        self._unusable_turns += 1
-        if self._unusable_turns >= MAX_UNUSABLE_TURNS:
-            sentence = (
-                f"{self._unusable_turns} turns in a row without a usable call or a final text, the last: {problem}"
-            )
-            raise RolloutFailure(FailureClass.PARSE, sentence)
+    def _say(self, message: Message, reply: Reply | None = None, left_out: LeftOut | None = None) -> None:
+        self._history.add(message, reply.thinking if reply else None)
+        self._trajectory.message(message, turn=self._turn or None, reply=reply, left_out=left_out)

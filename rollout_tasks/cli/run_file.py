@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.agent_profile import with_profile
 
 if TYPE_CHECKING:
     import yaml
 
 
 def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
-    """Returns the configuration of a file, overridden by options.
+    """Returns the configuration of a file, overridden by options, with the profile of its agent.
 
     Raises:
-        UserError: The file cannot be read, or a value is wrong.
+        UserError: The file or the profile cannot be read, or a value is wrong.
     """
     values = {} if file is None else _read_yaml(file)
     if file is not None:
         below = parse_config(values, where=f"--config: {file}")
         if not options:
-            return below
-    return parse_config(_merged(values, options))
+            return with_profile(below)
+    return with_profile(parse_config(_merged(values, options)))
 
 
 _FLOAT, _FIRST_OF_NUMBERS = "tag:yaml.org,2002:float", list("-+.0123456789")

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Message = dict[str, Any]
-"""A Chat Completions message, exactly as sent."""
+"""A Chat Completions message."""
+THINKING_FIELDS = ("reasoning", "reasoning_content")
+"""Where endpoints write a model's thinking in its message, if not in the text. Both names are in use, by some servers at once."""
 STATE_HEADING = "Current state:"
 """The text in a message before an observation that is described in words."""
 
@@ -60,6 +62,16 @@ class Reply:
     """Which model, version or replica answered."""
     token_data: Mapping[str, Any] = field(default_factory=dict)
     """Token ids and log-probabilities where the endpoint gave them."""
+    thinking: Mapping[str, str] = field(default_factory=dict)
+    """What the model thought before it replied, by the fields (`THINKING_FIELDS`) in which the endpoint wrote it.
+
+    It is no part of `message`, as endpoints differ: some refuse it in a request, others refuse calls of tools without it.
+    """
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the reply ended at a token limit: the run's, the endpoint's, or the end of the model's context."""
+        return self.finish_reason == "length"
 
 
 class Model(Protocol):

@@ -13,19 +13,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
-from benchmark.backoff import passing, retry_after
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client
 from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.models.apis import APIS
 from rollout_tasks.models.base import Message, Reply, Usage
-from rollout_tasks.models.parsing import NotAReplyError, parse_reply
+from rollout_tasks.models.parsing import NotAReplyError
+from rollout_tasks.models.refusals import Endpoint, read_refusal
 from rollout_tasks.models.retries import FailedTry, decide
 from rollout_tasks.per_process import per_process
 from rollout_tasks.settings import checked_key, settings
-from rollout_tasks.unicode_text import storable
 
 if TYPE_CHECKING:
     import httpx2
@@ -35,23 +35,13 @@ SESSION_HEADER = "X-Session-Id"
 OPENAI_URL = "https://api.openai.com/v1"
 LARGEST_RESPONSE = 64 << 20
 """Bytes, decompressed; token ids and log-probabilities of 100,000 tokens take a quarter of it."""
-_READ_CHARACTERS = 5000
-"""The part of an error's message that is looked at."""
 _NO_KEY = "none"
 """Sent if no key is configured: local servers need none, others answer 401."""
-_OVERFLOW_CODE = "context_length_exceeded"
-_OVERFLOW_PHRASES = (
-    "maximum context length",
-    "maximum model length",
-    "context length exceeded",
-    "context window",
-    "prompt is too long",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    """A process's client for one endpoint, with the calls' address and common headers.
+    """A process's client for one API of an endpoint, with the calls' address and common headers.
 
     Making address and headers for each call would take as long as sending it.
     """
@@ -99,24 +89,26 @@ class ModelClient:
         self._config = config
         self._api_key = api_key
         self._base_url = base_url
+        self._api = APIS[config.api]
         self._session = (SESSION_HEADER.encode(), session_id.encode())
         self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), config.timeout)}
         self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}
         for name in ("temperature", "top_p", "max_completion_tokens", "seed"):
             if (value := getattr(config, name)) is not None:
-                self._fixed[name] = value
+                self._fixed[self._api.most_tokens if name == "max_completion_tokens" else name] = value
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
         """Asks for one turn; see `Model`."""
-        request = {**self._fixed, "messages": messages}
+        request = {**self._fixed, **self._api.prompt(messages)}
         if tools:
             request["tools"] = tools
         body = json.dumps(request).encode()
+        headers = [(name.encode(), value.encode()) for name, value in self._api.tool_headers(tools).items()]
         started = time.monotonic()
         tries = 0
         while True:
             tries += 1
-            outcome = self._try(body, tries, started)
+            outcome = self._try(body, headers, tries, started)
             if isinstance(outcome, Reply):
                 return outcome
             decision = decide(outcome, tries, self._config.max_retries)
@@ -124,14 +116,14 @@ class ModelClient:
                 raise RolloutFailure(outcome.failure_class, self._without_key(decision.sentence))
             time.sleep(decision.delay)
 
-    def _try(self, body: bytes, tries: int, started: float) -> Reply | FailedTry:
+    def _try(self, body: bytes, headers: list[tuple[bytes, bytes]], tries: int, started: float) -> Reply | FailedTry:
         import httpx2  # what the openai package sends with
 
         try:
-            response, text = self._send(body)
+            response, text = self._send(body, headers)
             if not response.is_success:
                 return self._refused(response, self._without_key(text))  # before it is cut
-            return parse_reply(text, Usage(requests=tries, seconds=time.monotonic() - started))
+            return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
             return FailedTry(slow, FailureClass.MODEL_OVERLOAD)
@@ -151,16 +143,16 @@ class ModelClient:
     def _why_no_reply(self, text: str) -> str:
         """Returns what is wrong with a text that is no reply; what is quoted of it has no part of the key."""
         try:
-            parse_reply(self._without_key(text), Usage())
+            self._api.parse(self._without_key(text), Usage())
         except NotAReplyError as error:
             return str(error)
         return "with the key, where no key can be"
 
-    def _send(self, body: bytes) -> tuple[httpx2.Response, str]:
+    def _send(self, body: bytes, more: list[tuple[bytes, bytes]]) -> tuple[httpx2.Response, str]:
         import httpx2
 
-        connected = _connected(self._api_key, self._base_url)
-        headers = [*connected.headers, self._session, (b"Content-Length", b"%d" % len(body))]
+        connected = _connected(self._api_key, self._base_url, self._config.api)
+        headers = [*connected.headers, *more, self._session, (b"Content-Length", b"%d" % len(body))]
         stream = httpx2.ByteStream(body)
         response = connected.client.send(
             httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions=self._extensions),
@@ -171,62 +163,24 @@ class ModelClient:
             return response, read_text(response, LARGEST_RESPONSE, self._config.timeout)
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
-        status, error = response.status_code, _error_of(text)
-        message = _message_of(error, text) or response.reason_phrase
-        sentence = f"{self._endpoint} answered {status}: {message}"
-        if response.has_redirect_location:
-            elsewhere = _shown_url(response.headers["location"], self._base_url)
-            sentence += f"; it redirects to {elsewhere}, which is not followed"
-        if passing(status):
-            wanted = retry_after(response.headers)
-            return FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=wanted)
-        if _is_context_overflow(status, error, message):
-            sentence = f"the conversation no longer fits the model's context: {sentence}"
-        return FailedTry(sentence, FailureClass.MODEL, retried=False)
+        endpoint = Endpoint(self._config.name, self._base_url)
+        return read_refusal(endpoint, response.status_code, response.reason_phrase, response.headers, text).failed
 
     @property
     def _endpoint(self) -> str:
         """The endpoint's name in errors, without secrets that a URL may contain."""
-        return f"model {self._config.name} at {_shown_url(self._base_url)}"
+        return str(Endpoint(self._config.name, self._base_url))
 
     def _without_key(self, sentence: str) -> str:
         return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
 
 
 @per_process
-def _connected(api_key: str, base_url: str) -> _Connected:
+def _connected(api_key: str, base_url: str, api: str) -> _Connected:
     client = http_client(api_key, base_url)
-    sample = client.build_request("POST", f"{base_url}/chat/completions")
+    sample = client.build_request("POST", f"{base_url}{APIS[api].path}")
     del sample.headers["Content-Length"]
+    if api == "messages":
+        del sample.headers["Authorization"]
+        sample.headers.update(APIS[api].login(api_key))
     return _Connected(client, sample.url, sample.headers.raw)
-
-
-def _shown_url(url: str, base: str = "") -> str:
-    """Returns an address, which may be relative to another, without secrets that it may contain."""
-    try:
-        parts = urlsplit(urljoin(base, url))
-    except ValueError:
-        return "an invalid address"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]
-
-
-def _error_of(text: str) -> Any:
-    """Returns what a response's JSON says about the error; None if it is not JSON."""
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return body.get("error", body) if isinstance(body, dict) else body
-
-
-def _message_of(error: Any, text: str) -> str:
-    message = error.get("message") if isinstance(error, dict) else error
-    said = storable(message) if isinstance(message, str) and message.strip() else text
-    return " ".join(said[:_READ_CHARACTERS].split())[:500]
-
-
-def _is_context_overflow(status: int, error: Any, message: str) -> bool:
-    if status not in {400, 413, 422}:
-        return False
-    code = error.get("code") if isinstance(error, dict) else None
-    return code == _OVERFLOW_CODE or any(phrase in message.lower() for phrase in _OVERFLOW_PHRASES)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rollout_tasks.models.base import Message, RawToolCall, Reply, Usage
+from rollout_tasks.models.base import THINKING_FIELDS, Message, RawToolCall, Reply, Usage
 from rollout_tasks.unicode_text import storable
 
 MOST_TOOL_CALLS = 128
@@ -31,7 +31,7 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
     Raises:
         NotAReplyError: It is not JSON, or has no choice, or its choice does not follow the protocol.
     """
-    response = _json_object(body)
+    response = json_object(body)
     choices = response.get("choices")
     if not isinstance(choices, list) or not choices:
         raise NotAReplyError(f"without choices: {body[:200]!r}")
@@ -53,14 +53,20 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
         message=_for_history(text, calls),
         text=text,
         tool_calls=calls,
-        finish_reason=_name(choice.get("finish_reason")),
+        finish_reason=plain_name(choice.get("finish_reason")),
         usage=usage_so_far + _usage(response.get("usage")),
-        served_by=_name(response.get("model")),
+        served_by=plain_name(response.get("model")),
         token_data=_token_data(response, choice),
+        thinking={name: storable(message[name]) for name in THINKING_FIELDS if isinstance(message.get(name), str)},
     )
 
 
-def _json_object(body: str) -> dict[str, Any]:
+def json_object(body: str) -> dict[str, Any]:
+    """Returns a response's object.
+
+    Raises:
+        NotAReplyError: It is something else.
+    """
     try:
         response = json.loads(body, parse_constant=lambda _name: None)
     except (ValueError, RecursionError) as error:
@@ -72,15 +78,16 @@ def _json_object(body: str) -> dict[str, Any]:
 
 def _tool_call(call: Any) -> RawToolCall:
     function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not _name(call.get("id")):
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not plain_name(call.get("id")):
         raise NotAReplyError(f"with a tool call without id or name: {str(call)[:200]!r}")
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = "" if arguments is None else json.dumps(arguments)
-    return RawToolCall(_name(call["id"]), storable(function["name"]), storable(arguments))
+    return RawToolCall(plain_name(call["id"]), storable(function["name"]), storable(arguments))
 
 
-def _name(value: Any) -> str:
+def plain_name(value: Any) -> str:
+    """Returns a name that an endpoint gives, cut and storable; empty if it is none."""
     return storable(str(value)[:_NAME_CHARACTERS]) if value and isinstance(value, str | int) else ""
 
 
@@ -98,10 +105,11 @@ def _for_history(text: str, calls: tuple[RawToolCall, ...]) -> Message:
 def _usage(counts: Any) -> Usage:
     if not isinstance(counts, dict):
         return Usage()
-    return Usage(_count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
+    return Usage(token_count(counts.get("prompt_tokens")), token_count(counts.get("completion_tokens")))
 
 
-def _count(value: Any) -> int:
+def token_count(value: Any) -> int:
+    """Returns a number of tokens that an endpoint gives; 0 if it cannot be one."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else 0
 
 

@@ -15,8 +15,10 @@ from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.apis import APIS
 from rollout_tasks.models.client import OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
+from rollout_tasks.runs.agent_profile import needed_context
 
 LARGEST_ANSWER = 16 << 20
 """Most bytes read of an answer; the longest lists of models have one or two million."""
@@ -58,7 +60,8 @@ def check_model(config: RunConfig) -> RunConfig:
         The configuration with the endpoint filled in, marked as scripted if and only if that is the scripted model.
 
     Raises:
-        UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model.
+        UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model, or says that
+            the model's context is shorter than the agent's profile needs.
     """
     address = model_address(config)
     if address is None:
@@ -68,10 +71,11 @@ def check_model(config: RunConfig) -> RunConfig:
         )
     model = with_list_prices(config.model.model_copy(update={"base_url": address, "scripted": False}))
     config = config.model_copy(update={"model": model})
-    answer = _ask(address)
+    answer = _ask(address, config.model.api)
     if answer.status == 404:
         return _try_completion(config, address)
     served = _models_in(answer, address)
+    _check_context(config, served, address)
     if any(model.get("owned_by") == "scripted" for model in served):
         return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     names = [str(model.get("id")) for model in served]
@@ -82,6 +86,18 @@ def check_model(config: RunConfig) -> RunConfig:
         if names and name not in names:
             raise UserError(f"{option}: {address} does not serve {name!r}; it serves {_listed(names)}")
     return config
+
+
+def _check_context(config: RunConfig, served: Sequence[Mapping[str, Any]], address: str) -> None:
+    """Compares the context that an agent's profile needs with the model's, where the endpoint tells it as vLLM does."""
+    needed = needed_context(config)
+    most = next((model.get("max_model_len") for model in served if model.get("id") == config.model.name), None)
+    if needed is not None and type(most) is int and most < needed:
+        name = (config.profile or {}).get("name")
+        raise UserError(
+            f"--agent: the profile {name} needs a context of {needed} tokens, and {address} serves"
+            f" {config.model.name!r} with {most} (max_model_len): serve it with more, or write a profile that needs less"
+        )
 
 
 def served_models(address: str) -> str:
@@ -144,7 +160,7 @@ def check_scripts(items: Sequence[Item]) -> None:
         )
 
 
-def _ask(address: str) -> _Answer:
+def _ask(address: str, api: str = "chat") -> _Answer:
     """Sends GET /models; tries again where that may help soon, but not after a timeout."""
     import httpx2
 
@@ -153,7 +169,7 @@ def _ask(address: str) -> _Answer:
         if attempt:
             time.sleep(pause(attempt, first=_PAUSE_SECONDS, longest=_PAUSE_SECONDS * 2))
         try:
-            answer = _send("GET", address, "/models", _ANSWER_SECONDS)
+            answer = _send("GET", address, "/models", _ANSWER_SECONDS, api=api)
         except httpx2.HTTPError as error:
             problem = f"cannot be reached: {error}"
             continue
@@ -166,7 +182,9 @@ def _ask(address: str) -> _Answer:
     raise UserError(f"the model endpoint {address} {problem} ({_TRIES} tries)")
 
 
-def _send(method: str, address: str, path: str, seconds: float, body: Mapping[str, Any] | None = None) -> _Answer:
+def _send(
+    method: str, address: str, path: str, seconds: float, body: Mapping[str, Any] | None = None, *, api: str = "chat"
+) -> _Answer:
     """Sends one request; reads its answer within limits.
 
     Raises:
@@ -175,7 +193,7 @@ def _send(method: str, address: str, path: str, seconds: float, body: Mapping[st
     """
     import httpx2  # the HTTP client of the openai package
 
-    headers = {**_login(), "Accept-Encoding": "gzip"}
+    headers = {**_login(api), "Accept-Encoding": "gzip"}
     try:
         with (
             httpx2.Client(headers=headers, timeout=seconds) as client,
@@ -229,8 +247,8 @@ def _try_completion(config: RunConfig, address: str) -> RunConfig:
     return config
 
 
-def _login() -> dict[str, str]:
+def _login(api: str) -> dict[str, str]:
     from rollout_tasks.settings import checked_key, settings
 
     secret = settings().openai_api_key
-    return {} if secret is None else {"Authorization": f"Bearer {checked_key(secret.get_secret_value())}"}
+    return {} if secret is None else APIS[api].login(checked_key(secret.get_secret_value()))

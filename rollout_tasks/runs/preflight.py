@@ -37,7 +37,8 @@ def check_names(config: RunConfig, items: Iterable[Item], places: Mapping[str, s
         The environments that the items run in.
 
     Raises:
-        UserError: Unknown environment, agent or metric; names the option or the item.
+        UserError: Unknown environment, agent or metric, or an agent that cannot act in an environment; names the option or
+            the item.
     """
     check_metric(config.metric)
     if config.agent is not None:
@@ -53,7 +54,15 @@ def check_names(config: RunConfig, items: Iterable[Item], places: Mapping[str, s
             place = f"{_named(item, places)}: env_config.env_mode" if "env_mode" in item.env_config else "--env-mode"
             _look_up(place, registry.environment, name)
             names.add(name)
+            _check_acts_there(config, name)
     return names
+
+
+def _check_acts_there(config: RunConfig, environment: str) -> None:
+    """Checks that an agent with a profile has a desktop to act on."""
+    if config.profile is not None and not registry.environment(environment).needs_desktop:
+        agent = config.profile.get("name", config.agent)
+        raise UserError(f"--agent: {agent} acts on desktops, which --env-mode {environment} does not have")
 
 
 def _named(item: Item, places: Mapping[str, str]) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.models.base import Message
-from rollout_tasks.trajectories.writer import FILE_KEY, PNG_PREFIX, RECORD_NAME
+from rollout_tasks.models.base import THINKING_FIELDS, Message
+from rollout_tasks.models.sent_messages import LeftOut, sent_messages
+from rollout_tasks.trajectories.writer import FILE_KEY, RECORD_NAME, with_parts
 
 
 class TrajectoryError(Exception):
@@ -57,6 +58,12 @@ class RecordedReply:
     requests: int
     seconds: float
     token_data: Mapping[str, Any]
+    thinking: Mapping[str, str]
+    """What the model thought before it replied, by the fields in which the endpoint wrote it."""
+    left_out: LeftOut
+    """What its prompt did not have of the messages before it. Records of earlier versions: no picture was left out."""
+    sent: tuple[Message, ...] | None = None
+    """Its prompt, where that was recorded whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +73,22 @@ class Trajectory:
     header: Mapping[str, Any]
     first_observation: RecordedObservation | None
     messages: tuple[Message, ...]
-    """Exactly as sent; with `images=False`, pictures are ``{"$file": name}`` in place of their data URL."""
+    """The whole conversation; with `images=False`, pictures are ``{"$file": name}`` in place of their data URL."""
     replies: tuple[RecordedReply, ...]
     steps: tuple[RecordedStep, ...]
     torn: str | None
     """A sentence if the last line was incomplete and dropped."""
+
+    def prompt(self, reply: RecordedReply) -> list[Message]:
+        """Returns the messages that the model was sent for one of its replies, exactly as sent.
+
+        Args:
+            reply: One of `replies`.
+        """
+        if reply.sent is not None:
+            return list(reply.sent)
+        thinking = {known.message_index: known.thinking for known in self.replies}
+        return sent_messages(self.messages[: reply.message_index], thinking, reply.left_out)
 
 
 def read_trajectory(directory: Path, *, images: bool = True) -> Trajectory:
@@ -115,6 +133,7 @@ class _Builder:
         self._header: Mapping[str, Any] = {}
         self._first: RecordedObservation | None = None
         self._messages: list[Message] = []
+        self._sent: list[Message] = []
         self._replies: list[RecordedReply] = []
         self._steps: list[RecordedStep] = []
 
@@ -126,6 +145,8 @@ class _Builder:
                 self._first = self._observation(line["observation"])
             case "message":
                 self._add_message(line)
+            case "sent":
+                self._add_sent(line)
             case "step":
                 self._steps.append(self._step(line))
             case unknown:
@@ -139,10 +160,7 @@ class _Builder:
     def _add_message(self, line: dict[str, Any]) -> None:
         if line["index"] != len(self._messages):
             raise ValueError(f"message {line['index']} where message {len(self._messages)} belongs")
-        message = line["message"]
-        if self._with_images and isinstance(message.get("content"), list):
-            message["content"] = [self._part_with_image(part) for part in message["content"]]
-        self._messages.append(message)
+        self._messages.append(self._with_pictures(line["message"]))
         if "reply" in line:
             facts = line["reply"]
             self._replies.append(
@@ -156,8 +174,24 @@ class _Builder:
                     requests=facts["requests"],
                     seconds=facts["seconds"],
                     token_data=facts.get("token_data", {}),
+                    thinking=_thinking(facts.get("thinking", {})),
+                    left_out=_left_out(facts.get("left_out")),
+                    sent=None if facts.get("prompt") is None else tuple(map(self._sent_message, facts["prompt"])),
                 )
             )
+
+    def _add_sent(self, line: dict[str, Any]) -> None:
+        if line["number"] != len(self._sent):
+            raise ValueError(f"message {line['number']} of prompts where message {len(self._sent)} belongs")
+        self._sent.append(self._with_pictures(line["message"]))
+
+    def _sent_message(self, number: Any) -> Message:
+        if type(number) is not int or not 0 <= number < len(self._sent):
+            raise ValueError(f"no message of prompts before has number {number!r}")
+        return self._sent[number]
+
+    def _with_pictures(self, message: Message) -> Message:
+        return with_parts(message, self._part_with_image) if self._with_images else message
 
     def _step(self, line: dict[str, Any]) -> RecordedStep:
         call, result = line["call"], line["result"]
@@ -182,14 +216,43 @@ class _Builder:
         return RecordedObservation(text, tuple(self._path(name) for name in recorded.get("images", ())))
 
     def _part_with_image(self, part: Any) -> Any:
-        link = part.get("image_url") if isinstance(part, dict) else None
-        if isinstance(link, dict) and isinstance(link.get("url"), dict):
-            image = self._path(link["url"][FILE_KEY]).read_bytes()
-            return {**part, "image_url": {**link, "url": PNG_PREFIX + b64encode(image).decode()}}
-        return part
+        if not isinstance(part, dict):
+            return part
+        if part.get("type") == "tool_result" and isinstance(part.get("content"), list):
+            return {**part, "content": [self._part_with_image(inner) for inner in part["content"]]}
+        source = part.get("source") if part.get("type") == "image" else None
+        if isinstance(source, dict) and isinstance(source.get("data"), dict):
+            data = self._data_url(source["data"][FILE_KEY]).partition(";base64,")[2]
+            return {**part, "source": {**source, "data": data}}
+        link = part.get("image_url")
+        if not isinstance(link, dict):
+            return part
+        if isinstance(link.get("url"), dict):
+            return {**part, "image_url": {**link, "url": self._data_url(link["url"][FILE_KEY])}}
+        return {**part, "image_url": self._data_url(link[FILE_KEY])} if FILE_KEY in link else part
+
+    def _data_url(self, name: Any) -> str:
+        path = self._path(name)
+        return f"data:image/{path.suffix[1:]};base64,{b64encode(path.read_bytes()).decode()}"
 
     def _path(self, name: str) -> Path:
         """Returns the path of a file beside the record; rejects any other, as records may come from elsewhere."""
         if not isinstance(name, str) or name in {"", ".."} or Path(name).name != name:
             raise ValueError(f"{name!r} is no file name")
         return self._directory / name
+
+
+def _thinking(recorded: Any) -> dict[str, str]:
+    for name, text in recorded.items():
+        if name not in THINKING_FIELDS or not isinstance(text, str):
+            raise ValueError(f"{name!r} is no field for thinking, or its value is no text")
+    return dict(recorded)
+
+
+def _left_out(recorded: Any) -> LeftOut:
+    if recorded is None:
+        return LeftOut()
+    pictures, thinking = recorded["pictures"], recorded["thinking"]
+    if type(pictures) is not int or pictures < 0 or not isinstance(thinking, bool):
+        raise ValueError("left_out must have a number of pictures, and true or false for thinking")
+    return LeftOut(pictures, thinking)

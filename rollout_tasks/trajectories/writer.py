@@ -13,20 +13,39 @@ import errno
 import hashlib
 import json
 import os
+import re
 from base64 import b64decode
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
 from rollout_tasks.models.base import Message, Reply
+from rollout_tasks.models.sent_messages import LeftOut
 
 RECORD_NAME = "trajectory.jsonl"
 MESSAGES_NAME = "messages.json"
 FILE_KEY = "$file"
-"""The record has ``{"$file": name}`` where a message had a PNG data URL; URLs are strings, so nothing collides."""
+"""The record has ``{"$file": name}`` where a message had a picture's data URL; URLs are strings, so nothing collides."""
 PNG_PREFIX = "data:image/png;base64,"
+PICTURE_URL = re.compile(r"data:image/(png|jpeg|webp);base64,")
 MAX_INLINE_TEXT = 2_000
 """Characters; a longer observation text gets its own file, so that the lines of steps stay easy to read."""
+
+
+def with_parts(message: Message, change: Callable[[Any], Any]) -> Message:
+    """Returns a message with those of its parts changed that may be pictures. What a model wrote is left as it is.
+
+    Args:
+        message: Of any API.
+        change: Returns the part that stands in a part's place.
+    """
+    content, output = message.get("content"), message.get("output")
+    if message.get("role") in ("user", "tool") and isinstance(content, list):
+        return {**message, "content": [change(part) for part in content]}
+    if message.get("type") == "computer_call_output" and isinstance(output, dict):
+        return {**message, "output": change(output)}
+    return message
 
 
 class TrajectoryWriter:
@@ -47,6 +66,7 @@ class TrajectoryWriter:
         self._recorded_messages: list[Message] = []
         self._steps = 0
         self._images: dict[bytes, str] = {}
+        self._sent: dict[bytes, int] = {}
         self._names: set[str] = set()
 
     def start(self, header: dict[str, Any]) -> None:
@@ -70,13 +90,24 @@ class TrajectoryWriter:
         if self._enabled:
             self._append({"kind": "observation", "step": 0, "observation": self._observation(observation)})
 
-    def message(self, message: Message, *, turn: int | None = None, reply: Reply | None = None) -> None:
-        """Records a message of the conversation, exactly as sent.
+    def message(
+        self,
+        message: Message,
+        *,
+        turn: int | None = None,
+        reply: Reply | None = None,
+        left_out: LeftOut | None = None,
+        prompt: Sequence[Message] | None = None,
+    ) -> None:
+        """Records a message of the conversation, whole, whatever prompts leave out of it.
 
         Args:
             message: Must not be changed afterwards.
             turn: The model's turn, from 1, when the message belongs to one.
-            reply: For the model's own messages: what else is known of them (usage, token ids, who served it).
+            reply: For the model's own messages: what else is known of them (usage, thinking, token ids, who served it).
+            left_out: For the model's own messages: what its prompt did not have of the messages before; default: `LeftOut()`.
+            prompt: For the model's own messages: the messages it was sent, where they are not those before with something
+                left out. Each distinct one is written once.
         """
         self.messages.append(message)
         if not self._enabled:
@@ -87,7 +118,9 @@ class TrajectoryWriter:
         if turn is not None:
             line["turn"] = turn
         if reply is not None:
-            line["reply"] = _reply_facts(reply)
+            line["reply"] = _reply_facts(reply, left_out or LeftOut())
+            if prompt is not None:
+                line["reply"]["prompt"] = [self._number_of_sent(sent) for sent in prompt]
         self._append(line)
 
     def step(self, *, turn: int, call: ToolCall, result: ToolResult, seconds: float) -> None:
@@ -132,6 +165,15 @@ class TrajectoryWriter:
             os.ftruncate(self._descriptor, before)
             raise OSError(errno.ENOSPC, "no room for the whole line", str(self._directory / RECORD_NAME))
 
+    def _number_of_sent(self, message: Message) -> int:
+        """Returns the number of a message of a prompt, which is written now if it is new."""
+        recorded = self._without_images(message)
+        key = hashlib.sha256(_encode(recorded)).digest()
+        if key not in self._sent:
+            self._append({"kind": "sent", "number": len(self._sent), "message": recorded})
+            self._sent[key] = len(self._sent)
+        return self._sent[key]
+
     def _conversation(self) -> bytes:
         """Returns the conversation as JSON, one message per line."""
         messages = b",\n".join(_encode(message) for message in self._recorded_messages)
@@ -149,8 +191,8 @@ class TrajectoryWriter:
             recorded["images"] = [self._save_image(image) for image in observation.images]
         return recorded
 
-    def _save_image(self, image: bytes) -> str:
-        name = self._free_name("", "png")
+    def _save_image(self, image: bytes, kind: str = "png") -> str:
+        name = self._free_name("", kind)
         self._write_file(name, image)
         self._images[hashlib.sha256(image).digest()] = name
         return name
@@ -170,33 +212,51 @@ class TrajectoryWriter:
         temporary.replace(self._directory / name)
 
     def _without_images(self, message: Message) -> Message:
-        content = message.get("content")
-        if not isinstance(content, list):
-            return message
-        return {**message, "content": [self._part_without_image(part) for part in content]}
+        return with_parts(message, self._part_without_image)
 
     def _part_without_image(self, part: Any) -> Any:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "tool_result" and isinstance(part.get("content"), list):
+            return {**part, "content": [self._part_without_image(inner) for inner in part["content"]]}
+        if kind == "image" and isinstance(part.get("source"), dict):
+            return self._source_without_image(part)
         link = part.get("image_url") if isinstance(part, dict) else None
-        image = _png_of(link.get("url")) if isinstance(link, dict) else None
-        if image is None:
+        found = _picture_of(link.get("url") if isinstance(link, dict) else link)
+        if found is None:
             return part
-        name = self._images.get(hashlib.sha256(image).digest()) or self._save_image(image)
-        return {**part, "image_url": {**part["image_url"], "url": {FILE_KEY: name}}}
+        kind, image = found
+        file = {FILE_KEY: self._file_of(image, kind)}
+        return {**part, "image_url": {**link, "url": file} if isinstance(link, dict) else file}
+
+    def _source_without_image(self, part: dict[str, Any]) -> dict[str, Any]:
+        """Returns a picture of the Messages API with its file in the place of its base64."""
+        source = part["source"]
+        found = _picture_of(f"data:{source.get('media_type')};base64,{source.get('data')}")
+        if found is None:
+            return part
+        kind, image = found
+        return {**part, "source": {**source, "data": {FILE_KEY: self._file_of(image, kind)}}}
+
+    def _file_of(self, image: bytes, kind: str) -> str:
+        """Returns the file of a picture, which is written now if it is new."""
+        name = self._images.get(hashlib.sha256(image).digest())
+        return name if name is not None and name.endswith(f".{kind}") else self._save_image(image, kind)
 
 
-def _png_of(url: Any) -> bytes | None:
-    """Returns the picture of a data URL; None for another type, or base64 that could not be restored exactly."""
-    if not isinstance(url, str) or not url.startswith(PNG_PREFIX):
+def _picture_of(url: Any) -> tuple[str, bytes] | None:
+    """Returns type and bytes of a data URL's picture; None for another type, or base64 that could not be restored exactly."""
+    prefix = PICTURE_URL.match(url) if isinstance(url, str) else None
+    if prefix is None:
         return None
-    encoded = url[len(PNG_PREFIX) :]
+    encoded = url[prefix.end() :]
     try:
         image = b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return None
-    return image if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
+    return (prefix[1], image) if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
 
 
-def _reply_facts(reply: Reply) -> dict[str, Any]:
+def _reply_facts(reply: Reply, left_out: LeftOut) -> dict[str, Any]:
     usage = reply.usage
     facts: dict[str, Any] = {
         "finish_reason": reply.finish_reason,
@@ -204,7 +264,10 @@ def _reply_facts(reply: Reply) -> dict[str, Any]:
         "usage": {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens},
         "requests": usage.requests,
         "seconds": usage.seconds,
+        "left_out": {"pictures": left_out.pictures, "thinking": left_out.thinking},
     }
+    if reply.thinking:
+        facts["thinking"] = dict(reply.thinking)
     if reply.token_data:
         facts["token_data"] = dict(reply.token_data)
     return facts

@@ -213,6 +213,8 @@ OPTION_CASES = [
     option_case("--rollouts-per-item 0", "--rollouts-per-item: must be at least 1, got 0"),
     option_case("--max-turns 0", "--max-turns: must be at least 1, got 0"),
     option_case("--images-in nowhere", "--images-in: must be user or tool, got 'nowhere'"),
+    option_case("--max-images -1", "--max-images: must be at least 0, got -1"),
+    option_case("--max-images few", "--max-images: must be a whole number, got 'few'"),
     option_case("--metric exact", "--metric: unknown metric 'exact'", "did you mean exact_match?"),
     option_case("--env-mode maths", "--env-mode: unknown environment 'maths'", "did you mean math?"),
     option_case("--agent tool", "--agent: unknown agent 'tool'", "tool_calling"),

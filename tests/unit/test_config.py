@@ -106,6 +106,20 @@ def test_more_fields_of_a_request_come_as_json_or_as_a_mapping() -> None:
         assert parse_config({"model": {"extra_body": body}}).model.extra_body == {"top_k": 20}
 
 
+@pytest.mark.parametrize(("given", "most"), [("all", None), (None, None), ("0", 0), (3, 3)])
+def test_pictures_may_be_limited_or_not(given: Any, most: int | None) -> None:
+    assert parse_config({"model": {"max_images": given}}).model.max_images == most
+
+
+def test_runs_of_the_version_before_are_read_and_their_workers_read_runs_with_the_defaults() -> None:
+    document = RunConfig().model_dump(mode="json")
+    for added in ("max_images", "keep_thinking"):
+        del document["model"][added]
+
+    assert parse_config(document) == RunConfig()
+    assert "model" not in RunConfig().model_dump(exclude_defaults=True), "as workers get it"
+
+
 def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
     with pytest.raises(UserError) as caught:
         parse_config({"num_rollouts": "x" * 10_000})

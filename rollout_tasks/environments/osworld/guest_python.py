@@ -62,7 +62,9 @@ _COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "DOUBLE_CLICK": lambda action: f"pyautogui.doubleClick({_point(action)})",
     "MOUSE_DOWN": lambda action: f"pyautogui.mouseDown(button={action.get('button', 'left')!r})",
     "MOUSE_UP": lambda action: f"pyautogui.mouseUp(button={action.get('button', 'left')!r})",
-    "DRAG_TO": lambda action: f"pyautogui.dragTo({_point(action)}, duration={DRAG_SECONDS}, button='left')",
+    "DRAG_TO": lambda action: (
+        f"pyautogui.dragTo({_point(action)}, duration={DRAG_SECONDS}, button={action.get('button', 'left')!r})"
+    ),
     "SCROLL": _scroll,
     "TYPING": lambda action: f"pyautogui.typewrite({action['text']!r})",
     "PRESS": lambda action: _press(action["key"]),
@@ -80,4 +82,9 @@ def command_for(action: Action) -> str:
         return f"\n{text_input.SOURCE}{action}"
     parts = [action] if isinstance(action, dict) else action
     source = text_input.SOURCE if any(part["action_type"] == "TYPING" for part in parts) else ""
-    return "\n" + source + "\n".join(_COMMANDS[part["action_type"]](part) for part in parts)
+    return "\n" + source + script_for(parts)
+
+
+def script_for(parts: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the Python of several actions as a script: an action itself, for which `command_for` adds the typing."""
+    return "\n".join(_COMMANDS[part["action_type"]](part) for part in parts)

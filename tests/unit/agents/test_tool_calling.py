@@ -57,11 +57,11 @@ class Script:
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)
         self.sent: list[list[Message]] = []
-        self.live: Sequence[Message] = ()
+        self.whole: list[Message] = []
+        """The conversation, with what followed the last reply."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:  # noqa: ARG002
         self.sent.append(copy.deepcopy(list(messages)))
-        self.live = messages
         return self.replies.pop(0)
 
 
@@ -86,6 +86,7 @@ def play(
 ) -> Episode:
     trajectory = TrajectoryWriter(directory or Path(), enabled=directory is not None)
     trajectory.start({})
+    model.whole = trajectory.messages
     agent = ToolCallingAgent(RunConfig(model=ModelConfig(images_in=images_in)))
     try:
         return agent.run(ITEM, room or Room(), observation or Observation(), model, limits or Limits(), trajectory)
@@ -95,7 +96,7 @@ def play(
 
 def answers(model: Script) -> list[dict[str, str]]:
     """Status and response of each tool message, in order."""
-    return [json.loads(message["content"]) for message in model.live if message["role"] == "tool"]
+    return [json.loads(message["content"]) for message in model.whole if message["role"] == "tool"]
 
 
 def test_a_text_without_a_call_is_the_answer() -> None:
@@ -240,7 +241,7 @@ def test_what_was_sent_is_never_edited() -> None:
 
     play(model, Room(Observation("x", (PNG,))))
 
-    for shorter, longer in zip(model.sent, [*model.sent[1:], list(model.live)], strict=True):
+    for shorter, longer in zip(model.sent, [*model.sent[1:], list(model.whole)], strict=True):
         assert longer[: len(shorter)] == shorter
 
 
@@ -250,7 +251,7 @@ def test_the_trajectory_holds_every_message_and_step(tmp_path: Path) -> None:
     play(model, Room(Observation("x", (PNG,))), directory=tmp_path)
 
     trajectory = read_trajectory(tmp_path)
-    assert list(trajectory.messages) == list(model.live)
+    assert list(trajectory.messages) == list(model.whole)
     assert [(step.turn, step.name, step.response) for step in trajectory.steps] == [(1, "push", "pushed 1")]
     assert [(known.turn, known.served_by) for known in trajectory.replies] == [(1, "m-1"), (2, "m-1")]
 

@@ -33,6 +33,26 @@ def test_tool_calls_and_their_message() -> None:
     assert reply.message == {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
+@pytest.mark.parametrize(
+    ("fields", "thinking"),
+    [
+        ({}, {}),
+        ({"reasoning": None, "reasoning_content": None}, {}),
+        ({"reasoning": "hm"}, {"reasoning": "hm"}),
+        ({"reasoning_content": "hm"}, {"reasoning_content": "hm"}),
+        ({"reasoning": "hm", "reasoning_content": "hm"}, {"reasoning": "hm", "reasoning_content": "hm"}),
+        ({"reasoning_content": ""}, {"reasoning_content": ""}),
+        ({"reasoning": "a\ud800\0"}, {"reasoning": "a\ufffd\ufffd"}),
+        ({"reasoning": ["hm"], "reasoning_content": {"text": "hm"}, "thinking": "hm"}, {}),
+    ],
+)
+def test_thinking_is_kept_beside_the_message(fields: dict[str, Any], thinking: dict[str, str]) -> None:
+    reply = parse_reply(json.dumps(response({"role": "assistant", "content": "42", **fields})), Usage())
+
+    assert reply.thinking == thinking
+    assert (reply.text, reply.message) == ("42", {"role": "assistant", "content": "42"})
+
+
 @pytest.mark.parametrize(("given", "text"), [(None, ""), ({"a": 1}, '{"a": 1}'), ("{}", "{}")])
 def test_arguments_that_are_no_text_become_one(given: Any, text: str) -> None:
     call = {"id": "c", "function": {"name": "f", "arguments": given}}

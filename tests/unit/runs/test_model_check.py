@@ -52,7 +52,8 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
 
     def _answer(self, body: Any) -> None:
-        self.server.requests.append((self.command, self.path, self.headers["Authorization"], body))
+        key = self.headers["Authorization"] or self.headers["x-api-key"]
+        self.server.requests.append((self.command, self.path, key, body))
         status, content = self.server.answers.pop(0)
         self.send_response(status)
         if isinstance(content, bytes) and content.startswith(b"\x1f\x8b"):
@@ -319,3 +320,33 @@ def _told(check: Callable[[], object]) -> str:
     except UserError as refusal:
         return str(refusal)
     return ""
+
+
+def test_anthropics_api_has_a_login_of_its_own(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(200, MODELS), (200, MODELS)]
+    for api in ("messages", "chat"):
+        model_check.check_model(config(model={"name": "m-1", "base_url": endpoint.url, "api": api}))
+
+    assert [login for _, _, login, _ in endpoint.requests] == [KEY, f"Bearer {KEY}"]
+
+
+@pytest.mark.parametrize(
+    ("served", "says"),
+    [
+        (
+            {"max_model_len": 8192},
+            "--agent: the profile mine needs a context of 9000 tokens, and {url} serves 'm-1' with 8192",
+        ),
+        ({"max_model_len": 9000}, ""),
+        ({"max_model_len": "8192"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_context_that_is_too_short_for_the_agent(endpoint: ModelEndpoint, served: dict[str, Any], says: str) -> None:
+    endpoint.answers = [(200, {"data": [{"id": "m-1", **served}, {"id": "m-2", "max_model_len": 1}]})]
+    asked = asking(endpoint).model_copy(update={"profile": {"name": "mine", "context_length": 9000}})
+    said = _told(lambda: model_check.check_model(asked))
+
+    assert said.startswith(says.format(url=endpoint.url))
+    assert bool(said) == bool(says)

@@ -9,6 +9,7 @@ import pytest
 
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
 from rollout_tasks.models.base import Reply, Usage
+from rollout_tasks.models.sent_messages import LeftOut
 from rollout_tasks.trajectories.reader import TrajectoryError, read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -33,8 +34,10 @@ def write_episode(directory: Path, *, enabled: bool = True) -> TrajectoryWriter:
     writer.message(with_image(PNG))
     asked = {"id": "c1", "type": "function", "function": {"name": "click", "arguments": '{"x":1}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [asked]}
-    reply = Reply(message, "", (), "tool_calls", Usage(10, 5, 2, 0.5), "m-v1", {"token_ids": [1, 2]})
-    writer.message(message, turn=1, reply=reply)
+    reply = Reply(
+        message, "", (), "tool_calls", Usage(10, 5, 2, 0.5), "m-v1", {"token_ids": [1, 2]}, {"reasoning": "hm"}
+    )
+    writer.message(message, turn=1, reply=reply, left_out=LeftOut(1, thinking=False))
     result = ToolResult("success", "clicked", Observation("x" * 5000, (OTHER_PNG,)), "done")
     writer.step(turn=1, call=ToolCall("c1", "click", {"x": 1}), result=result, seconds=0.25)
     writer.message({"role": "tool", "tool_call_id": "c1", "content": "half a pair: \ud83d, and 'ä\u2028'"}, turn=1)
@@ -60,6 +63,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert step.observation.images[0].read_bytes() == OTHER_PNG
     (reply,) = trajectory.replies
     assert (reply.turn, reply.message_index, reply.token_data) == (1, 2, {"token_ids": [1, 2]})
+    assert (reply.thinking, reply.left_out) == ({"reasoning": "hm"}, LeftOut(1, thinking=False))
     assert (reply.prompt_tokens, reply.completion_tokens, reply.requests, reply.served_by) == (10, 5, 2, "m-v1")
     assert trajectory.torn is None
 
@@ -162,6 +166,50 @@ def test_other_damage_is_an_error_naming_file_and_line(tmp_path: Path, line: byt
         read_trajectory(tmp_path)
 
     assert reason in str(caught.value)
+
+
+def reply_line(**facts: Any) -> dict[str, Any]:
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    known = {"finish_reason": "stop", "served_by": "m", "usage": usage, "requests": 1, "seconds": 0.1, **facts}
+    message = {"role": "assistant", "content": "Done."}
+    return {"kind": "message", "index": 1, "turn": 1, "message": message, "reply": known}
+
+
+def write_record(directory: Path, *lines: dict[str, Any]) -> Path:
+    asked = {"kind": "message", "index": 0, "message": with_image(PNG)}
+    text = "".join(json.dumps(line) + "\n" for line in ({"kind": "start", "header": {}}, asked, *lines))
+    (directory / "trajectory.jsonl").write_text(text)
+    return directory / "trajectory.jsonl"
+
+
+def test_records_of_earlier_versions_left_nothing_out(tmp_path: Path) -> None:
+    write_record(tmp_path, reply_line())
+
+    trajectory = read_trajectory(tmp_path)
+
+    assert trajectory.prompt(trajectory.replies[0]) == [with_image(PNG)]
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        *(5, [1], "1", {}, {"pictures": 1}, {"thinking": True}, {"pictures": 1, "thinking": 1}),
+        *({"pictures": odd, "thinking": True} for odd in (None, -1, True, 1.5, "1")),
+    ],
+)
+def test_what_was_left_out_is_checked(tmp_path: Path, left_out: Any) -> None:
+    record = write_record(tmp_path, reply_line(left_out=left_out))
+
+    with pytest.raises(TrajectoryError, match=f"{record}: line 3: not a line of a trajectory: "):
+        read_trajectory(tmp_path)
+
+
+@pytest.mark.parametrize("thinking", [5, ["reasoning"], {"reasoning": 5}, {"role": "system"}, None])
+def test_thinking_is_checked(tmp_path: Path, thinking: Any) -> None:
+    record = write_record(tmp_path, reply_line(thinking=thinking))
+
+    with pytest.raises(TrajectoryError, match=f"{record}: line 3: not a line of a trajectory: "):
+        read_trajectory(tmp_path)
 
 
 def test_no_record_is_an_error(tmp_path: Path) -> None:

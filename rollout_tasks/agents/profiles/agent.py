@@ -1,0 +1,217 @@
+"""The agent for models that operate a computer in a protocol of their own: one loop for all, with the rules of a profile.
+
+Each turn sends the prompt that a `Dialogue` makes from the steps so far, reads the reply and carries out its actions in order,
+each a step of the record. The record has every prompt as it was sent.
+
+A call for the user is answered as OSWorld's own UI-TARS agent does: nobody is there, so the model is kept waiting as often as the
+profile says, and then its call counts as ``fail``, which is what it means to a benchmark: it could not go on alone. An answer is
+kept, and is the episode's text once the model says that it is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+
+from pydantic import ValidationError
+
+from benchmark.items import Item
+from rollout_tasks.agents.base import Agent, Episode
+from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
+from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
+from rollout_tasks.agents.profiles.dialogue import Dialogue
+from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
+from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
+from rollout_tasks.agents.profiles.profile import Profile
+from rollout_tasks.agents.profiles.pyautogui_code import tool_call
+from rollout_tasks.agents.profiles.reply import UnusableReplyError
+from rollout_tasks.agents.profiles.responses_dialogue import ResponsesDialogue
+from rollout_tasks.agents.profiles.text_dialogue import TextDialogue
+from rollout_tasks.config import Limits, RunConfig
+from rollout_tasks.environments.base import Observation, ToolResult, World
+from rollout_tasks.environments.osworld.action_spaces.base import CONTROL
+from rollout_tasks.environments.osworld.action_spaces.pyautogui import SCRIPT
+from rollout_tasks.models.base import Message, Model, Reply, Usage
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+_TOOLS = (SCRIPT.name, CONTROL.name)
+
+
+class ProfileAgent(Agent):
+    """An agent with the profile that the run's configuration holds, or that a subclass has."""
+
+    needs_model: ClassVar[bool] = True
+    profile: ClassVar[Profile | None] = None
+
+    def __init__(self, config: RunConfig) -> None:
+        """Stores the run's options."""
+        self._config = config
+
+    def run(
+        self,
+        item: Item,
+        environment: World,
+        observation: Observation,
+        model: Model,
+        limits: Limits,
+        trajectory: TrajectoryWriter,
+    ) -> Episode:
+        """See `Agent`.
+
+        Raises:
+            UserError: A text of the profile cannot be read.
+            ValueError: There is no profile, or the environment does not have what the agent acts through or sees.
+        """
+        tools = {tool.name for tool in environment.tools()}
+        if missing := [name for name in _TOOLS if name not in tools]:
+            raise ValueError(
+                f"the agent acts through the tool {missing[0]}, which this environment does not offer:"
+                " take a desktop, with --action-space pyautogui"
+            )
+        profile = self._profile()
+        episode = _ProfileEpisode(profile, self._config, item, environment, model, trajectory)
+        return episode.play(observation, limits)
+
+    def _profile(self) -> Profile:
+        stored = self._config.profile
+        if stored is not None:
+            try:
+                return Profile.model_validate(stored)
+            except ValidationError as error:
+                where = ".".join(map(str, error.errors()[0]["loc"]))
+                raise ValueError(f"the run's profile cannot be used: {where}: {error.errors()[0]['msg']}") from error
+        if self.profile is None:
+            raise ValueError("the run has no profile: name a profile's file, as in --agent my-profile.yaml")
+        return self.profile
+
+
+def profile_agent(profile: Profile) -> type[ProfileAgent]:
+    """Returns an agent with a profile, for the entry point of a package that brings its own."""
+    return type("OwnProfileAgent", (ProfileAgent,), {"profile": profile, "__module__": __name__})
+
+
+def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
+    values = {
+        "instruction": item.question,
+        "client_password": config.desktop.client_password,
+        "date": f"{datetime.now(UTC):%A, %B %d, %Y}",
+    }
+    model = config.model
+    images = model.max_images if "max_images" in model.model_fields_set else profile.history.images
+    if profile.protocol == "responses_computer":
+        return ResponsesDialogue(profile, values, images=images, system=config.desktop.os_type)
+    if profile.protocol == "anthropic_computer":
+        return MessagesDialogue(profile, values, images=images)
+    return TextDialogue(profile, values, images=images, keep_thinking=model.keep_thinking)
+
+
+class _ProfileEpisode:
+    """One episode."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        config: RunConfig,
+        item: Item,
+        environment: World,
+        model: Model,
+        trajectory: TrajectoryWriter,
+    ) -> None:
+        self._profile = profile
+        self._model_config = config.model
+        self._environment = environment
+        self._model = model
+        self._trajectory = trajectory
+        self._dialogue = _dialogue(profile, config, item)
+        self._turn = 0
+        self._usage = Usage()
+        self._unusable = UnusableTurns()
+        self._answer = ""
+        self._user_calls = 0
+        self._last_recorded: Message | None = None
+
+    def play(self, observation: Observation, limits: Limits) -> Episode:
+        """Plays turns until the model ends the episode, or a limit is reached."""
+        picture = self._picture(observation)
+        while self._turn < limits.max_turns:
+            check_tokens(limits, self._usage, self._turn)
+            self._turn += 1
+            reply = self._ask(picture)
+            try:
+                if reply.cut_off:
+                    raise UnusableReplyError("The reply was cut off at its token limit: be brief.")
+                parsed = self._dialogue.read(reply, picture)
+            except UnusableReplyError as problem:
+                self._refuse(reply, problem)
+                continue
+            self._unusable.forgive()
+            self._dialogue.add(picture, reply, parsed)
+            ending, seen = self._carry_out(parsed.actions)
+            if ending is not None:
+                return Episode(self._answer, ending, self._turn, self._usage)
+            if seen is not None:
+                picture = self._picture(seen)
+        raise turns_used(limits)
+
+    def _ask(self, picture: SentPicture) -> Reply:
+        prompt = self._dialogue.prompt(picture)
+        for message in prompt if self._turn == 1 else prompt[-1:]:
+            if message != self._last_recorded:  # the same prompt may be sent again
+                self._record(message)
+        reply = self._model.complete(prompt, self._dialogue.tools(picture))
+        self._usage += reply.usage
+        self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=prompt)
+        return reply
+
+    def _record(self, message: Message) -> None:
+        self._last_recorded = message
+        self._trajectory.message(message, turn=self._turn)
+
+    def _refuse(self, reply: Reply, problem: UnusableReplyError) -> None:
+        self._unusable.add(cut_off(reply, self._model_config) if reply.cut_off else str(problem))
+        if self._profile.after_unusable == "explain":
+            self._dialogue.correct(reply, str(problem))
+
+    def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, Observation | None]:
+        """Carries out a reply's actions in order; returns how the episode ended, if it did, and what was seen last."""
+        seen: Observation | None = None
+        for number, action in enumerate(actions, start=1):
+            operation = self._operation(action)
+            if operation is None:
+                continue
+            result = self._execute(operation, number)
+            if isinstance(operation, Done | Fail):
+                return "done" if isinstance(operation, Done) else "fail", seen
+            if result.ends_episode is not None:
+                return result.ends_episode, seen
+            seen = result.observation or seen
+        return None, seen
+
+    def _operation(self, action: Action) -> Operation | None:
+        """Returns what the environment is to do for an action; None for words to the user."""
+        match action:
+            case Answer(text):
+                self._answer = text
+                return None
+            case CallUser(text):
+                self._user_calls += 1
+                return Wait() if self._user_calls <= self._profile.user_calls else Fail(text)
+            case Done(answer):
+                self._answer = answer or self._answer
+        return action
+
+    def _execute(self, operation: Operation, number: int) -> ToolResult:
+        call = tool_call(operation, f"turn-{self._turn}-{number}")
+        started = time.monotonic()
+        result = self._environment.execute(call)
+        self._trajectory.step(turn=self._turn, call=call, result=result, seconds=time.monotonic() - started)
+        return result
+
+    def _picture(self, observation: Observation) -> SentPicture:
+        if not observation.images:
+            raise ValueError(
+                "the agent needs a screenshot, and the environment shows none: --observation-type screenshot"
+            )
+        return encoded(observation.images[-1], self._profile.pictures)

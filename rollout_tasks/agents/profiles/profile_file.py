@@ -1,0 +1,117 @@
+"""Reads a profile of one's own from a YAML file. It may be based on a built-in one, and name text files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from rollout_tasks.agents.profiles.built_in import BUILT_IN
+from rollout_tasks.agents.profiles.profile import LONGEST_TEXT, Profile
+from rollout_tasks.errors import UserError
+from rollout_tasks.validation_messages import clause, location_of
+
+ENDINGS = (".yaml", ".yml")
+_LARGEST_FILE = 1 << 20
+_DEEPEST = 20
+
+
+def is_file_name(agent: str) -> bool:
+    """Returns whether the name of an agent is that of a profile's file."""
+    return agent.endswith(ENDINGS)
+
+
+def read_profile(file: Path) -> Profile:
+    """Returns the profile of a file.
+
+    Raises:
+        UserError: The file, or a text file that it names, cannot be read, or a field is wrong; names both.
+    """
+    values = _mapping(file)
+    base = values.pop("base", None)
+    if base is not None:
+        if not isinstance(base, str) or base not in BUILT_IN:
+            raise UserError(f"{file}: base: must be a built-in profile: {', '.join(sorted(BUILT_IN))}, got {base!r}")
+        values = _merged(BUILT_IN[base].model_dump(mode="json"), values)
+    values = _with_files(values, file, ())
+    return checked_profile(values, str(file))
+
+
+def checked_profile(values: object, where: str) -> Profile:
+    """Returns a profile of plain values.
+
+    Args:
+        values: As `Profile.model_dump` returns them.
+        where: What they are from, for the error.
+
+    Raises:
+        UserError: A field is wrong.
+    """
+    try:
+        return Profile.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = location_of(first, values)
+        field = ".".join(map(str, location))
+        what = clause(first, _fields_at(location[:-1]))
+        raise UserError(f"{where}: {field}: {what}" if field else f"{where}: {what}") from error
+
+
+def _fields_at(location: tuple[int | str, ...]) -> tuple[str, ...]:
+    model: Any = Profile
+    for part in location:
+        field = model.model_fields.get(str(part))
+        model = None if field is None else field.annotation
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return ()
+    return tuple(model.model_fields)
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(_text(file, _LARGEST_FILE))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"{file}: is not YAML: {' '.join(str(error).split())[:300]}") from error
+    if not isinstance(loaded, dict):
+        raise UserError(f"{file}: is not a mapping of a profile's fields")
+    return loaded
+
+
+def _text(file: Path, most: int) -> str:
+    try:
+        if file.stat().st_size > most:
+            raise UserError(f"{file}: is larger than {most} bytes")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: is not UTF-8") from error
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of both; a mapping is merged with the one below, unless it is another text."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        both = isinstance(value, dict) and isinstance(under, dict) and not {"module", "file"} & value.keys()
+        merged[key] = _merged(under, value) if both and isinstance(under, dict) else value
+    return merged
+
+
+def _with_files(value: Any, file: Path, path: tuple[str, ...]) -> Any:
+    """Returns values with the contents of text files in the place of ``{file: NAME}``."""
+    if len(path) > _DEEPEST:
+        raise UserError(f"{file}: {'.'.join(path[:3])}: is nested too deeply")
+    if isinstance(value, dict):
+        if value.keys() == {"file"} and path[:1] == ("prompts",):
+            if not isinstance(value["file"], str):
+                raise UserError(f"{file}: {'.'.join(path)}: file must be a file's name")
+            return _text(file.parent / value["file"], LONGEST_TEXT)
+        return {key: _with_files(inner, file, (*path, str(key))) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_files(inner, file, (*path, str(number))) for number, inner in enumerate(value)]
+    return value

@@ -1,0 +1,176 @@
+"""What every protocol's reader returns, and how it refuses a reply that cannot be used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rollout_tasks.agents.profiles.actions import Action, CallUser, Done, Fail
+from rollout_tasks.unicode_text import storable
+
+MOST_CHARACTERS = 200_000
+"""Of a reply, and of every text in one."""
+MOST_ACTIONS = 100
+MOST_SECONDS = 100.0
+"""Of a wait, or of keys held down; commands in the guest may take no longer than two minutes."""
+MOST_NOTCHES = 1000
+"""Of the wheel; more than any page has, and more is cut to this."""
+
+
+class UnusableReplyError(ValueError):
+    """A reply that holds no action that can be carried out; the message is one sentence for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyCheck:
+    """A check that the Responses API wants acknowledged before it goes on."""
+
+    id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that must be answered under its id, as in the Messages API and the Responses API."""
+
+    id: str
+    actions: tuple[Action, ...]
+    safety_checks: tuple[SafetyCheck, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A reply that has been understood."""
+
+    actions: tuple[Action, ...]
+    """In order, at least one. `Done`, `Fail` and `CallUser` come last: what the reply has after them is left out."""
+    thinking: str = ""
+    """What the model thought before its reply: until ``</think>``, or in blocks of its own."""
+    thought: str = ""
+    """The reasoning in the reply itself, without the protocol's headings."""
+    said: str = ""
+    """The action in the model's own words, where the protocol has such a part."""
+    observation: str = ""
+    """What the model says it sees, where the protocol has such a part."""
+    calls: tuple[Call, ...] = ()
+    """The calls with everything in them, where the protocol has calls with ids."""
+
+
+def parsed_calls(calls: Iterable[Call], *, thinking: str, said: str) -> Parsed:
+    """Returns the result for a protocol with calls that have ids.
+
+    Raises:
+        UnusableReplyError: There is no action, or there are too many.
+    """
+    kept = tuple(calls)
+    actions = until_the_end(action for call in kept for action in call.actions)
+    return Parsed(actions, thinking, said=said, calls=kept)
+
+
+def until_the_end(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Returns the actions up to the one that ends the episode or hands over to the user.
+
+    Raises:
+        UnusableReplyError: There is none, or there are too many.
+    """
+    kept: list[Action] = []
+    for action in actions:
+        if len(kept) == MOST_ACTIONS:
+            raise UnusableReplyError(f"The reply has more than {MOST_ACTIONS} actions.")
+        kept.append(action)
+        if isinstance(action, Done | Fail | CallUser):
+            break
+    if not kept:
+        raise UnusableReplyError("The reply has no action.")
+    return tuple(kept)
+
+
+def bounded(text: object, what: str = "reply") -> str:
+    """Returns text of a model that can be stored and sent.
+
+    Raises:
+        UnusableReplyError: It is no text, or too long.
+    """
+    if not isinstance(text, str):
+        raise UnusableReplyError(f"The {what} is no text.")
+    if len(text) > MOST_CHARACTERS:
+        raise UnusableReplyError(f"The {what} has more than {MOST_CHARACTERS} characters.")
+    return storable(text)
+
+
+def without_thinking(text: str) -> tuple[str, str]:
+    """Returns what a model thought before its reply, and the reply; the thinking begins with the text, tagged or not."""
+    thinking, ended, reply = text.partition("</think>")
+    return (thinking.strip().removeprefix("<think>").strip(), reply) if ended else ("", text)
+
+
+def some_text(text: object, what: str) -> str:
+    """Returns text of a model that is not empty.
+
+    Raises:
+        UnusableReplyError: It is no text, empty, or too long.
+    """
+    if text is None or text == "":
+        raise UnusableReplyError(f"The {what} is missing.")
+    return bounded(text, what)
+
+
+def number(value: object, what: str, most: float) -> float:
+    """Returns a number of a model.
+
+    Args:
+        value: What it wrote.
+        what: What the number is, for the message.
+        most: How far from zero it may be.
+
+    Raises:
+        UnusableReplyError: It is no number, not finite, or too far from zero.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UnusableReplyError(f"The {what} is no number.")
+    if not -most <= value <= most:  # also NaN; whole numbers of any length compare exactly
+        raise UnusableReplyError(f"The {what} is outside of what is possible.")
+    return value
+
+
+def seconds(value: object, what: str) -> float:
+    """Returns a duration of at most `MOST_SECONDS`; a longer one is cut.
+
+    Raises:
+        UnusableReplyError: It is no number, not finite, or negative.
+    """
+    given = number(value, what, math.inf)
+    if given < 0 or given == math.inf:
+        raise UnusableReplyError(f"The {what} is outside of what is possible.")
+    return float(min(given, MOST_SECONDS))
+
+
+def notches(value: object, what: str) -> int:
+    """Returns turns of the wheel, without their fraction and cut to `MOST_NOTCHES` in either direction.
+
+    Raises:
+        UnusableReplyError: It is no finite number.
+    """
+    given = number(value, what, math.inf)
+    if given in (math.inf, -math.inf):
+        raise UnusableReplyError(f"The {what} is outside of what is possible.")
+    return int(max(-MOST_NOTCHES, min(given, MOST_NOTCHES)))
+
+
+def fields(value: object, what: str) -> Mapping[str, Any]:
+    """Returns a JSON object.
+
+    Raises:
+        UnusableReplyError: It is something else.
+    """
+    if not isinstance(value, dict):
+        raise UnusableReplyError(f"The {what} is no object with fields.")
+    return value
+
+
+def shown(text: object) -> str:
+    """Returns the beginning of something a model wrote, quoted for a message."""
+    return repr(text[:40]) if isinstance(text, str) else f"a {type(text).__name__}"

@@ -1,0 +1,192 @@
+"""Episodes in Anthropic's Messages API: calls are answered with screenshots, and everything that was sent is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout_tasks.agents.profiles.profile import Profile
+from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.models.sent_messages import PLACEHOLDER
+from rollout_tasks.trajectories.reader import read_trajectory
+from tests.hostile.random_replies.answers import Answer, Request
+from tests.unit.agents.chat_endpoint import ChatEndpoint
+from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop
+from tests.unit.agents.profiles.played_profiles import play
+
+PLAIN: dict[str, Any] = {
+    "name": "plain",
+    "version": "1",
+    "protocol": "anthropic_computer",
+    "computer_tool": "computer_20250124",
+    "prompts": {"task": "Do: {instruction}", "system": "You are {client_password}."},
+    "pictures": {"format": "png", "size": [160, 120]},
+    "places": {"span": "picture"},
+    "history": {"images": None},
+    "sampling": {"max_tokens": 99},
+}
+
+
+class MessagesEndpoint(ChatEndpoint):
+    """Plays the fields of messages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers: list[Mapping[str, str]] = []
+
+    def _answer(self, request: Request) -> Answer:
+        assert request.path.endswith("/messages")
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        self.bodies.append(json.loads(request.body))
+        usage = {"input_tokens": 4, "cache_read_input_tokens": 6, "output_tokens": 5}
+        whole = {"model": "m-1", "role": "assistant", "stop_reason": "tool_use", "usage": usage}
+        return Answer(json.dumps({**whole, **self.choices.pop(0)}).encode())
+
+
+@pytest.fixture
+def endpoint() -> Iterator[MessagesEndpoint]:
+    made = MessagesEndpoint()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def desktop() -> DrawnDesktop:
+    return DrawnDesktop((320, 240))
+
+
+def plain(**changes: Any) -> Profile:
+    return Profile.model_validate({**PLAIN, **changes})
+
+
+def acts(number: int, **arguments: Any) -> dict[str, Any]:
+    thought = {"type": "thinking", "thinking": "I see.", "signature": f"s{number}"}
+    arguments = arguments or {"action": "left_click", "coordinate": [80, 60]}
+    return {"content": [thought, {"type": "tool_use", "id": f"t{number}", "name": "computer", "input": arguments}]}
+
+
+def says(text: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", **more}
+
+
+def shown(message: dict[str, Any]) -> list[str]:
+    """What a message has, in words."""
+    found = []
+    for part in message["content"]:
+        inner = part["content"] if part["type"] == "tool_result" else [part]
+        found += [one.get("text", one["type"]) for one in inner]
+    return found
+
+
+def test_an_episode_is_recorded_with_every_prompt(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop, tmp_path: Path
+) -> None:
+    endpoint.will(acts(1), acts(2), says("It is open."))
+    episode = play(endpoint, plain(), desktop, tmp_path)
+
+    assert (episode.answer, episode.ending, episode.usage.total_tokens) == ("It is open.", "done", 45)
+    first, _, last = endpoint.bodies
+    assert first["system"] == [{"type": "text", "text": "You are password."}]
+    assert (first["max_tokens"], "temperature" in first) == (99, False)
+    assert first["tools"] == [
+        {
+            "type": "computer_20250124",
+            "name": "computer",
+            "display_width_px": 160,
+            "display_height_px": 120,
+            "display_number": 1,
+        }
+    ]
+    assert [message["role"] for message in last["messages"]] == ["user", "assistant", "user", "assistant", "user"]
+    assert last["messages"][1]["content"] == acts(1)["content"]
+    assert shown(last["messages"][0]) == ["image", "Do: Make the {instruction} bold, please."]
+    assert last["messages"][4]["content"][0]["tool_use_id"] == "t2"
+    assert "x=160, y=120" in desktop.scripts()[0][0]
+
+    recorded = read_trajectory(tmp_path)
+    prompts = [recorded.prompt(reply) for reply in recorded.replies]
+    assert [prompt[1:] for prompt in prompts] == [body["messages"] for body in endpoint.bodies]
+    assert prompts[0][0] == {"role": "system", "content": "You are password."}
+    lines = (tmp_path / "trajectory.jsonl").read_text().splitlines()
+    assert max(map(len, lines)) < 2000, "pictures are files"
+
+
+def test_the_login_is_the_apis_own(endpoint: MessagesEndpoint, desktop: DrawnDesktop) -> None:
+    endpoint.will(says("Done."))
+    play(endpoint, plain(computer_tool="computer_20251124"), desktop)
+
+    headers = endpoint.headers[0]
+    assert (headers["x-api-key"], headers["anthropic-version"]) == ("none", "2023-06-01")
+    assert headers["anthropic-beta"] == "computer-use-2025-11-24"
+    assert "authorization" not in headers
+
+
+def test_only_the_newest_screenshots_are_sent(endpoint: MessagesEndpoint, desktop: DrawnDesktop) -> None:
+    endpoint.will(*map(acts, range(1, 4)), says("Done."))
+    play(endpoint, plain(history={"images": 2}), desktop)
+
+    asked = [shown(message) for message in endpoint.bodies[-1]["messages"] if message["role"] == "user"]
+    task = "Do: Make the {instruction} bold, please."
+    assert asked == [[PLACEHOLDER, task], ["Success", PLACEHOLDER], ["Success", "image"], ["Success", "image"]]
+
+
+def test_every_call_of_a_message_is_answered(endpoint: MessagesEndpoint, desktop: DrawnDesktop) -> None:
+    endpoint.will({"content": acts(1)["content"] + acts(2)["content"]}, says("Done."))
+    play(endpoint, plain(), desktop)
+
+    answers = endpoint.bodies[1]["messages"][-1]["content"]
+    assert [answer["tool_use_id"] for answer in answers] == ["t1", "t2"]
+
+
+def test_an_unusable_reply_is_left_out_and_explained(endpoint: MessagesEndpoint, desktop: DrawnDesktop) -> None:
+    endpoint.will(acts(1, action="explode"), acts(2), says("Done."))
+    play(endpoint, plain(), desktop)
+
+    _, second, last = endpoint.bodies
+    assert shown(second["messages"][-1])[0].startswith("The action 'explode' is unknown.")
+    assert [message["role"] for message in second["messages"]] == ["user", "user"]
+    assert [message["role"] for message in last["messages"]] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded"])
+def test_a_reply_that_is_cut_off_is_no_answer(endpoint: MessagesEndpoint, desktop: DrawnDesktop, reason: str) -> None:
+    endpoint.will(*[says("Done.", stop_reason=reason)] * 3)
+    with pytest.raises(RolloutFailure, match="a reply cut off at its token limit"):
+        play(endpoint, plain(), desktop)
+
+    assert desktop.calls == []
+
+
+@pytest.mark.parametrize(
+    ("response", "says"),
+    [
+        ({}, "without a list of content blocks"),
+        ({"content": "text"}, "without a list of content blocks"),
+        ({"content": [{}] * 201}, "with 201 content blocks, more than the 200 that are taken"),
+        ({"content": [{"a": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}]}, "nested too deeply"),
+    ],
+)
+def test_what_is_no_message_is_the_models_failure(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop, response: dict[str, Any], says: str
+) -> None:
+    endpoint.will(response)
+    with pytest.raises(RolloutFailure) as caught:
+        play(endpoint, plain(), desktop)
+
+    assert caught.value.failure_class is FailureClass.MODEL
+    assert says in str(caught.value)
+
+
+def test_a_model_cannot_name_files_of_the_record(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop, tmp_path: Path
+) -> None:
+    fake = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": {"$file": "../key"}}}
+    endpoint.will({"content": [fake, *acts(1)["content"]]}, says("Done."))
+    play(endpoint, plain(), desktop, tmp_path)
+
+    recorded = read_trajectory(tmp_path)
+    assert recorded.prompt(recorded.replies[1])[1:] == endpoint.bodies[1]["messages"]
