@@ -15,7 +15,7 @@ from redis.lock import Lock
 import rollout_tasks
 from rollout_tasks.runs import reconcile
 from tests.faults.resp import Command
-from vm_pool.scripts import scripts
+from vm_pool.scripts import scripts as pool_scripts
 
 HANDSHAKE = frozenset({"HELLO", "AUTH", "CLIENT", "SELECT"})
 BLOCKING = frozenset({"BRPOP", "BLPOP", "BLMOVE", "BZPOPMIN", "XREAD"})
@@ -27,7 +27,7 @@ _IDS = (
     (re.compile(r"@[\w.-]+"), "@*"),
     (re.compile(r"^rollout\.\w+$"), "rollout.*"),
 )
-_SCRIPTS = {"runs/lua": "run", "broker/lua": "transport", "models/pool/lua": "model pool"}
+_SCRIPTS = {"runs/lua": "run", "broker/lua": "transport"}
 """What the scripts of a folder are about."""
 _CALLED = re.compile(r"call\(\s*['\"](\w+)['\"]", re.IGNORECASE)
 
@@ -35,11 +35,11 @@ _CALLED = re.compile(r"call\(\s*['\"](\w+)['\"]", re.IGNORECASE)
 @lru_cache(maxsize=1)
 def script_sources() -> dict[str, tuple[str, str]]:
     """Name and source of every script that our processes use, by sha."""
-    found = {script.sha: (f"pool {name}", script.source) for name, script in scripts().items()}
+    found = {script.sha: (f"pool {name}", script.source) for name, script in pool_scripts().items()}
     package = Path(rollout_tasks.__file__).parent
-    for folder in {path.parent for path in package.rglob("*.lua")}:
-        about = _SCRIPTS[str(folder.relative_to(package))]
-        found |= {script.sha: (f"{about} {name}", script.source) for name, script in scripts(folder).items()}
+    for path in package.rglob("*.lua"):
+        source = path.read_text(encoding="utf-8")
+        found[_sha(source)] = (f"{_SCRIPTS[str(path.parent.relative_to(package))]} {path.stem}", source)
     holders = {"reconcile": reconcile, "celery": chords, "kombu": broker, "lock": Lock}
     for where, holder in holders.items():
         for name, value in vars(holder).items():
