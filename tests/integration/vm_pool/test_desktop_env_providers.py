@@ -235,7 +235,9 @@ def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
 
     keeper = KeeperClient(kind, VM, DesktopEnvOptions())
     try:
-        words = Path(f"/proc/{keeper._process.pid}/environ").read_text().split("\0")
+        environment = Path(f"/proc/{keeper._process.pid}/environ")
+        wait_until(environment.read_text)  # empty while the process is just being made
+        words = environment.read_text().split("\0")
     finally:
         keeper.kill()
         keeper.close()
