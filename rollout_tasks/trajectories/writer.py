@@ -266,6 +266,8 @@ def _reply_facts(reply: Reply, left_out: LeftOut) -> dict[str, Any]:
         "seconds": usage.seconds,
         "left_out": {"pictures": left_out.pictures, "thinking": left_out.thinking},
     }
+    if left_out.cut_off_after is not None:
+        facts["left_out"]["cut_off_after"] = left_out.cut_off_after
     if reply.thinking:
         facts["thinking"] = dict(reply.thinking)
     if reply.token_data:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
-from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
+from rollout_tasks.agents.limits import UnusableTurns, asked, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
 from rollout_tasks.agents.profiles.dialogue import Dialogue
 from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
@@ -33,6 +33,7 @@ from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolResult, World
 from rollout_tasks.environments.osworld.action_spaces.base import CONTROL
 from rollout_tasks.environments.osworld.action_spaces.pyautogui import SCRIPT
+from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Model, Reply, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -126,6 +127,7 @@ class _ProfileEpisode:
         self._trajectory = trajectory
         self._dialogue = _dialogue(profile, config, item)
         self._turn = 0
+        self._reply: Reply | None = None
         self._usage = Usage()
         self._unusable = UnusableTurns()
         self._answer = ""
@@ -142,6 +144,8 @@ class _ProfileEpisode:
             try:
                 if reply.cut_off:
                     raise UnusableReplyError("The reply was cut off at its token limit: be brief.")
+                if reply.filtered:
+                    raise UnusableReplyError("The reply was stopped by a content filter: use other words.")
                 parsed = self._dialogue.read(reply, picture)
             except UnusableReplyError as problem:
                 self._refuse(reply, problem)
@@ -160,9 +164,11 @@ class _ProfileEpisode:
         for message in prompt if self._turn == 1 else prompt[-1:]:
             if message != self._last_recorded:  # the same prompt may be sent again
                 self._record(message)
-        reply = self._model.complete(prompt, self._dialogue.tools(picture))
+        reply = asked(self._model, prompt, self._dialogue.tools(picture), self._reply, self._model_config)
+        self._reply = reply
         self._usage += reply.usage
         self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=prompt)
+        check_refusal(reply)
         return reply
 
     def _record(self, message: Message) -> None:
@@ -170,7 +176,7 @@ class _ProfileEpisode:
         self._trajectory.message(message, turn=self._turn)
 
     def _refuse(self, reply: Reply, problem: UnusableReplyError) -> None:
-        self._unusable.add(cut_off(reply, self._model_config) if reply.cut_off else str(problem))
+        self._unusable.add(unanswered(reply, self._model_config) or str(problem))
         if self._profile.after_unusable == "explain":
             self._dialogue.correct(reply, str(problem))
 
@@ -214,4 +220,8 @@ class _ProfileEpisode:
             raise ValueError(
                 "the agent needs a screenshot, and the environment shows none: --observation-type screenshot"
             )
-        return encoded(observation.images[-1], self._profile.pictures)
+        try:
+            return encoded(observation.images[-1], self._profile.pictures)
+        except ValueError as error:  # only the beginning of a PNG was looked at until now
+            problem = f"what answers in the place of the VM shows no picture: {error}"
+            raise RolloutFailure(FailureClass.VM_LOST, problem) from error

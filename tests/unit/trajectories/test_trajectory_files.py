@@ -194,6 +194,7 @@ def test_records_of_earlier_versions_left_nothing_out(tmp_path: Path) -> None:
     "left_out",
     [
         *(5, [1], "1", {}, {"pictures": 1}, {"thinking": True}, {"pictures": 1, "thinking": 1}),
+        *({"pictures": 1, "thinking": True, "cut_off_after": odd} for odd in (-1, True, 1.5, "1")),
         *({"pictures": odd, "thinking": True} for odd in (None, -1, True, 1.5, "1")),
     ],
 )

@@ -161,6 +161,17 @@ def test_a_reply_that_is_cut_off_is_no_answer(endpoint: MessagesEndpoint, deskto
     assert desktop.calls == []
 
 
+def test_a_refusal_is_parse_with_its_reason_and_not_asked_again(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop
+) -> None:
+    endpoint.will(says("I cannot help.", stop_reason="refusal"))
+    with pytest.raises(RolloutFailure, match=r"refused to go on \(it stopped with refusal\): I cannot help") as caught:
+        play(endpoint, plain(), desktop)
+
+    assert caught.value.failure_class is FailureClass.PARSE
+    assert desktop.calls == []
+
+
 @pytest.mark.parametrize(
     ("response", "says"),
     [

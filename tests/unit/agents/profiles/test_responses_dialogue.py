@@ -128,9 +128,20 @@ def test_an_unusable_reply_is_left_out_and_explained(endpoint: ResponsesEndpoint
     assert kinds(endpoint.bodies[3]) == ["system", "user", "reasoning", "computer_call", "computer_call_output"]
 
 
-def test_an_incomplete_response_is_no_action(endpoint: ResponsesEndpoint, desktop: DrawnDesktop) -> None:
-    endpoint.will(*[{**says("Done."), "status": "incomplete"}] * 3)
-    with pytest.raises(RolloutFailure, match="a reply cut off at its token limit") as caught:
+@pytest.mark.parametrize(
+    ("details", "problem"),
+    [
+        (None, "a reply cut off at its token limit"),
+        ({"reason": "max_output_tokens"}, "a reply cut off at its token limit"),
+        ({"reason": "content_filter"}, "a reply that the endpoint's content filter stopped"),
+        ({"reason": "something_new"}, "The response was cut off or has failed"),
+    ],
+)
+def test_an_incomplete_response_is_no_action(
+    endpoint: ResponsesEndpoint, desktop: DrawnDesktop, details: Any, problem: str
+) -> None:
+    endpoint.will(*[{**says("Done."), "status": "incomplete", "incomplete_details": details}] * 3)
+    with pytest.raises(RolloutFailure, match=problem) as caught:
         play(endpoint, plain(), desktop)
 
     assert caught.value.failure_class is FailureClass.PARSE
