@@ -11,7 +11,8 @@ kept, and is the episode's text once the model says that it is done.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
@@ -21,7 +22,7 @@ from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, asked, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
-from rollout_tasks.agents.profiles.dialogue import Dialogue
+from rollout_tasks.agents.profiles.dialogue import Dialogue, Outcome
 from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
 from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
 from rollout_tasks.agents.profiles.profile import Profile
@@ -132,7 +133,9 @@ class _ProfileEpisode:
         self._unusable = UnusableTurns()
         self._answer = ""
         self._user_calls = 0
-        self._last_recorded: Message | None = None
+        self._prompt: list[Message] = []
+        self._asks_again = False
+        """Whether the last reply was unusable, so that the prompt is the one before with what was wrong, or without."""
 
     def play(self, observation: Observation, limits: Limits) -> Episode:
         """Plays turns until the model ends the episode, or a limit is reached."""
@@ -151,19 +154,21 @@ class _ProfileEpisode:
                 self._refuse(reply, problem)
                 continue
             self._unusable.forgive()
-            self._dialogue.add(picture, reply, parsed)
-            ending, seen = self._carry_out(parsed.actions)
+            ending, outcomes = self._carry_out(parsed.actions)
             if ending is not None:
                 return Episode(self._answer, ending, self._turn, self._usage)
-            if seen is not None:
-                picture = self._picture(seen)
+            with _pictured():
+                self._dialogue.add(picture, reply, parsed, outcomes)
+            seen = [one.result.observation for one in outcomes if one.result and one.result.observation is not None]
+            if seen:
+                picture = self._picture(seen[-1])
         raise turns_used(limits)
 
     def _ask(self, picture: SentPicture) -> Reply:
         prompt = self._dialogue.prompt(picture)
-        for message in prompt if self._turn == 1 else prompt[-1:]:
-            if message != self._last_recorded:  # the same prompt may be sent again
-                self._record(message)
+        for message in self._new(prompt):
+            self._trajectory.message(message, turn=self._turn)
+        self._prompt, self._asks_again = prompt, False
         reply = asked(self._model, prompt, self._dialogue.tools(picture), self._reply, self._model_config)
         self._reply = reply
         self._usage += reply.usage
@@ -171,29 +176,41 @@ class _ProfileEpisode:
         check_refusal(reply)
         return reply
 
-    def _record(self, message: Message) -> None:
-        self._last_recorded = message
-        self._trajectory.message(message, turn=self._turn)
+    def _new(self, prompt: Sequence[Message]) -> list[Message]:
+        """Returns the messages of a prompt that the conversation does not have yet: those after the model's last one.
+
+        Messages that stood there before are not new, but for the last: a screen that did not change is seen again, except after an
+        unusable reply, when nothing was done.
+        """
+        if not self._prompt:
+            return list(prompt)
+        new: list[Message] = []
+        for place in reversed(range(len(prompt))):
+            if not _is_users(prompt[place]):
+                break
+            before = place < len(self._prompt) and prompt[place] == self._prompt[place]
+            if not before or (place == len(prompt) - 1 and not self._asks_again):
+                new.insert(0, prompt[place])
+        return new
 
     def _refuse(self, reply: Reply, problem: UnusableReplyError) -> None:
+        self._asks_again = True
         self._unusable.add(unanswered(reply, self._model_config) or str(problem))
         if self._profile.after_unusable == "explain":
             self._dialogue.correct(reply, str(problem))
 
-    def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, Observation | None]:
-        """Carries out a reply's actions in order; returns how the episode ended, if it did, and what was seen last."""
-        seen: Observation | None = None
+    def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, list[Outcome]]:
+        """Carries out a reply's actions in order; returns how the episode ended, if it did, and what became of each."""
+        outcomes: list[Outcome] = []
         for number, action in enumerate(actions, start=1):
             operation = self._operation(action)
-            if operation is None:
-                continue
-            result = self._execute(operation, number)
+            result = None if operation is None else self._execute(operation, number)
+            outcomes.append(Outcome(action, result))
             if isinstance(operation, Done | Fail):
-                return "done" if isinstance(operation, Done) else "fail", seen
-            if result.ends_episode is not None:
-                return result.ends_episode, seen
-            seen = result.observation or seen
-        return None, seen
+                return "done" if isinstance(operation, Done) else "fail", outcomes
+            if result is not None and result.ends_episode is not None:
+                return result.ends_episode, outcomes
+        return None, outcomes
 
     def _operation(self, action: Action) -> Operation | None:
         """Returns what the environment is to do for an action; None for words to the user."""
@@ -220,8 +237,19 @@ class _ProfileEpisode:
             raise ValueError(
                 "the agent needs a screenshot, and the environment shows none: --observation-type screenshot"
             )
-        try:
+        with _pictured():
             return encoded(observation.images[-1], self._profile.pictures)
-        except ValueError as error:  # only the beginning of a PNG was looked at until now
-            problem = f"what answers in the place of the VM shows no picture: {error}"
-            raise RolloutFailure(FailureClass.VM_LOST, problem) from error
+
+
+def _is_users(message: Message) -> bool:
+    return message.get("role") in ("user", "tool") or message.get("type") == "computer_call_output"
+
+
+@contextmanager
+def _pictured() -> Iterator[None]:
+    """Makes a picture that cannot be decoded the VM's failure: until then only the beginning of a PNG is looked at."""
+    try:
+        yield
+    except ValueError as error:
+        problem = f"what answers in the place of the VM shows no picture: {error}"
+        raise RolloutFailure(FailureClass.VM_LOST, problem) from error

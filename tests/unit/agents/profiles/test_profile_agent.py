@@ -211,6 +211,15 @@ def test_or_the_same_prompt_is_sent_again(endpoint: ChatEndpoint, desktop: Drawn
     assert roles == ["user", "user", "assistant", "assistant"]
 
 
+def test_an_unchanged_screen_is_recorded_in_each_turn(endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    desktop = DrawnDesktop(SMALL, number=lambda: 0)
+    endpoint.will(said(ONE), said(""), said(TWO), said(UI_TARS[2]))
+    play(endpoint, plain(history={"images": 1, "older": "dropped"}), desktop, tmp_path)
+
+    roles = [message["role"] for message in read_trajectory(tmp_path).messages]
+    assert roles == ["user", "user", "assistant", "user", "assistant", "user", "assistant", "user", "assistant"]
+
+
 def test_three_unusable_replies_in_a_row_end_it(endpoint: ChatEndpoint, desktop: DrawnDesktop) -> None:
     endpoint.will(said("A"), said("B"), said(ONE), said("C"), said("D"), said("Action: fly()"))
     with pytest.raises(RolloutFailure, match=r"3 turns in a row .* the last: The action 'fly' is unknown") as caught:

@@ -102,7 +102,22 @@ def test_safety_checks_are_acknowledged_and_every_call_is_answered(
     answers = endpoint.bodies[1]["input"][-2:]
     assert [answer["call_id"] for answer in answers] == ["call_1", "call_2"]
     assert [answer["acknowledged_safety_checks"] for answer in answers] == [[check], []]
-    assert answers[0]["output"] == answers[1]["output"]
+    empty, shown = (answer["output"]["image_url"] for answer in answers)
+    assert len(empty) < 300 < len(shown), "each has a picture, the last that of the screen"
+
+
+def test_an_action_that_failed_is_told_and_everything_is_recorded(
+    endpoint: ResponsesEndpoint, desktop: DrawnDesktop, tmp_path: Path
+) -> None:
+    desktop.refuses = {"x=2": "no display"}
+    endpoint.will({"output": click(1)["output"] + click(2)["output"]}, says("Done."))
+    play(endpoint, plain(), desktop, tmp_path)
+
+    told = endpoint.bodies[1]["input"][-1]
+    assert told["content"][0]["text"] == "Execution failed for desktop_execute_python_script: no display"
+    recorded = read_trajectory(tmp_path)
+    new = [message for message in recorded.messages if message.get("role") != "assistant"]
+    assert new == [endpoint.bodies[0]["input"][0], *endpoint.bodies[1]["input"][-3:]]
 
 
 def test_older_steps_are_left_out_whole(endpoint: ResponsesEndpoint, desktop: DrawnDesktop) -> None:
