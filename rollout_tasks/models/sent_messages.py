@@ -74,7 +74,9 @@ def _beginning(message: Message, most: int) -> Message:
 
 def _with_whole_arguments(call: Any, most: int) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
-    arguments = function.get("arguments") if isinstance(function, dict) else None
+    if not isinstance(function, dict):
+        return call
+    arguments = function.get("arguments")
     if not isinstance(arguments, str) or len(arguments) <= most:
         return call
     try:

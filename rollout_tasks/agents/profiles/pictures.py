@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from rollout_tasks.agents.profiles.actions import Point
 from rollout_tasks.agents.profiles.profile import Pictures
 from rollout_tasks.environments.osworld.screenshot import decoded, size_of
 
@@ -28,8 +28,13 @@ class SentPicture:
     """Those of the screenshot itself."""
 
     @cached_property
+    def part(self) -> dict[str, Any]:
+        """The picture as a part of a message in Chat Completions; not to be changed."""
+        return {"type": "image_url", "image_url": {"url": self.url}}
+
+    @cached_property
     def block(self) -> dict[str, Any]:
-        """The picture as a part of a message in the Messages API. It is split off the URL once, not in each prompt."""
+        """The picture as a part of a message in the Messages API; not to be changed. The URL is split once, not in each prompt."""
         head, _, data = self.url.partition(";base64,")
         source = {"type": "base64", "media_type": head.removeprefix("data:"), "data": data}
         return {"type": "image", "source": source}
@@ -75,7 +80,7 @@ def empty_picture() -> str:
     return _data_url(file.getvalue(), "png")
 
 
-def part_of(screenshot: bytes, left_top: Sequence[int], right_bottom: Sequence[int]) -> SentPicture:
+def part_of(screenshot: bytes, left_top: Point, right_bottom: Point) -> SentPicture:
     """Returns a part of a screenshot in full resolution.
 
     Args:
@@ -87,7 +92,7 @@ def part_of(screenshot: bytes, left_top: Sequence[int], right_bottom: Sequence[i
         ValueError: It is no picture.
     """
     screen = size_of(screenshot)
-    part = decoded(screenshot).crop((*left_top, right_bottom[0] + 1, right_bottom[1] + 1))
+    part = decoded(screenshot).crop((left_top[0], left_top[1], right_bottom[0] + 1, right_bottom[1] + 1))
     file = io.BytesIO()
     part.save(file, "PNG")
     return SentPicture(_data_url(file.getvalue(), "png"), part.size, screen)
