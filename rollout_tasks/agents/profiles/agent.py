@@ -247,7 +247,7 @@ def _is_users(message: Message) -> bool:
 
 @contextmanager
 def _pictured() -> Iterator[None]:
-    """Makes a picture that cannot be decoded the VM's failure: until then only the beginning of a PNG is looked at."""
+    """Makes a picture that cannot be decoded the VM's failure: until then only beginning and end of a PNG are looked at."""
     try:
         yield
     except ValueError as error:
