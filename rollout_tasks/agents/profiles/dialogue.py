@@ -24,7 +24,9 @@ class Outcome:
     @property
     def problem(self) -> str:
         """Why the action failed; empty if it did not."""
-        return self.result.response if self.result is not None and self.result.status == "failed" else ""
+        if self.result is None or self.result.status != "failed":
+            return ""
+        return self.result.response.strip() or "The action failed."
 
 
 class Dialogue(Protocol):

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from rollout_tasks.agents.profiles.actions import Screenshot
+from rollout_tasks.agents.profiles.dialogue import Outcome
 from rollout_tasks.agents.profiles.profile import Profile
+from rollout_tasks.environments.base import ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.sent_messages import PLACEHOLDER
 from rollout_tasks.trajectories.reader import read_trajectory
@@ -273,3 +276,16 @@ def test_a_model_cannot_name_files_of_the_record(
 
     recorded = read_trajectory(tmp_path)
     assert recorded.prompt(recorded.replies[1])[1:] == endpoint.bodies[1]["messages"]
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (None, ""),
+        (ToolResult("success", "printed"), ""),
+        (ToolResult("failed", "no display"), "no display"),
+        (ToolResult("failed", " "), "The action failed."),
+    ],
+)
+def test_a_problem_is_never_an_empty_text_which_the_api_refuses(result: ToolResult | None, problem: str) -> None:
+    assert Outcome(Screenshot(), result).problem == problem
