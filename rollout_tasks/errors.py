@@ -34,7 +34,7 @@ class FailureClass(StrEnum):
     ENV_EVALUATE = "env_evaluate"
     """The environment could not say how the agent did, or not in time."""
     VM_LOST = "vm_lost"
-    """The VM stopped answering in the episode."""
+    """The VM stopped answering in the episode, or something else answered in its place."""
     LEASE_LOST = "lease_lost"
     """The right to use the VM ended before the episode did."""
     MODEL = "model"
@@ -42,7 +42,8 @@ class FailureClass(StrEnum):
     MODEL_OVERLOAD = "model_overload"
     """The model's endpoint was overloaded or out of reach in all tries, or kept the agent waiting until its time was over."""
     PARSE = "parse"
-    """The model's replies could not be read as actions, or were cut off at a token limit, several turns in a row."""
+    """The model's replies could not be read as actions, or were cut off at a token limit, several turns in a row; or it refused
+    to go on, or a reply that was cut off used its context up."""
     TIMEOUT = "timeout"
     """The agent took longer than allowed."""
     MAX_TURNS = "max_turns"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rollout_tasks.config import ModelConfig
-from rollout_tasks.models.base import Message
-from rollout_tasks.models.sent_messages import LeftOut, pictures_in, sent_messages
+from rollout_tasks.models.base import Message, Reply
+from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF, LeftOut, pictures_in, sent_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +44,35 @@ class HistoryPolicy:
         most = pictures if self.max_images is None else self.max_images
         step = max(1, most // 2)
         too_many = max(0, pictures - most)
-        return LeftOut(-(-too_many // step) * step, not self.keep_thinking)
+        return LeftOut(-(-too_many // step) * step, not self.keep_thinking, KEPT_OF_CUT_OFF)
 
 
-class History:
-    """One episode's conversation."""
+class MessageHistory:
+    """One episode's messages, and what the model thought before its own."""
 
     def __init__(self, policy: HistoryPolicy) -> None:
         """Is empty at first."""
         self._policy = policy
         self._messages: list[Message] = []
         self._thinking: dict[int, Mapping[str, str]] = {}
+        self._cut_off: set[int] = set()
         self._pictures = 0
 
-    def add(self, message: Message, thinking: Mapping[str, str] | None = None) -> None:
+    def add(self, message: Message, reply: Reply | None = None) -> None:
         """Adds a message at the end.
 
         Args:
             message: Must not be changed afterwards.
-            thinking: For the model's own messages: what it thought before (`Reply.thinking`).
+            reply: For the model's own messages: what else is known of them.
         """
-        if thinking:
-            self._thinking[len(self._messages)] = thinking
+        if reply is not None and reply.thinking:
+            self._thinking[len(self._messages)] = reply.thinking
+        if reply is not None and reply.cut_off:
+            self._cut_off.add(len(self._messages))
         self._messages.append(message)
         self._pictures += pictures_in(message)
 
     def prompt(self) -> tuple[list[Message], LeftOut]:
         """Returns the messages to send next, and what of the conversation they lack."""
         left_out = self._policy.left_out(self._pictures)
-        return sent_messages(self._messages, self._thinking, left_out), left_out
+        return sent_messages(self._messages, self._thinking, left_out, self._cut_off), left_out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rollout_tasks.config import Limits, ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
-from rollout_tasks.models.base import Reply, Usage
+from rollout_tasks.models.base import ContextOverflow, Message, Model, Reply, Usage
 
 MAX_UNUSABLE_TURNS = 3
 """Consecutive turns without a usable call or a final text, after which the rollout fails."""
@@ -32,6 +35,57 @@ def cut_off(reply: Reply, model: ModelConfig) -> str:
     others = most is None or 0 < used < most  # 0: the endpoint does not count
     named = "" if others else f" (--max-completion-tokens {most})"
     return f"a reply cut off at its token limit{named}"
+
+
+def unanswered(reply: Reply, model: ModelConfig) -> str:
+    """Returns the words for a reply that ended before it was complete; empty if it did not."""
+    if reply.cut_off:
+        return cut_off(reply, model)
+    return "a reply that the endpoint's content filter stopped" if reply.filtered else ""
+
+
+def asked(
+    model: Model,
+    prompt: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    before: Reply | None,
+    config: ModelConfig,
+) -> Reply:
+    """Asks for a reply.
+
+    Args:
+        model: Who is asked.
+        prompt: The messages.
+        tools: What is offered.
+        before: The reply before, if there was one.
+        config: The run's options of the model.
+
+    Raises:
+        RolloutFailure: ``parse`` if the prompt no longer fits the model's context right after a reply that was cut off: the model
+            used it up. Otherwise what the model raises.
+    """
+    try:
+        return model.complete(prompt, tools)
+    except ContextOverflow as error:
+        if before is None or not before.cut_off:
+            raise
+        raise RolloutFailure(FailureClass.PARSE, f"after {cut_off(before, config)}: {error}") from error
+
+
+def check_refusal(reply: Reply) -> None:
+    """Checks that a reply is no refusal.
+
+    This ends the episode as ``parse`` at once. It is not the model's ``fail``, which says that the task cannot be done and is right
+    for some tasks; and asking again is useless, as the conversation that was refused stays part of every prompt.
+
+    Raises:
+        RolloutFailure: ``parse``.
+    """
+    if reply.refused:
+        said = f": {' '.join(reply.text.split())[:200]}" if reply.text.strip() else ""
+        raise RolloutFailure(
+            FailureClass.PARSE, f"the model refused to go on (it stopped with {reply.finish_reason}){said}"
+        )
 
 
 class UnusableTurns:

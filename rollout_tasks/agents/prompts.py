@@ -27,6 +27,9 @@ NUDGE = "Your reply was empty. Call a tool, or give your final answer as text."
 CUT_OFF = (
     "Your reply was cut off at its token limit: go on more briefly, with a tool call or your final answer as text."
 )
+FILTERED = (
+    "Your reply was stopped by a content filter: go on in other words, with a tool call or your final answer as text."
+)
 NOT_EXECUTED = "Not executed: an earlier call of this turn ended the episode."
 
 Content = str | list[dict[str, Any]]

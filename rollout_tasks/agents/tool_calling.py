@@ -13,8 +13,8 @@ from benchmark.items import Item
 from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.calls import CallReader, UnusableCallError
-from rollout_tasks.agents.history import History, HistoryPolicy
-from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
+from rollout_tasks.agents.history import HistoryPolicy, MessageHistory
+from rollout_tasks.agents.limits import UnusableTurns, asked, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
@@ -41,13 +41,13 @@ class ToolCallingAgent(Agent):
         trajectory: TrajectoryWriter,
     ) -> Episode:
         """See `Agent`."""
-        conversation = _Conversation(environment, model, trajectory, self._config)
-        conversation.open(item, observation)
-        return conversation.play(limits)
+        episode = _ToolEpisode(environment, model, trajectory, self._config)
+        episode.open(item, observation)
+        return episode.play(limits)
 
 
-class _Conversation:
-    """One episode's message history, and the loop that extends it."""
+class _ToolEpisode:
+    """One episode: its messages, and the loop that adds to them."""
 
     def __init__(self, environment: World, model: Model, trajectory: TrajectoryWriter, config: RunConfig) -> None:
         self._environment = environment
@@ -59,8 +59,9 @@ class _Conversation:
         self._tools = environment.tools()
         self._offered = [tool.as_openai() for tool in self._tools]
         self._calls = CallReader(self._tools)
-        self._history = History(HistoryPolicy.of(config.model))
+        self._history = MessageHistory(HistoryPolicy.of(config.model))
         self._turn = 0
+        self._reply: Reply | None = None
         self._usage = Usage()
         self._unusable = UnusableTurns()
 
@@ -81,9 +82,9 @@ class _Conversation:
                 ending = self._execute_all(reply)
                 if ending is not None:
                     return Episode(text, ending, self._turn, self._usage)
-            elif reply.cut_off:
-                self._say({"role": "user", "content": prompts.CUT_OFF})
-                self._unusable.add(cut_off(reply, self._model_config))
+            elif problem := unanswered(reply, self._model_config):
+                self._say({"role": "user", "content": prompts.CUT_OFF if reply.cut_off else prompts.FILTERED})
+                self._unusable.add(problem)
             elif text:
                 return Episode(text, "answer", self._turn, self._usage)
             else:
@@ -93,9 +94,10 @@ class _Conversation:
 
     def _ask(self) -> Reply:
         prompt, left_out = self._history.prompt()
-        reply = self._model.complete(prompt, self._offered)
+        reply = self._reply = asked(self._model, prompt, self._offered, self._reply, self._model_config)
         self._usage += reply.usage
         self._say(reply.message, reply, left_out)
+        check_refusal(reply)
         return reply
 
     def _execute_all(self, reply: Reply) -> Literal["done", "fail"] | None:
@@ -136,5 +138,5 @@ class _Conversation:
         self._say({"role": "tool", "tool_call_id": raw.id, "content": content})
 
     def _say(self, message: Message, reply: Reply | None = None, left_out: LeftOut | None = None) -> None:
-        self._history.add(message, reply.thinking if reply else None)
+        self._history.add(message, reply)
         self._trajectory.message(message, turn=self._turn or None, reply=reply, left_out=left_out)

@@ -123,7 +123,7 @@ class Attempt:
         try:
             with (
                 boundary(FailureClass.INTERNAL, "the episode"),
-                self._recording(vm) as trajectory,
+                self._recording(environment_class, vm) as trajectory,
                 self._cleanup(pulse, opened),
             ):
                 context = EnvironmentContext(self.config, self.directory, vm, attempt=self.number, index=index)
@@ -188,10 +188,10 @@ class Attempt:
             return episode, world.evaluate()
 
     @contextmanager
-    def _recording(self, vm: VMAccess | None) -> Iterator[TrajectoryWriter]:
+    def _recording(self, environment_class: type[Environment], vm: VMAccess | None) -> Iterator[TrajectoryWriter]:
         """Records the attempt's trajectory, which is durable at its end."""
         trajectory = TrajectoryWriter(self.directory, enabled=self.config.save_results)
-        trajectory.start(self._header(vm))
+        trajectory.start(self._header(environment_class, vm))
         try:
             yield trajectory
         finally:
@@ -213,13 +213,16 @@ class Attempt:
                     logger.warning("%s: environment not closed cleanly: %s", self.rollout_id, problem)
             pulse.interruption = Interruption()  # hears of a cancellation again
 
-    def _header(self, vm: VMAccess | None) -> dict[str, object]:
+    def _header(self, environment_class: type[Environment], vm: VMAccess | None) -> dict[str, object]:
+        profile = self.config.profile
         return {
             "run_id": self.run_id,
             "rollout_id": self.rollout_id,
             "attempt": self.number,
             "question": self.item.question,
             "model": self.config.model.answerer,
+            "agent": self.config.agent or environment_class.default_agent,
+            "profile": None if profile is None else {name: profile.get(name) for name in ("name", "version")},
             "worker": self.worker,
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),

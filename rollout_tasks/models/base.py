@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rollout_tasks.errors import FailureClass, RolloutFailure
+
 Message = dict[str, Any]
 """A Chat Completions message."""
 THINKING_FIELDS = ("reasoning", "reasoning_content")
 """Where endpoints write a model's thinking in its message, if not in the text. Both names are in use, by some servers at once."""
+CUT_OFF, FILTERED, REFUSED = "length", "content_filter", "refusal"
+"""Why a reply ended (`Reply.finish_reason`) that is neither an answer nor a call; the first two are Chat Completions' words."""
 STATE_HEADING = "Current state:"
 """The text in a message before an observation that is described in words."""
 
@@ -71,7 +75,24 @@ class Reply:
     @property
     def cut_off(self) -> bool:
         """Whether the reply ended at a token limit: the run's, the endpoint's, or the end of the model's context."""
-        return self.finish_reason == "length"
+        return self.finish_reason == CUT_OFF
+
+    @property
+    def filtered(self) -> bool:
+        """Whether the endpoint's content filter stopped the reply or took parts of it away."""
+        return self.finish_reason == FILTERED
+
+    @property
+    def refused(self) -> bool:
+        """Whether the endpoint ended the reply as a refusal: it would end each further one of this conversation, too."""
+        return self.finish_reason == REFUSED
+
+
+class ContextOverflow(RolloutFailure):
+    """The prompt is longer than the model can take; ``model``, unless the agent knows that the model itself is to blame."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.MODEL, message)
 
 
 class Model(Protocol):
@@ -81,6 +102,7 @@ class Model(Protocol):
         """Asks for one turn; retries as the run's configuration says.
 
         Raises:
+            ContextOverflow: The prompt is longer than the model can take.
             RolloutFailure: ``model`` if the endpoint refuses or its answer is invalid, ``model_overload`` if it stays
                 overloaded, slow or unreachable in all tries.
         """

@@ -20,7 +20,7 @@ from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.apis import APIS
-from rollout_tasks.models.base import Message, Reply, Usage
+from rollout_tasks.models.base import ContextOverflow, Message, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError
 from rollout_tasks.models.refusals import Endpoint, read_refusal
 from rollout_tasks.models.retries import FailedTry, decide
@@ -164,7 +164,10 @@ class ModelClient:
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
         endpoint = Endpoint(self._config.name, self._base_url)
-        return read_refusal(endpoint, response.status_code, response.reason_phrase, response.headers, text).failed
+        refusal = read_refusal(endpoint, response.status_code, response.reason_phrase, response.headers, text)
+        if refusal.context_overflow:
+            raise ContextOverflow(self._without_key(refusal.failed.sentence))
+        return refusal.failed
 
     @property
     def _endpoint(self) -> str:

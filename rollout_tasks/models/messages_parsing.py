@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rollout_tasks.models.base import Reply, Usage
+from rollout_tasks.models.base import CUT_OFF, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError, json_object, plain_name, token_count
 from rollout_tasks.unicode_text import storable_json
 
@@ -40,7 +40,7 @@ def parse_messages_response(body: str, usage_so_far: Usage) -> Reply:
         message={"role": "assistant", "content": content},
         text="\n\n".join(text for text in texts if isinstance(text, str)),
         tool_calls=(),
-        finish_reason="length" if stopped in _CUT_OFF else stopped,
+        finish_reason=CUT_OFF if stopped in _CUT_OFF else stopped,
         usage=usage_so_far + _usage(response.get("usage")),
         served_by=plain_name(response.get("model")),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,18 +63,23 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
 
 
 def json_object(body: str) -> dict[str, Any]:
-    """Returns a response's object.
+    """Returns a response's object. Numbers that are not finite are None: they could neither be sent back nor stored.
 
     Raises:
         NotAReplyError: It is something else.
     """
     try:
-        response = json.loads(body, parse_constant=lambda _name: None)
+        response = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise NotAReplyError(f"with bad JSON: {body[:200]!r}") from error
     if not isinstance(response, dict):
         raise NotAReplyError(f"with JSON that is no object: {body[:200]!r}")
     return response
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def _tool_call(call: Any) -> RawToolCall:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollout_tasks.models.base import Reply, Usage
+from rollout_tasks.models.base import CUT_OFF, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError, json_object, plain_name, token_count
 from rollout_tasks.unicode_text import storable_json
 
@@ -44,10 +44,16 @@ def parse_response(body: str, usage_so_far: Usage) -> Reply:
         message={"role": "assistant", "output": output, "status": status},
         text=_text(output),
         tool_calls=(),
-        finish_reason="length" if status == "incomplete" else "stop",
+        finish_reason=_why_incomplete(response.get("incomplete_details")) if status == "incomplete" else "stop",
         usage=usage_so_far + _usage(response.get("usage")),
         served_by=plain_name(response.get("model")),
     )
+
+
+def _why_incomplete(details: Any) -> str:
+    """Returns why a response is incomplete, in the words of Chat Completions where these have one."""
+    reason = plain_name(details.get("reason")) if isinstance(details, dict) else ""
+    return CUT_OFF if reason in ("", "max_output_tokens") else reason
 
 
 def _text(items: Sequence[Mapping[str, Any]]) -> str:

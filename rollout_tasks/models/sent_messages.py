@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from rollout_tasks.models.base import Message
 
 PLACEHOLDER = "(An older screenshot was here. It is left out.)"
 """Stands where a picture was. Recorded prompts are rebuilt with it, so a change needs a way to tell older records."""
+KEPT_OF_CUT_OFF = 2_000
+"""Characters that agents send back of a reply that was cut off: all of it may fill the model's context, and was too long anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class LeftOut:
     """How many; always the oldest ones, counted through all messages, each replaced by `PLACEHOLDER`."""
     thinking: bool = True
     """Whether the model's thinking of earlier turns, if there was any: all of it or nothing."""
+    cut_off_after: int | None = None
+    """After how many characters replies end that were cut off at a token limit, and their thinking; None: they are whole."""
 
 
 def pictures_in(message: Message) -> int:
@@ -29,7 +34,10 @@ def pictures_in(message: Message) -> int:
 
 
 def sent_messages(
-    messages: Sequence[Message], thinking: Mapping[int, Mapping[str, str]], left_out: LeftOut
+    messages: Sequence[Message],
+    thinking: Mapping[int, Mapping[str, str]],
+    left_out: LeftOut,
+    cut_off: Container[int] = (),
 ) -> list[Message]:
     """Returns a conversation as it is sent. Messages keep their places, and so do the parts of each.
 
@@ -37,6 +45,7 @@ def sent_messages(
         messages: The whole conversation; it is not changed.
         thinking: What the model thought before messages of its own (`Reply.thinking`), by their index.
         left_out: What the prompt does not have.
+        cut_off: Indices of the model's messages that were cut off at a token limit.
     """
     sent: list[Message] = []
     still_to_drop = left_out.pictures
@@ -47,8 +56,34 @@ def sent_messages(
             still_to_drop = max(0, still_to_drop - pictures)
         if not left_out.thinking and index in thinking:
             message = {**message, **thinking[index]}
+        if left_out.cut_off_after is not None and index in cut_off:
+            message = _beginning(message, left_out.cut_off_after)
         sent.append(message)
     return sent
+
+
+def _beginning(message: Message, most: int) -> Message:
+    """Returns a message with the beginning of its texts. Calls stay, but for long arguments that are cut off themselves."""
+    shortened = {
+        name: text[:most] if isinstance(text, str) and name != "role" else text for name, text in message.items()
+    }
+    if isinstance(calls := message.get("tool_calls"), list):
+        shortened["tool_calls"] = [_with_whole_arguments(call, most) for call in calls]
+    return shortened
+
+
+def _with_whole_arguments(call: Any, most: int) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str) or len(arguments) <= most:
+        return call
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {**call, "function": {**function, "arguments": "{}"}}
+    return call
 
 
 def _without_first_pictures(message: Message, most: int) -> Message:

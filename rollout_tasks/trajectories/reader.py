@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.models.base import THINKING_FIELDS, Message
+from rollout_tasks.models.base import CUT_OFF, THINKING_FIELDS, Message
 from rollout_tasks.models.sent_messages import LeftOut, sent_messages
 from rollout_tasks.trajectories.writer import FILE_KEY, RECORD_NAME, with_parts
 
@@ -61,7 +61,7 @@ class RecordedReply:
     thinking: Mapping[str, str]
     """What the model thought before it replied, by the fields in which the endpoint wrote it."""
     left_out: LeftOut
-    """What its prompt did not have of the messages before it. Records of earlier versions: no picture was left out."""
+    """What its prompt did not have of the messages before it. Records of earlier versions: nothing but thinking was left out."""
     sent: tuple[Message, ...] | None = None
     """Its prompt, where that was recorded whole."""
 
@@ -88,7 +88,8 @@ class Trajectory:
         if reply.sent is not None:
             return list(reply.sent)
         thinking = {known.message_index: known.thinking for known in self.replies}
-        return sent_messages(self.messages[: reply.message_index], thinking, reply.left_out)
+        cut_off = {known.message_index for known in self.replies if known.finish_reason == CUT_OFF}
+        return sent_messages(self.messages[: reply.message_index], thinking, reply.left_out, cut_off)
 
 
 def read_trajectory(directory: Path, *, images: bool = True) -> Trajectory:
@@ -252,7 +253,9 @@ def _thinking(recorded: Any) -> dict[str, str]:
 def _left_out(recorded: Any) -> LeftOut:
     if recorded is None:
         return LeftOut()
-    pictures, thinking = recorded["pictures"], recorded["thinking"]
+    pictures, thinking, cut_off_after = recorded["pictures"], recorded["thinking"], recorded.get("cut_off_after")
     if type(pictures) is not int or pictures < 0 or not isinstance(thinking, bool):
         raise ValueError("left_out must have a number of pictures, and true or false for thinking")
-    return LeftOut(pictures, thinking)
+    if cut_off_after is not None and (type(cut_off_after) is not int or cut_off_after < 0):
+        raise ValueError("cut_off_after must be a number of characters")
+    return LeftOut(pictures, thinking, cut_off_after)

@@ -32,6 +32,9 @@ PICTURE_URL = re.compile(r"data:image/(png|jpeg|webp);base64,")
 MAX_INLINE_TEXT = 2_000
 """Characters; a longer observation text gets its own file, so that the lines of steps stay easy to read."""
 
+MAX_KNOWN = 64 << 20
+"""Characters of base64 that are remembered; prompts with more pictures are longer than endpoints take."""
+
 
 def with_parts(message: Message, change: Callable[[Any], Any]) -> Message:
     """Returns a message with those of its parts changed that may be pictures. What a model wrote is left as it is.
@@ -66,6 +69,9 @@ class TrajectoryWriter:
         self._recorded_messages: list[Message] = []
         self._steps = 0
         self._images: dict[bytes, str] = {}
+        self._known: dict[tuple[str, str], str] = {}
+        """Files of pictures by their base64, the one that was used last at the end."""
+        self._known_characters = 0
         self._sent: dict[bytes, int] = {}
         self._names: set[str] = set()
 
@@ -221,26 +227,46 @@ class TrajectoryWriter:
         if kind == "image" and isinstance(part.get("source"), dict):
             return self._source_without_image(part)
         link = part.get("image_url") if isinstance(part, dict) else None
-        found = _picture_of(link.get("url") if isinstance(link, dict) else link)
-        if found is None:
+        name = self._file_of(link.get("url") if isinstance(link, dict) else link)
+        if name is None:
             return part
-        kind, image = found
-        file = {FILE_KEY: self._file_of(image, kind)}
+        file = {FILE_KEY: name}
         return {**part, "image_url": {**link, "url": file} if isinstance(link, dict) else file}
 
     def _source_without_image(self, part: dict[str, Any]) -> dict[str, Any]:
         """Returns a picture of the Messages API with its file in the place of its base64."""
         source = part["source"]
-        found = _picture_of(f"data:{source.get('media_type')};base64,{source.get('data')}")
-        if found is None:
-            return part
-        kind, image = found
-        return {**part, "source": {**source, "data": {FILE_KEY: self._file_of(image, kind)}}}
+        name = self._file_of(source.get("data"), f"data:{source.get('media_type')};base64,")
+        return part if name is None else {**part, "source": {**source, "data": {FILE_KEY: name}}}
 
-    def _file_of(self, image: bytes, kind: str) -> str:
-        """Returns the file of a picture, which is written now if it is new."""
-        name = self._images.get(hashlib.sha256(image).digest())
-        return name if name is not None and name.endswith(f".{kind}") else self._save_image(image, kind)
+    def _file_of(self, encoded: Any, head: str = "") -> str | None:
+        """Returns the file of a picture, which is written now if it is new; None if it is no picture to be restored exactly.
+
+        Prompts have the same pictures again and again: they are known by their base64, which is one object each time, so that
+        they are not decoded again.
+
+        Args:
+            encoded: A data URL, or what follows the head of one.
+            head: Its beginning, if that is missing.
+        """
+        if not isinstance(encoded, str):
+            return None
+        key = (head, encoded)
+        name = self._known.pop(key, None)
+        if name is None:
+            found = _picture_of(head + encoded)
+            if found is None:
+                return None
+            kind, image = found
+            name = self._images.get(hashlib.sha256(image).digest())
+            name = name if name is not None and name.endswith(f".{kind}") else self._save_image(image, kind)
+            self._known_characters += len(encoded)
+        self._known[key] = name  # now the last, so that those used longest ago go first
+        while self._known_characters > MAX_KNOWN:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._known_characters -= len(oldest[1])
+        return name
 
 
 def _picture_of(url: Any) -> tuple[str, bytes] | None:
@@ -266,6 +292,8 @@ def _reply_facts(reply: Reply, left_out: LeftOut) -> dict[str, Any]:
         "seconds": usage.seconds,
         "left_out": {"pictures": left_out.pictures, "thinking": left_out.thinking},
     }
+    if left_out.cut_off_after is not None:
+        facts["left_out"]["cut_off_after"] = left_out.cut_off_after
     if reply.thinking:
         facts["thinking"] = dict(reply.thinking)
     if reply.token_data:

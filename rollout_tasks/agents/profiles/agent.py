@@ -11,7 +11,8 @@ kept, and is the episode's text once the model says that it is done.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
@@ -19,9 +20,9 @@ from pydantic import ValidationError
 
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
-from rollout_tasks.agents.limits import UnusableTurns, check_tokens, cut_off, turns_used
+from rollout_tasks.agents.limits import UnusableTurns, asked, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
-from rollout_tasks.agents.profiles.dialogue import Dialogue
+from rollout_tasks.agents.profiles.dialogue import Dialogue, Outcome
 from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
 from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
 from rollout_tasks.agents.profiles.profile import Profile
@@ -33,6 +34,7 @@ from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolResult, World
 from rollout_tasks.environments.osworld.action_spaces.base import CONTROL
 from rollout_tasks.environments.osworld.action_spaces.pyautogui import SCRIPT
+from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Model, Reply, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -126,11 +128,14 @@ class _ProfileEpisode:
         self._trajectory = trajectory
         self._dialogue = _dialogue(profile, config, item)
         self._turn = 0
+        self._reply: Reply | None = None
         self._usage = Usage()
         self._unusable = UnusableTurns()
         self._answer = ""
         self._user_calls = 0
-        self._last_recorded: Message | None = None
+        self._prompt: list[Message] = []
+        self._asks_again = False
+        """Whether the last reply was unusable, so that the prompt is the one before with what was wrong, or without."""
 
     def play(self, observation: Observation, limits: Limits) -> Episode:
         """Plays turns until the model ends the episode, or a limit is reached."""
@@ -142,52 +147,70 @@ class _ProfileEpisode:
             try:
                 if reply.cut_off:
                     raise UnusableReplyError("The reply was cut off at its token limit: be brief.")
+                if reply.filtered:
+                    raise UnusableReplyError("The reply was stopped by a content filter: use other words.")
                 parsed = self._dialogue.read(reply, picture)
             except UnusableReplyError as problem:
                 self._refuse(reply, problem)
                 continue
             self._unusable.forgive()
-            self._dialogue.add(picture, reply, parsed)
-            ending, seen = self._carry_out(parsed.actions)
+            ending, outcomes = self._carry_out(parsed.actions)
             if ending is not None:
                 return Episode(self._answer, ending, self._turn, self._usage)
-            if seen is not None:
-                picture = self._picture(seen)
+            with _pictured():
+                self._dialogue.add(picture, reply, parsed, outcomes)
+            seen = [one.result.observation for one in outcomes if one.result and one.result.observation is not None]
+            if seen:
+                picture = self._picture(seen[-1])
         raise turns_used(limits)
 
     def _ask(self, picture: SentPicture) -> Reply:
         prompt = self._dialogue.prompt(picture)
-        for message in prompt if self._turn == 1 else prompt[-1:]:
-            if message != self._last_recorded:  # the same prompt may be sent again
-                self._record(message)
-        reply = self._model.complete(prompt, self._dialogue.tools(picture))
+        for message in self._new(prompt):
+            self._trajectory.message(message, turn=self._turn)
+        self._prompt, self._asks_again = prompt, False
+        reply = asked(self._model, prompt, self._dialogue.tools(picture), self._reply, self._model_config)
+        self._reply = reply
         self._usage += reply.usage
         self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=prompt)
+        check_refusal(reply)
         return reply
 
-    def _record(self, message: Message) -> None:
-        self._last_recorded = message
-        self._trajectory.message(message, turn=self._turn)
+    def _new(self, prompt: Sequence[Message]) -> list[Message]:
+        """Returns the messages of a prompt that the conversation does not have yet: those after the model's last one.
+
+        Messages that stood there before are not new, but for the last: a screen that did not change is seen again, except after an
+        unusable reply, when nothing was done.
+        """
+        if not self._prompt:
+            return list(prompt)
+        new: list[Message] = []
+        for place in reversed(range(len(prompt))):
+            if not _is_users(prompt[place]):
+                break
+            before = place < len(self._prompt) and prompt[place] == self._prompt[place]
+            if not before or (place == len(prompt) - 1 and not self._asks_again):
+                new.insert(0, prompt[place])
+        return new
 
     def _refuse(self, reply: Reply, problem: UnusableReplyError) -> None:
-        self._unusable.add(cut_off(reply, self._model_config) if reply.cut_off else str(problem))
+        self._asks_again = True
+        self._unusable.add(unanswered(reply, self._model_config) or str(problem))
         if self._profile.after_unusable == "explain":
             self._dialogue.correct(reply, str(problem))
 
-    def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, Observation | None]:
-        """Carries out a reply's actions in order; returns how the episode ended, if it did, and what was seen last."""
-        seen: Observation | None = None
+    def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, list[Outcome]]:
+        """Carries out a reply's actions in order; returns how the episode ended, if it did, and what became of each."""
+        outcomes: list[Outcome] = []
         for number, action in enumerate(actions, start=1):
             operation = self._operation(action)
-            if operation is None:
-                continue
-            result = self._execute(operation, number)
+            result = None if operation is None else self._execute(operation, number)
+            outcomes.append(Outcome(action, result))
             if isinstance(operation, Done | Fail):
-                return "done" if isinstance(operation, Done) else "fail", seen
-            if result.ends_episode is not None:
-                return result.ends_episode, seen
-            seen = result.observation or seen
-        return None, seen
+                return "done" if isinstance(operation, Done) else "fail", outcomes
+            if result is not None and result.ends_episode is not None:
+                return result.ends_episode, outcomes
+        return None, outcomes
 
     def _operation(self, action: Action) -> Operation | None:
         """Returns what the environment is to do for an action; None for words to the user."""
@@ -214,4 +237,19 @@ class _ProfileEpisode:
             raise ValueError(
                 "the agent needs a screenshot, and the environment shows none: --observation-type screenshot"
             )
-        return encoded(observation.images[-1], self._profile.pictures)
+        with _pictured():
+            return encoded(observation.images[-1], self._profile.pictures)
+
+
+def _is_users(message: Message) -> bool:
+    return message.get("role") in ("user", "tool") or message.get("type") == "computer_call_output"
+
+
+@contextmanager
+def _pictured() -> Iterator[None]:
+    """Makes a picture that cannot be decoded the VM's failure: until then only beginning and end of a PNG are looked at."""
+    try:
+        yield
+    except ValueError as error:
+        problem = f"what answers in the place of the VM shows no picture: {error}"
+        raise RolloutFailure(FailureClass.VM_LOST, problem) from error

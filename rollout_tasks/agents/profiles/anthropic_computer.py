@@ -41,6 +41,7 @@ from rollout_tasks.agents.profiles.reply import (
     seconds,
     shown,
     some_text,
+    typed_text,
 )
 from rollout_tasks.environments.osworld.keys import known_combination, known_key
 
@@ -199,7 +200,7 @@ _ACTIONS: Mapping[str, Read] = {
     "screenshot": _one(lambda _call, _coordinates: Screenshot()),
     "scroll": _one(_scroll),
     "triple_click": _click("left", 3),
-    "type": _one(lambda call, _coordinates: Type(some_text(call.get("text"), "text of type"))),
+    "type": _one(lambda call, _coordinates: Type(typed_text(call.get("text"), "text of type"))),
     "wait": _one(_wait),
     "zoom": _one(_zoom),
 }

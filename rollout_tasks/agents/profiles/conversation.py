@@ -102,10 +102,10 @@ class Conversation:
         messages += self._older(older)
         for step in shown:
             first = task_with == "first_picture" and step is shown[0]
-            messages.append(_user([_picture(step.picture), task] if first else [_picture(step.picture)]))
+            messages.append(_user([step.picture.part, task] if first else [step.picture.part]))
             messages.append(self._again(step))
         last = task_with == "current_picture" or (task_with == "first_picture" and not shown)
-        messages.append(_user([_picture(picture), task] if last else [_picture(picture)]))
+        messages.append(_user([picture.part, task] if last else [picture.part]))
         return messages + self._corrections
 
     def _split(self) -> tuple[Sequence[_Step], Sequence[_Step]]:
@@ -181,7 +181,3 @@ def _user(parts: list[dict[str, Any]]) -> Message:
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-def _picture(picture: SentPicture) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": picture.url}}

@@ -61,6 +61,14 @@ class Coordinates:
             raise UnusableReplyError(f"The place {_shown(x, y)} is outside the picture of {width:g}x{height:g}.")
         return self._pixel(x, 0), self._pixel(y, 1)
 
+    def given(self, place: tuple[int, int]) -> tuple[int, int]:
+        """Returns a place of the screen in the model's numbers."""
+        x, y = (
+            round(pixel * picture / screen)
+            for pixel, picture, screen in zip(place, self.picture, self.screen, strict=True)
+        )
+        return x, y
+
     def _pixel(self, value: object, axis: int) -> int:
         if not isinstance(value, int | float):
             raise TypeError(value)

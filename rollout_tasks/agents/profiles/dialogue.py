@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rollout_tasks.agents.profiles.actions import Action
 from rollout_tasks.agents.profiles.pictures import SentPicture
-from rollout_tasks.agents.profiles.reply import Parsed
+from rollout_tasks.agents.profiles.reply import Call, Parsed
+from rollout_tasks.environments.base import ToolResult
 from rollout_tasks.models.base import Message, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one action of a reply."""
+
+    action: Action
+    result: ToolResult | None
+    """None for words to the user, which are no business of the environment."""
+
+    @property
+    def problem(self) -> str:
+        """Why the action failed; empty if it did not."""
+        if self.result is None or self.result.status != "failed":
+            return ""
+        return self.result.response.strip() or "The action failed."
 
 
 class Dialogue(Protocol):
@@ -34,8 +53,24 @@ class Dialogue(Protocol):
             UnusableReplyError: It holds no action that can be carried out.
         """
 
-    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed) -> None:
-        """Adds a step that is carried out; corrections before it are forgotten."""
+    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[Outcome]) -> None:
+        """Adds a step that was carried out; corrections before it are forgotten.
+
+        Args:
+            picture: What the model saw.
+            reply: The reply.
+            parsed: What was read of it.
+            outcomes: What became of each of its actions, in order.
+        """
 
     def correct(self, reply: Reply, problem: str) -> None:
         """Tells the model, until its next usable reply, why a reply was not."""
+
+
+def by_call(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> Iterator[tuple[Call, Sequence[Outcome]]]:
+    """Yields each call of a reply with what became of its actions. What came after a call for the user was not carried out."""
+    start = 0
+    for call in calls:
+        end = start + len(call.actions)
+        yield call, outcomes[start:end]
+        start = end

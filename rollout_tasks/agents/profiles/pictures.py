@@ -5,12 +5,18 @@ from __future__ import annotations
 import io
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
 
+from rollout_tasks.agents.profiles.actions import Point
 from rollout_tasks.agents.profiles.profile import Pictures
 from rollout_tasks.environments.osworld.screenshot import decoded, size_of
 
+_EMPTY = 64
+"""Pixels of each side."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class SentPicture:
     """A screenshot as the model gets it."""
 
@@ -20,6 +26,18 @@ class SentPicture:
     """Width and height in pixels, as sent."""
     screen: tuple[int, int]
     """Those of the screenshot itself."""
+
+    @cached_property
+    def part(self) -> dict[str, Any]:
+        """The picture as a part of a message in Chat Completions; not to be changed."""
+        return {"type": "image_url", "image_url": {"url": self.url}}
+
+    @cached_property
+    def block(self) -> dict[str, Any]:
+        """The picture as a part of a message in the Messages API; not to be changed. The URL is split once, not in each prompt."""
+        head, _, data = self.url.partition(";base64,")
+        source = {"type": "base64", "media_type": head.removeprefix("data:"), "data": data}
+        return {"type": "image", "source": source}
 
 
 def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
@@ -50,6 +68,34 @@ def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
     quality = {} if pictures.quality is None else {"quality": pictures.quality}
     picture.save(file, pictures.format.upper(), **quality)
     return SentPicture(_data_url(file.getvalue(), pictures.format), size, screen)
+
+
+@cache
+def empty_picture() -> str:
+    """Returns the data URL of a small grey PNG, for an API that wants a picture where there is nothing to show."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("L", (_EMPTY, _EMPTY), 128).save(file, "PNG")
+    return _data_url(file.getvalue(), "png")
+
+
+def part_of(screenshot: bytes, left_top: Point, right_bottom: Point) -> SentPicture:
+    """Returns a part of a screenshot in full resolution.
+
+    Args:
+        screenshot: A PNG.
+        left_top: Pixels of the screen.
+        right_bottom: The last pixel that belongs to the part.
+
+    Raises:
+        ValueError: It is no picture.
+    """
+    screen = size_of(screenshot)
+    part = decoded(screenshot).crop((left_top[0], left_top[1], right_bottom[0] + 1, right_bottom[1] + 1))
+    file = io.BytesIO()
+    part.save(file, "PNG")
+    return SentPicture(_data_url(file.getvalue(), "png"), part.size, screen)
 
 
 def _data_url(picture: bytes, kind: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from rollout_tasks.agents.profiles.actions import (
@@ -26,7 +26,7 @@ from rollout_tasks.agents.profiles.actions import (
 from rollout_tasks.agents.profiles.code_calls import CodeCall
 from rollout_tasks.agents.profiles.coordinates import Coordinates, Rounding
 from rollout_tasks.agents.profiles.key_names import key, together
-from rollout_tasks.agents.profiles.reply import UnusableReplyError, bounded, notches, number, seconds, shown, some_text
+from rollout_tasks.agents.profiles.reply import UnusableReplyError, bounded, notches, number, seconds, shown, typed_text
 
 MOST_CLICKS = 10
 MOST_PRESSES = 100
@@ -39,8 +39,8 @@ _ALSO_TAKEN = frozenset(
 Given = Mapping[str, Any]
 
 
-def actions_of(call: CodeCall, coordinates: Coordinates) -> list[Action]:
-    """Returns what a call means.
+def actions_of(call: CodeCall, coordinates: Coordinates) -> Iterator[Action]:
+    """Yields what a call means; a short one may mean very many actions.
 
     Raises:
         UnusableReplyError: The function is unknown, or its arguments cannot be used.
@@ -49,7 +49,7 @@ def actions_of(call: CodeCall, coordinates: Coordinates) -> list[Action]:
     if found is None:
         raise UnusableReplyError(f"The function {shown(call.name)} is unknown.")
     parameters, meaning = found
-    return list(meaning(_by_name(call, parameters), coordinates))
+    yield from meaning(_by_name(call, parameters), coordinates)
 
 
 def _by_name(call: CodeCall, parameters: Sequence[str]) -> Given:
@@ -137,7 +137,7 @@ def _write(given: Given, _coordinates: Coordinates) -> Iterable[Action]:
     if isinstance(text, list):
         yield from (Press((key(name),)) for name in text)
     else:
-        yield Type(some_text(text, "text to write"))
+        yield Type(typed_text(text, "text to write"))
 
 
 def _press(given: Given, _coordinates: Coordinates) -> Iterable[Action]:

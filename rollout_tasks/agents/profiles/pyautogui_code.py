@@ -40,7 +40,8 @@ Part = dict[str, Any]
 def tool_call(operation: Operation, call_id: str) -> ToolCall:
     """Returns the call that carries out an operation.
 
-    Looking at the screen is waiting for no time; the picture, and the part of it that a zoom asks for, come with the result.
+    Looking at the screen is waiting for no time; the picture comes with the result, and what a zoom asks for is
+    cut out of it later.
     """
     match operation:
         case Wait(seconds):

@@ -33,6 +33,7 @@ from rollout_tasks.agents.profiles.reply import (
     seconds,
     shown,
     some_text,
+    typed_text,
     until_the_end,
     without_thinking,
 )
@@ -141,6 +142,9 @@ def _wait(call: Arguments, _coordinates: Coordinates) -> Action:
 
 
 def _terminate(call: Arguments, _coordinates: Coordinates) -> Action:
+    """Returns the end that a reply says. Without a status that is ``done``, as in both official agents: the call itself says that
+    the model stops, and that it has failed it must say. Only a status that means neither is refused.
+    """
     status, text = call.get("status"), call.get("text")
     said = bounded(text, "text of terminate") if text is not None else ""
     status = status.strip().lower() if isinstance(status, str) else status
@@ -164,6 +168,6 @@ _ACTIONS: Mapping[str, Callable[[Arguments, Coordinates], Action]] = {
     "scroll": lambda call, coordinates: Scroll(dy=_wheel(call), at=_place(call, coordinates)),
     "terminate": _terminate,
     "triple_click": _click("left", 3),
-    "type": lambda call, _coordinates: Type(some_text(call.get("text"), "text of type")),
+    "type": lambda call, _coordinates: Type(typed_text(call.get("text"), "text of type")),
     "wait": _wait,
 }

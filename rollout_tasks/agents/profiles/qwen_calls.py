@@ -27,14 +27,17 @@ class Written:
 
 
 def take_apart(text: str) -> Written:
-    """Finds the calls.
+    """Finds the calls. JSON outside of tags is one only in a reply that has no tag: in others it is what the model thinks about.
 
     Raises:
         UnusableReplyError: A call that is no JSON object, or is for another tool.
     """
     calls: list[Mapping[str, Any]] = []
     first = len(text)
+    tagged = any(not tag[1] for tag in _TAG.finditer(text))
     for start, inside, body in _sections(text):
+        if tagged and not inside:
+            continue
         first = min(first, start) if inside else first
         for offset, call in _in_tags(body) if inside else _in_prose(body):
             first = min(first, start + offset)

@@ -12,6 +12,8 @@ from rollout_tasks.unicode_text import storable
 
 MOST_CHARACTERS = 200_000
 """Of a reply, and of every text in one."""
+MOST_TYPED = 10_000
+"""Characters of a text to type: the guest takes 5 ms for each, and a step has to end within two minutes."""
 MOST_ACTIONS = 100
 MOST_SECONDS = 100.0
 """Of a wait, or of keys held down; commands in the guest may take no longer than two minutes."""
@@ -102,9 +104,17 @@ def bounded(text: object, what: str = "reply") -> str:
 
 
 def without_thinking(text: str) -> tuple[str, str]:
-    """Returns what a model thought before its reply, and the reply; the thinking begins with the text, tagged or not."""
+    """Returns what a model thought before its reply, and the reply; the thinking begins with the text, tagged or not.
+
+    Raises:
+        UnusableReplyError: The thinking begins with its tag and does not end: what it considers is no action.
+    """
     thinking, ended, reply = text.partition("</think>")
-    return (thinking.strip().removeprefix("<think>").strip(), reply) if ended else ("", text)
+    if ended:
+        return thinking.strip().removeprefix("<think>").strip(), reply
+    if text.lstrip().startswith("<think>"):
+        raise UnusableReplyError("The thinking after <think> does not end: </think> is missing.")
+    return "", text
 
 
 def some_text(text: object, what: str) -> str:
@@ -116,6 +126,18 @@ def some_text(text: object, what: str) -> str:
     if text is None or text == "":
         raise UnusableReplyError(f"The {what} is missing.")
     return bounded(text, what)
+
+
+def typed_text(text: object, what: str) -> str:
+    """Returns text of a model that can be typed within a step.
+
+    Raises:
+        UnusableReplyError: It is no text, empty, or longer than `MOST_TYPED`.
+    """
+    typed = some_text(text, what)
+    if len(typed) > MOST_TYPED:
+        raise UnusableReplyError(f"The {what} has more than {MOST_TYPED} characters: type it in several parts.")
+    return typed
 
 
 def number(value: object, what: str, most: float) -> float:

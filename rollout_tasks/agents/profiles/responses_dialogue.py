@@ -1,4 +1,4 @@
-"""The exchange with a model in the Responses API: its items are sent back as they came, each call with its screenshot.
+"""The exchange with a model in the Responses API: its items are sent back as they came, with a screenshot for each turn.
 
 All items are sent again in each turn: the endpoint keeps nothing that a prompt depends on, so the record has every prompt whole.
 """
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollout_tasks.agents.profiles.conversation import EXPLANATION
+from rollout_tasks.agents.profiles.dialogue import Outcome
 from rollout_tasks.agents.profiles.packaged_text import filled, read_text
-from rollout_tasks.agents.profiles.pictures import SentPicture
+from rollout_tasks.agents.profiles.pictures import SentPicture, empty_picture
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.reading import coordinates
 from rollout_tasks.agents.profiles.reply import Call, Parsed
@@ -24,6 +25,8 @@ class _Step:
     items: list[Message]
     """What the model wrote."""
     calls: Sequence[Call]
+    problems: Sequence[str]
+    """Why actions of it failed."""
     answers: list[Message] | None = None
     """What its calls are answered with; None until the next screenshot is there."""
 
@@ -75,7 +78,7 @@ class ResponsesDialogue:
                 self._first.append({"role": "system", "content": self._system})
             self._first.append({"role": "user", "content": [shown, {"type": "input_text", "text": self._task}]})
         if self._steps and self._steps[-1].answers is None:
-            self._steps[-1].answers = self._answered(self._steps[-1].calls, picture)
+            self._steps[-1].answers = self._answered(self._steps[-1], picture)
         kept = self._steps if self._images is None else self._steps[-max(1, self._images - 1) :]
         items = [item for step in kept for item in (*step.items, *(step.answers or ()))]
         return [*self._first, *items, *self._corrections]
@@ -84,9 +87,10 @@ class ResponsesDialogue:
         """See `Dialogue`."""
         return parse(reply.message, coordinates(self._profile.places, picture))
 
-    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed) -> None:  # noqa: ARG002
+    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002
         """See `Dialogue`."""
-        self._steps.append(_Step(list(reply.message["output"]), parsed.calls))
+        problems = [outcome.problem for outcome in outcomes if outcome.problem]
+        self._steps.append(_Step(list(reply.message["output"]), parsed.calls, problems))
         self._corrections.clear()
 
     def correct(self, reply: Reply, problem: str) -> None:  # noqa: ARG002
@@ -94,20 +98,28 @@ class ResponsesDialogue:
         text = EXPLANATION.format(problem=problem)
         self._corrections.append({"role": "user", "content": [{"type": "input_text", "text": text}]})
 
-    def _answered(self, calls: Sequence[Call], picture: SentPicture) -> list[Message]:
-        """Returns the answers to calls. Safety checks are acknowledged: whoever starts a run lets the agent act."""
+    def _answered(self, step: _Step, picture: SentPicture) -> list[Message]:
+        """Returns the answers to a step's calls. Safety checks are acknowledged: whoever starts a run lets the agent act.
+
+        An answer is a picture and cannot say that an action failed, so that a message says it. Each must have a picture, too: of
+        several only the last has the screenshot, and the others have an empty one.
+        """
         if self._profile.computer_tool == "computer":
             shown = {"type": "computer_screenshot", "image_url": picture.url, "detail": "original"}
         else:
             shown = {"type": "input_image", "image_url": picture.url}
-        return [
+        answers: list[Message] = [
             {
                 "type": "computer_call_output",
                 "call_id": call.id,
                 "acknowledged_safety_checks": [
                     {"id": check.id, "code": check.code, "message": check.message} for check in call.safety_checks
                 ],
-                "output": shown,
+                "output": shown if call is step.calls[-1] else {**shown, "image_url": empty_picture()},
             }
-            for call in calls
+            for call in step.calls
         ]
+        if step.problems:
+            text = "\n".join(step.problems)
+            answers.append({"role": "user", "content": [{"type": "input_text", "text": text}]})
+        return answers

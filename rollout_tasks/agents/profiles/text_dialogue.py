@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rollout_tasks.agents.profiles.conversation import Conversation
+from rollout_tasks.agents.profiles.dialogue import Outcome
 from rollout_tasks.agents.profiles.pictures import SentPicture
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.reading import read, said
 from rollout_tasks.agents.profiles.reply import Parsed
 from rollout_tasks.models.base import Message, Reply
+from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF
 
 
 class TextDialogue:
@@ -46,10 +48,10 @@ class TextDialogue:
         """See `Dialogue`."""
         return read(reply.text, self._profile, picture)
 
-    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed) -> None:
-        """See `Dialogue`."""
+    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002
+        """See `Dialogue`. What became of actions is seen in the next picture; these models were trained to see nothing else."""
         self._conversation.add(picture, said(reply, parsed, self._profile, keep_fields=self._keep_fields))
 
     def correct(self, reply: Reply, problem: str) -> None:
-        """See `Dialogue`."""
-        self._conversation.correct(reply.text, problem)
+        """See `Dialogue`. Of a reply that was cut off, only the beginning is sent back."""
+        self._conversation.correct(reply.text[:KEPT_OF_CUT_OFF] if reply.cut_off else reply.text, problem)

@@ -32,7 +32,7 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     thinking, text = without_thinking(bounded(reply))
     before, code = _code(text)
     sections = _sections(before)
-    actions = until_the_end([action for call in read_calls(code) for action in actions_of(call, coordinates)])
+    actions = until_the_end(action for call in read_calls(code) for action in actions_of(call, coordinates))
     thought, said, observation = (sections.get(name, "") for name in ("thought", "action", "observation"))
     return Parsed(actions, thinking, thought, said, observation)
 

@@ -29,14 +29,16 @@ from rollout_tasks.agents.profiles.reply import (
     UnusableReplyError,
     bounded,
     some_text,
+    typed_text,
     until_the_end,
     without_thinking,
 )
-from rollout_tasks.agents.profiles.ui_tars_calls import TextCall, read_calls
+from rollout_tasks.agents.profiles.ui_tars_calls import TextCall, last_outside_calls, read_calls
 
 NOTCHES = 5
 """Of the wheel, for one scroll."""
-_ACTION = re.compile(r"^[ \t]{0,20}Action:", re.MULTILINE)
+_ACTION = re.compile(r"^[ \t]{0,20}(Action:)", re.MULTILINE)
+_ACTION_ANYWHERE = re.compile(r"(Action:)")
 _DIRECTIONS: Mapping[str, tuple[int, int]] = {
     "up": (0, NOTCHES),
     "down": (0, -NOTCHES),
@@ -61,22 +63,20 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """Returns the thought, and what stands after the last ``Action:``, if possible the last that begins a line."""
+    """Returns the thought, and what stands after the last ``Action:``, if possible the last that begins a line.
+
+    One in the text of a call is none: what a model types is not what it does.
+    """
     text = text.replace("[EOS]", "").strip()
-    start = end = -1
-    for found in _ACTION.finditer(text):
-        start, end = found.span()
-    if start < 0:
-        start = text.rfind("Action:")
-        end = start + len("Action:")
-    if start < 0:
+    found = last_outside_calls(_ACTION, text) or last_outside_calls(_ACTION_ANYWHERE, text)
+    if found is None:
         raise UnusableReplyError("The reply has no part that begins with 'Action:'.")
-    thought = text[:start].strip()
+    thought = text[: found.start()].strip()
     for heading in ("Action_Summary:", "Thought:"):
         if heading in thought:
             thought = thought.partition(heading)[2].strip()
             break
-    return thought, text[end:]
+    return thought, text[found.end() :]
 
 
 def _action(call: TextCall, coordinates: Coordinates) -> Action:
@@ -109,7 +109,7 @@ def _keys(call: TextCall) -> str:
 
 
 def _type(call: TextCall, _coordinates: Coordinates) -> Action:
-    text = some_text(call.arguments.get("content"), "content of type")
+    text = typed_text(call.arguments.get("content"), "content of type")
     # A line break at the end is often escaped twice.
     return Type(text[:-2] + "\n" if text.endswith("\\n") else text)
 

@@ -29,7 +29,12 @@ _SPACE = re.compile(r"\s*")
 _SKIPPED = re.compile(r"[\s,;]*")
 _QUOTES = {quote: re.compile(rf"\\.|{quote}", re.DOTALL) for quote in "'\""}
 _ESCAPE = re.compile(r"\\(?:([ntr'\"\\])|u([0-9a-fA-F]{4}))")
+_HEADING = "Action:"
 _MEANT = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+class UnendedTextError(UnusableReplyError):
+    """A call whose text does not end: what follows may be part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,44 @@ def read_calls(text: str) -> Iterator[TextCall]:
             end = text.find("\n", position)
             position = len(text) if end < 0 else end
         position = _skip(text, position)
+
+
+def last_outside_calls(heading: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Returns the last heading of calls; one in the text of a call after another heading is none. Reads the text once.
+
+    Args:
+        heading: Its first group is the heading's word.
+        text: The reply.
+
+    Raises:
+        UnendedTextError: A call before the last heading does not end.
+    """
+    found = heading.search(text)
+    while found is not None:
+        position = found.end()
+        following = heading.search(text, position)
+        while following is not None and (position := _skip(text, position)) < following.start(1):
+            position = _past(text, position, following.start(1))
+            while following is not None and following.start(1) < position:
+                following = heading.search(text, position)
+        if following is None:
+            return found
+        found = following
+    return None
+
+
+def _past(text: str, position: int, most: int) -> int:
+    """Returns where a call ends, or a line of prose, which is no longer than to a place."""
+    found = _CALL.match(text, position)
+    if found and found[1] in NAMES:
+        try:
+            return _call(text, found)[1]
+        except UnendedTextError:
+            raise
+        except UnusableReplyError:
+            pass
+    end = text.find("\n", position, most)
+    return most if end < 0 else end
 
 
 def _skip(text: str, position: int) -> int:
@@ -89,7 +132,7 @@ def _value(text: str, position: int, name: str, key: str) -> tuple[str, int]:
     if quote in _QUOTES:
         end = _free_text_end(text, position, quote) if key in _FREE_TEXT else _quoted_end(text, position, quote)
         if end is None:
-            raise UnusableReplyError(f"The argument {key} of {name} does not end.")
+            raise UnendedTextError(f"The argument {key} of {name} does not end.")
         return _ESCAPE.sub(_unescaped, text[position + 1 : end]), end + 1
     bare = _TAGGED.match(text, position) or _WORD.match(text, position)
     if bare is not None:
@@ -118,7 +161,8 @@ def _quoted_end(text: str, start: int, quote: str) -> int | None:
 
 
 def _free_text_end(text: str, start: int, quote: str) -> int | None:
-    """Returns where the closing quote is: the first after which nothing follows but another call, a comment or prose."""
+    """Returns where the closing quote is: the first after which nothing follows but another call, its
+    heading, a comment or prose."""
     before_prose = None
     for found in _QUOTES[quote].finditer(text, start + 1):
         bracket = _end(_SPACE, text, found.end())
@@ -128,6 +172,8 @@ def _free_text_end(text: str, start: int, quote: str) -> int | None:
         between = text[bracket + 1 : following]
         next_call = _CALL.match(text, following)
         if following == len(text) or between.count("\n") > 1 or (next_call and next_call[1] in NAMES):
+            return found.start()
+        if "\n" in between and text.startswith(_HEADING, following):
             return found.start()
         if text[following] in ",;#" or "\n" in between:
             before_prose = found.start() if before_prose is None else before_prose

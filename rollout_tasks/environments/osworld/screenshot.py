@@ -11,18 +11,21 @@ if TYPE_CHECKING:
 
 MOST_PIXELS = 7680 * 4320
 _PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_END = b"IEND\xaeB`\x82"
 _HEADER = struct.Struct(">I4sII")
 _FORMATS = ("PNG", "JPEG")
 
 
 def as_png(image: bytes) -> bytes:
-    """Returns the picture as PNG; some guests send JPEG.
+    """Returns the picture as PNG; some guests send JPEG. A PNG is not decoded: only its beginning and its end are looked at.
 
     Raises:
-        ValueError: It is not a picture, or too large.
+        ValueError: It is not a picture, or too large, or a PNG that breaks off.
     """
     if image.startswith(_PNG):
         size_of(image)
+        if not image.endswith(_PNG_END):
+            raise ValueError("the screenshot is no picture: a PNG that breaks off")
         return image
     file = io.BytesIO()
     decoded(image).save(file, "PNG", compress_level=1)

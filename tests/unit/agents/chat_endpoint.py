@@ -36,8 +36,14 @@ class ChatEndpoint:
 
     def _answer(self, request: Request) -> Answer:
         self.bodies.append(json.loads(request.body))
+        if "error" in self.choices[0]:
+            return Answer(json.dumps(self.choices.pop(0)).encode(), status=400)
         usage = {"prompt_tokens": 10, "completion_tokens": self.completion_tokens}
         return Answer(json.dumps({"model": "m-1", "choices": [self.choices.pop(0)], "usage": usage}).encode())
+
+
+OVERFLOW = {"error": {"code": "context_length_exceeded", "message": "The maximum context length is 49152 tokens."}}
+"""In the place of a choice: the endpoint refuses the prompt."""
 
 
 def said(text: str | None, *, finish_reason: str = "stop", **more: Any) -> dict[str, Any]:

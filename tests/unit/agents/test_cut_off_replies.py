@@ -1,14 +1,19 @@
-"""A reply that its token limit cut off is no final answer: the model is told to go on more briefly."""
+"""A reply that a token limit or a content filter stopped is no final answer: the model is told to go on."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rollout_tasks.config import Limits
 from rollout_tasks.errors import FailureClass, RolloutFailure
-from tests.unit.agents.chat_endpoint import ChatEndpoint, Gallery, play, pushes, said
+from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF
+from rollout_tasks.trajectories.reader import read_trajectory
+from tests.unit.agents.chat_endpoint import OVERFLOW, ChatEndpoint, Gallery, play, pushes, said
 
 BRIEFER = (
     "Your reply was cut off at its token limit: go on more briefly, with a tool call or your final answer as text."
@@ -91,3 +96,97 @@ def test_a_reply_cut_off_in_the_last_turn_is_no_answer(endpoint: ChatEndpoint) -
         play(endpoint, Gallery(0), limits=Limits(max_turns=1))
 
     assert caught.value.failure_class is FailureClass.MAX_TURNS
+
+
+LONG = "The door. " * 10_000
+
+
+def test_only_the_beginning_of_a_cut_off_reply_is_sent_back_and_all_of_it_is_recorded(
+    endpoint: ChatEndpoint, tmp_path: Path
+) -> None:
+    endpoint.will(said(LONG, finish_reason="length", reasoning=LONG), pushes(1, turn=2), said("It is open."))
+    play(endpoint, Gallery(1), tmp_path, keep_thinking=True)
+
+    beginning = LONG[:KEPT_OF_CUT_OFF]
+    for body in endpoint.bodies[1:]:
+        assert body["messages"][2] == {"role": "assistant", "content": beginning, "reasoning": beginning}
+    recorded = read_trajectory(tmp_path)
+    assert recorded.messages[2]["content"] == LONG
+    assert [recorded.prompt(reply) for reply in recorded.replies] == [body["messages"] for body in endpoint.bodies]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        (json.dumps({"note": LONG}), json.dumps({"note": LONG})),
+        (json.dumps({"note": LONG})[:-2], "{}"),
+        ('{"note": "The', '{"note": "The'),
+    ],
+    ids=["whole", "cut off", "short"],
+)
+def test_long_arguments_that_are_cut_off_are_not_sent_back(
+    endpoint: ChatEndpoint, tmp_path: Path, arguments: str, sent: str
+) -> None:
+    both = pushes(2, turn=1, finish_reason="length")
+    both["message"]["tool_calls"][1]["function"]["arguments"] = arguments
+    endpoint.will(both, said("It is open."))
+    play(endpoint, Gallery(0), tmp_path)
+
+    calls = endpoint.bodies[1]["messages"][2]["tool_calls"]
+    assert [call["function"]["arguments"] for call in calls] == ["{}", sent]
+    recorded = read_trajectory(tmp_path)
+    assert recorded.messages[2]["tool_calls"][1]["function"]["arguments"] == arguments
+    assert [recorded.prompt(reply) for reply in recorded.replies] == [body["messages"] for body in endpoint.bodies]
+
+
+@pytest.mark.parametrize(
+    ("choices", "failure", "says"),
+    [
+        ([OVERFLOW], FailureClass.MODEL, "no longer fits"),
+        (
+            [said("The door", finish_reason="length"), OVERFLOW],
+            FailureClass.PARSE,
+            "after a reply cut off at its token",
+        ),
+        (
+            [pushes(1, turn=1, finish_reason="length"), OVERFLOW],
+            FailureClass.PARSE,
+            "after a reply cut off at its token",
+        ),
+        ([said("The door", finish_reason="length"), pushes(1, turn=2), OVERFLOW], FailureClass.MODEL, "no longer fits"),
+        ([said(""), OVERFLOW], FailureClass.MODEL, "no longer fits"),
+    ],
+    ids=["first", "after a text", "after a call", "a turn later", "after an empty reply"],
+)
+def test_a_context_that_a_cut_off_reply_used_up_is_the_agents_failure(
+    endpoint: ChatEndpoint, choices: list[dict[str, Any]], failure: FailureClass, says: str
+) -> None:
+    endpoint.will(*choices)
+    with pytest.raises(RolloutFailure, match=says) as caught:
+        play(endpoint, Gallery(0))
+
+    assert caught.value.failure_class is failure
+    assert "The maximum context length is 49152 tokens" in str(caught.value)
+
+
+def test_a_filtered_text_is_no_answer(endpoint: ChatEndpoint) -> None:
+    endpoint.will(said("I can", finish_reason="content_filter"), said("It is open."))
+
+    assert play(endpoint, Gallery(0)).answer == "It is open."
+    assert "stopped by a content filter" in endpoint.bodies[1]["messages"][-1]["content"]
+
+
+def test_three_filtered_replies_in_a_row_end_it_as_parse(endpoint: ChatEndpoint) -> None:
+    endpoint.will(*[said("I can", finish_reason="content_filter")] * 3)
+    with pytest.raises(RolloutFailure, match="the last: a reply that the endpoint's content filter stopped") as caught:
+        play(endpoint, Gallery(0))
+
+    assert caught.value.failure_class is FailureClass.PARSE
+
+
+def test_a_refusal_ends_it_at_once_as_parse(endpoint: ChatEndpoint) -> None:
+    endpoint.will(said("I will not.", finish_reason="refusal"))
+    with pytest.raises(RolloutFailure, match=r"the model refused to go on .*: I will not\.") as caught:
+        play(endpoint, Gallery(0))
+
+    assert caught.value.failure_class is FailureClass.PARSE

@@ -7,14 +7,17 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import EnvironmentContext
+from rollout_tasks.environments.simulated import SimulatedEnvironment
 from rollout_tasks.errors import FailureClass, SubmissionStopped
-from rollout_tasks.execution.attempt import _stages
+from rollout_tasks.execution.attempt import Attempt, _stages
 from rollout_tasks.execution.guarded_environment import GuardedEnvironment
 from rollout_tasks.execution.rollout import Execution
 from rollout_tasks.models.client import open_model
@@ -91,6 +94,22 @@ def test_an_attempt_says_what_it_cost_and_asks_under_a_name_of_its_own(
     assert any(RUN in value and "item" in value for value in headers.values()), headers
     record = (bench.folder.attempt(ROLLOUT, 1) / "trajectory.jsonl").read_text().splitlines()
     assert json.loads(record[0])["header"]["model"] == "m"
+
+
+@pytest.mark.parametrize(
+    ("profile", "recorded"),
+    [(None, None), ({"name": "own", "version": "2", "protocol": "qwen"}, {"name": "own", "version": "2"})],
+)
+@pytest.mark.parametrize(("agent", "played"), [(None, "simulated"), ("answering", "answering")])
+def test_a_record_says_who_played(
+    tmp_path: Path, agent: str | None, played: str, profile: Any, recorded: dict[str, str] | None
+) -> None:
+    config = RunConfig(agent=agent, profile=profile)
+    attempt = Attempt(RUN, ROLLOUT, 1, Item(id="item", question="?"), config, tmp_path, "worker")
+
+    header = attempt._header(SimulatedEnvironment, None)
+
+    assert (header["agent"], header["profile"]) == (played, recorded)
 
 
 @pytest.mark.parametrize("at", [None, "execute"])

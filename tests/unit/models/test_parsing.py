@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rollout_tasks.models.base import RawToolCall, Usage
+from rollout_tasks.models.messages_parsing import parse_messages_response
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
 
 
@@ -160,3 +161,10 @@ def test_too_many_calls_are_named() -> None:
 def test_an_id_that_is_none_is_named(call_id: Any) -> None:
     with pytest.raises(NotAReplyError, match="a tool call without id or name"):
         parse_reply(json.dumps(response({"tool_calls": [{"id": call_id, "function": {"name": "f"}}]})), Usage())
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "Infinity", "NaN"])
+def test_numbers_that_are_not_finite_are_none(number: str) -> None:
+    body = f'{{"content": [{{"type": "tool_use", "input": {{"duration": {number}, "other": 1.5}}}}]}}'
+
+    assert parse_messages_response(body, Usage()).message["content"][0]["input"] == {"duration": None, "other": 1.5}

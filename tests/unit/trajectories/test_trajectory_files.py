@@ -10,6 +10,7 @@ import pytest
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
 from rollout_tasks.models.base import Reply, Usage
 from rollout_tasks.models.sent_messages import LeftOut
+from rollout_tasks.trajectories import writer as trajectory_writer
 from rollout_tasks.trajectories.reader import TrajectoryError, read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -194,6 +195,7 @@ def test_records_of_earlier_versions_left_nothing_out(tmp_path: Path) -> None:
     "left_out",
     [
         *(5, [1], "1", {}, {"pictures": 1}, {"thinking": True}, {"pictures": 1, "thinking": 1}),
+        *({"pictures": 1, "thinking": True, "cut_off_after": odd} for odd in (-1, True, 1.5, "1")),
         *({"pictures": odd, "thinking": True} for odd in (None, -1, True, 1.5, "1")),
     ],
 )
@@ -215,3 +217,86 @@ def test_thinking_is_checked(tmp_path: Path, thinking: Any) -> None:
 def test_no_record_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TrajectoryError, match=r"trajectory\.jsonl: No such file"):
         read_trajectory(tmp_path)
+
+
+def a_prompt(pictures: list[bytes], kind: str) -> list[dict[str, Any]]:
+    encoded = [b64encode(picture).decode() for picture in pictures]
+    if kind == "source":
+        sources = [{"type": "base64", "media_type": "image/png", "data": data} for data in encoded]
+        return [{"role": "user", "content": [{"type": "image", "source": source}]} for source in sources]
+    return [
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}]}
+        for data in encoded
+    ]
+
+
+def answered(prompt: list[dict[str, Any]], writer: TrajectoryWriter) -> None:
+    message = {"role": "assistant", "content": "Go on."}
+    writer.message(message, turn=1, reply=Reply(message, "Go on.", (), "stop", Usage()), prompt=prompt)
+
+
+@pytest.mark.parametrize("kind", ["url", "source"])
+@pytest.mark.parametrize(("most", "decoded"), [(None, 10), (3_000, 10 + 11 * 10 // 2)])
+def test_a_picture_that_is_sent_again_is_not_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, most: int | None, decoded: int
+) -> None:
+    counted: list[int] = []
+    decode = trajectory_writer.b64decode
+    monkeypatch.setattr(
+        trajectory_writer, "b64decode", lambda *given, **how: counted.append(1) or decode(*given, **how)
+    )
+    if most is not None:
+        monkeypatch.setattr(trajectory_writer, "MAX_KNOWN", most)
+    prompt = a_prompt([PNG + bytes([number]) * 600 for number in range(10)], kind)
+    writer = TrajectoryWriter(tmp_path)
+    writer.start({})
+    for turn in range(1, 11):
+        answered(prompt[:turn], writer)
+    writer.finish()
+
+    assert len(counted) <= decoded
+    trajectory = read_trajectory(tmp_path)
+    assert [trajectory.prompt(reply) for reply in trajectory.replies] == [prompt[:turn] for turn in range(1, 11)]
+    assert len(list(tmp_path.glob("*.png"))) == 10
+
+
+def test_the_record_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """As the writer of version 3a8aa84 wrote it: replies without thinking, left_out and prompt."""
+    (tmp_path / "step_000.png").write_bytes(PNG)
+    (tmp_path / "step_001.png").write_bytes(OTHER_PNG)
+    (tmp_path / "step_001_a11y.txt").write_text("[button] OK" * 300)
+    (tmp_path / "trajectory.jsonl").write_text(
+        """\
+{"kind": "start", "header": {"run_id": "r", "rollout_id": "1/0", "attempt": 1, "question": "Open it.", "model": "m",\
+ "worker": "w", "vm_id": "vm-1", "started": 1700000000.5}}
+{"kind": "observation", "step": 0, "observation": {"images": ["step_000.png"]}}
+{"kind": "message", "index": 0, "message": {"role": "system", "content": "Act."}}
+{"kind": "message", "index": 1, "message": {"role": "user", "content": [{"type": "text", "text": "look"},\
+ {"type": "image_url", "image_url": {"url": {"$file": "step_000.png"}, "detail": "high"}}]}}
+{"kind": "message", "index": 2, "message": {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type":\
+ "function", "function": {"name": "click", "arguments": "{\\"x\\":1}"}}]}, "turn": 1, "reply": {"finish_reason":\
+ "length", "served_by": "m-v1", "usage": {"prompt_tokens": 10, "completion_tokens": 5}, "requests": 1, "seconds": 0.5,\
+ "token_data": {"token_ids": [1, 2]}}}
+{"kind": "step", "step": 1, "turn": 1, "call": {"id": "c1", "name": "click", "arguments": {"x": 1}}, "result":\
+ {"status": "success", "response": "clicked", "observation": {"text": {"$file": "step_001_a11y.txt"}, "images":\
+ ["step_001.png"]}}, "seconds": 0.25}
+{"kind": "message", "index": 3, "message": {"role": "tool", "tool_call_id": "c1", "content": "clicked"}, "turn": 1}
+{"kind": "message", "index": 4, "message": {"role": "user", "content": [{"type": "text", "text": "look"},\
+ {"type": "image_url", "image_url": {"url": {"$file": "step_001.png"}, "detail": "high"}}]}, "turn": 1}
+{"kind": "message", "index": 5, "message": {"role": "assistant", "content": "Done."}, "turn": 2, "reply":\
+ {"finish_reason": "stop", "served_by": "m-v1", "usage": {"prompt_tokens": 20, "completion_tokens": 5}, "requests": 1,\
+ "seconds": 0.5}}
+""".replace("\\\n", "")
+    )
+
+    trajectory = read_trajectory(tmp_path)
+
+    first, second = trajectory.replies
+    assert trajectory.header["worker"] == "w"
+    assert (first.thinking, first.left_out, first.sent) == ({}, LeftOut(), None)
+    assert trajectory.prompt(first) == [{"role": "system", "content": "Act."}, with_image(PNG)]
+    assert trajectory.prompt(second) == list(trajectory.messages[:5])
+    assert trajectory.messages[4] == with_image(OTHER_PNG)
+    assert trajectory.steps[0].observation is not None
+    assert trajectory.steps[0].observation.text == "[button] OK" * 300
+    assert trajectory.torn is None

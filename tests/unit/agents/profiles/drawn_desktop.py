@@ -31,6 +31,10 @@ class DrawnDesktop(World):
     """Shows a new picture after each action, or the picture of a number that a function gives."""
 
     def __init__(self, size: tuple[int, int] = (1920, 1080), number: Callable[[], int] | None = None) -> None:
+        self.says: dict[str, str] = {}
+        """What a script prints, by a part of it."""
+        self.refuses: dict[str, str] = {}
+        """Why a script fails, by a part of it."""
         self.calls: list[ToolCall] = []
         self._size = size
         self._number = number or (lambda: len(self.calls))
@@ -48,7 +52,11 @@ class DrawnDesktop(World):
         self.calls.append(call)
         ending = call.arguments.get("action")
         ends = ending if ending in ("done", "fail") else None
-        return ToolResult("success", "", self.look(), ends_episode=ends)
+        script = str(call.arguments.get("script", ""))
+        if problem := next((text for part, text in self.refuses.items() if part in script), ""):
+            return ToolResult("failed", f"Execution failed for {call.name}: {problem}", self.look())
+        printed = next((text for part, text in self.says.items() if part in script), "")
+        return ToolResult("success", f"Action executed successfully: script\n{printed}", self.look(), ends_episode=ends)
 
     def look(self) -> Observation:
         return Observation(images=(screenshot(self._number(), self._size),))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from rollout_tasks.agents.profiles.actions import Screenshot
+from rollout_tasks.agents.profiles.dialogue import Outcome
 from rollout_tasks.agents.profiles.profile import Profile
+from rollout_tasks.environments.base import ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.sent_messages import PLACEHOLDER
 from rollout_tasks.trajectories.reader import read_trajectory
 from tests.hostile.random_replies.answers import Answer, Request
 from tests.unit.agents.chat_endpoint import ChatEndpoint
-from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop
+from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop, screenshot
 from tests.unit.agents.profiles.played_profiles import play
 
 PLAIN: dict[str, Any] = {
@@ -134,12 +140,81 @@ def test_only_the_newest_screenshots_are_sent(endpoint: MessagesEndpoint, deskto
     assert asked == [[PLACEHOLDER, task], ["Success", PLACEHOLDER], ["Success", "image"], ["Success", "image"]]
 
 
-def test_every_call_of_a_message_is_answered(endpoint: MessagesEndpoint, desktop: DrawnDesktop) -> None:
-    endpoint.will({"content": acts(1)["content"] + acts(2)["content"]}, says("Done."))
+CLICK: dict[str, Any] = {"action": "left_click", "coordinate": [80, 60]}
+ZOOM: dict[str, Any] = {"action": "zoom", "region": [40, 30, 80, 60]}
+PRESS: dict[str, Any] = {"action": "key", "text": "Return"}
+WHERE: dict[str, Any] = {"action": "cursor_position"}
+FAILED = "Execution failed for desktop_execute_python_script: no display"
+
+
+def answers(message: dict[str, Any]) -> list[list[str]]:
+    """What each part of a message has, in words."""
+    return [
+        [one.get("text", one["type"]) for one in (part["content"] if part["type"] == "tool_result" else [part])]
+        for part in message["content"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "answered"),
+    [
+        ([CLICK, CLICK, CLICK], [["Success"], ["Success"], ["Success", "image"]]),
+        ([WHERE], [["X=75,Y=50", "image"]]),
+        ([ZOOM], [["Success", "image"]]),
+        ([CLICK, ZOOM], [["Success", "image"], ["Success", "image"]]),
+        ([ZOOM, CLICK], [["Success", "image"], ["Success", "image"]]),
+        ([PRESS], [[FAILED], ["image"]]),
+        ([PRESS, CLICK], [[FAILED], ["Success", "image"]]),
+        ([CLICK, PRESS], [["Success"], [FAILED], ["image"]]),
+        ([PRESS, ZOOM], [[FAILED], ["Success", "image"], ["image"]]),
+        (
+            [{"action": "call_user"}, CLICK],
+            [["Success"], ["Not done: an earlier call of this message handed over to the user."], ["image"]],
+        ),
+    ],
+)
+def test_every_call_of_a_message_is_answered_with_what_it_asked_for(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop, tmp_path: Path, calls: list[Any], answered: list[list[str]]
+) -> None:
+    desktop.says, desktop.refuses = {"position()": "150 100"}, {"pyautogui.press(": "no display"}
+    content = [block for number, call in enumerate(calls) for block in acts(number, **call)["content"]]
+    endpoint.will({"content": content}, says("Done."))
+    play(endpoint, plain(user_calls=1), desktop, tmp_path)
+
+    last = endpoint.bodies[1]["messages"][-1]
+    assert answers(last) == answered
+    results = [part for part in last["content"] if part["type"] == "tool_result"]
+    assert [result["tool_use_id"] for result in results] == [f"t{number}" for number in range(len(calls))]
+    for result in results:
+        text = result["content"][0]["text"]
+        assert result.get("is_error", False) == (text not in ("Success", "X=75,Y=50"))
+        assert not result.get("is_error") or len(result["content"]) == 1, "the API refuses a picture there"
+    recorded = read_trajectory(tmp_path)
+    assert recorded.prompt(recorded.replies[1])[1:] == endpoint.bodies[1]["messages"]
+
+
+def test_a_zoom_shows_the_part_of_the_screen_in_full_resolution(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop
+) -> None:
+    endpoint.will(acts(1, **ZOOM), says("Done."))
     play(endpoint, plain(), desktop)
 
-    answers = endpoint.bodies[1]["messages"][-1]["content"]
-    assert [answer["tool_use_id"] for answer in answers] == ["t1", "t2"]
+    (answer,) = endpoint.bodies[1]["messages"][-1]["content"]
+    part = Image.open(io.BytesIO(b64decode(answer["content"][1]["source"]["data"])))
+    screen = Image.open(io.BytesIO(screenshot(1, (320, 240))))
+    assert part.size == (81, 61)
+    assert part.tobytes() == screen.crop((80, 60, 161, 121)).tobytes()
+
+
+def test_many_calls_have_one_picture_and_the_history_keeps_its_own(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop
+) -> None:
+    many = [block for number in range(12) for block in acts(number)["content"]]
+    endpoint.will(acts(99), {"content": many}, says("Done."))
+    play(endpoint, plain(history={"images": 3}), desktop)
+
+    assert str(endpoint.bodies[-1]["messages"]).count("'type': 'image'") == 3
+    assert PLACEHOLDER not in str(endpoint.bodies[-1]["messages"])
 
 
 def test_an_unusable_reply_is_left_out_and_explained(endpoint: MessagesEndpoint, desktop: DrawnDesktop) -> None:
@@ -158,6 +233,17 @@ def test_a_reply_that_is_cut_off_is_no_answer(endpoint: MessagesEndpoint, deskto
     with pytest.raises(RolloutFailure, match="a reply cut off at its token limit"):
         play(endpoint, plain(), desktop)
 
+    assert desktop.calls == []
+
+
+def test_a_refusal_is_parse_with_its_reason_and_not_asked_again(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop
+) -> None:
+    endpoint.will(says("I cannot help.", stop_reason="refusal"))
+    with pytest.raises(RolloutFailure, match=r"refused to go on \(it stopped with refusal\): I cannot help") as caught:
+        play(endpoint, plain(), desktop)
+
+    assert caught.value.failure_class is FailureClass.PARSE
     assert desktop.calls == []
 
 
@@ -190,3 +276,16 @@ def test_a_model_cannot_name_files_of_the_record(
 
     recorded = read_trajectory(tmp_path)
     assert recorded.prompt(recorded.replies[1])[1:] == endpoint.bodies[1]["messages"]
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (None, ""),
+        (ToolResult("success", "printed"), ""),
+        (ToolResult("failed", "no display"), "no display"),
+        (ToolResult("failed", " "), "The action failed."),
+    ],
+)
+def test_a_problem_is_never_an_empty_text_which_the_api_refuses(result: ToolResult | None, problem: str) -> None:
+    assert Outcome(Screenshot(), result).problem == problem

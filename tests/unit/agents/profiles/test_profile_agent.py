@@ -13,14 +13,14 @@ from rollout_tasks.agents.profiles.agent import ProfileAgent, profile_agent
 from rollout_tasks.agents.profiles.built_in import BUILT_IN
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.config import Limits, RunConfig
-from rollout_tasks.environments.base import Observation
+from rollout_tasks.environments.base import Observation, ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
-from rollout_tasks.models.sent_messages import PLACEHOLDER
+from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF, PLACEHOLDER
 from rollout_tasks.trajectories.reader import read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter
-from tests.unit.agents.chat_endpoint import ChatEndpoint, Gallery, said
+from tests.unit.agents.chat_endpoint import OVERFLOW, ChatEndpoint, Gallery, said
 from tests.unit.agents.profiles.compared_agents import action, code, tool
-from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop
+from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop, screenshot
 from tests.unit.agents.profiles.played_profiles import play
 
 SMALL = (320, 240)
@@ -211,6 +211,15 @@ def test_or_the_same_prompt_is_sent_again(endpoint: ChatEndpoint, desktop: Drawn
     assert roles == ["user", "user", "assistant", "assistant"]
 
 
+def test_an_unchanged_screen_is_recorded_in_each_turn(endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    desktop = DrawnDesktop(SMALL, number=lambda: 0)
+    endpoint.will(said(ONE), said(""), said(TWO), said(UI_TARS[2]))
+    play(endpoint, plain(history={"images": 1, "older": "dropped"}), desktop, tmp_path)
+
+    roles = [message["role"] for message in read_trajectory(tmp_path).messages]
+    assert roles == ["user", "user", "assistant", "user", "assistant", "user", "assistant", "user", "assistant"]
+
+
 def test_three_unusable_replies_in_a_row_end_it(endpoint: ChatEndpoint, desktop: DrawnDesktop) -> None:
     endpoint.will(said("A"), said("B"), said(ONE), said("C"), said("D"), said("Action: fly()"))
     with pytest.raises(RolloutFailure, match=r"3 turns in a row .* the last: The action 'fly' is unknown") as caught:
@@ -226,6 +235,49 @@ def test_a_reply_that_is_cut_off_is_neither_done_nor_said(endpoint: ChatEndpoint
 
     assert desktop.calls == []
     assert endpoint.bodies[0]["max_completion_tokens"] == 5
+
+
+def test_only_the_beginning_of_a_cut_off_reply_is_sent_back(
+    endpoint: ChatEndpoint, desktop: DrawnDesktop, tmp_path: Path
+) -> None:
+    long = "Hm. " * 10_000
+    endpoint.will(said(long, finish_reason="length"), said(UI_TARS[2]))
+    play(endpoint, plain(), desktop, tmp_path)
+
+    assert texts(endpoint.bodies[1])[2] == f"a: {long[:KEPT_OF_CUT_OFF]}"
+    recorded = read_trajectory(tmp_path)
+    assert long in [message["content"] for message in recorded.messages]
+    assert [recorded.prompt(reply) for reply in recorded.replies] == [body["messages"] for body in endpoint.bodies]
+
+
+def test_a_context_that_a_cut_off_reply_used_up_is_the_agents_failure(
+    endpoint: ChatEndpoint, desktop: DrawnDesktop
+) -> None:
+    endpoint.will(said("Hm.", finish_reason="length"), OVERFLOW)
+    with pytest.raises(RolloutFailure, match="after a reply cut off at its token limit: the conversation") as caught:
+        play(endpoint, plain(), desktop)
+
+    assert caught.value.failure_class is FailureClass.PARSE
+
+
+def test_a_filtered_reply_is_no_action(endpoint: ChatEndpoint, desktop: DrawnDesktop) -> None:
+    endpoint.will(*[said(action("finished()"), finish_reason="content_filter")] * 3)
+    with pytest.raises(RolloutFailure, match="the last: a reply that the endpoint's content filter stopped"):
+        play(endpoint, plain(), desktop)
+
+    assert desktop.calls == []
+
+
+@pytest.mark.parametrize("damaged", [screenshot(1, SMALL)[:-200], screenshot(1, SMALL)[:33] + b"no chunks"])
+def test_a_broken_picture_is_the_vms_failure(
+    endpoint: ChatEndpoint, desktop: DrawnDesktop, damaged: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.will(said(ONE))
+    monkeypatch.setattr(desktop, "execute", lambda _call: ToolResult("success", "", Observation(images=(damaged,))))
+    with pytest.raises(RolloutFailure, match="shows no picture: the screenshot is no picture") as caught:
+        play(endpoint, plain(pictures={"format": "jpeg"}), desktop)
+
+    assert caught.value.failure_class is FailureClass.VM_LOST
 
 
 @pytest.mark.parametrize(("patience", "done"), [(0, ["FAIL"]), (2, ["WAIT", "WAIT", "FAIL"])])

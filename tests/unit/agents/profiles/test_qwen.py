@@ -132,6 +132,8 @@ def test_each_spelling_of_a_call(reply: str, actions: list[Action]) -> None:
     [
         ("", "no action"),
         ("The task is complete.", "no action"),
+        ("<think>\nIs it done?\n" + call(action="terminate", status="success"), "</think> is missing"),
+        (call(action="type", text="a" * 10_001), "text of type has more than 10000 characters"),
         ("{not JSON}", "no action"),
         ('{"a": 1}', "no action"),
         ("<tool_call>\nclick\n</tool_call>", "no JSON, or is cut off"),
@@ -177,3 +179,27 @@ def test_a_reply_that_cannot_be_used_says_why(reply: str, said: str) -> None:
         parse(reply, ON_GRID)
 
     assert len(str(caught.value)) < 200
+
+
+DONE = '{"name": "computer_use", "arguments": {"action": "terminate", "status": "success"}}'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Not yet:\n{DONE}\n<tool_call>\n{CLICK}\n</tool_call>",
+        f"<tool_call>\n{CLICK}\n</tool_call>\nLater:\n{DONE}",
+        f"Not yet: <function=computer_use>\n<tool_call>\n{CLICK}\n</tool_call>",
+    ],
+)
+def test_what_stands_outside_of_tags_is_no_call(reply: str) -> None:
+    assert parse(reply, IN_PICTURE).actions == (Click(MIDDLE),)
+
+
+@pytest.mark.parametrize("reply", [DONE, f"{DONE}\n</tool_call>"])
+def test_without_an_opening_tag_it_is(reply: str) -> None:
+    assert parse(reply, ON_GRID).actions == (Done(),)
+
+
+def test_an_end_without_a_status_is_done_as_for_the_official_agents() -> None:
+    assert parse(call(action="terminate"), ON_GRID).actions == (Done(),)

@@ -102,7 +102,22 @@ def test_safety_checks_are_acknowledged_and_every_call_is_answered(
     answers = endpoint.bodies[1]["input"][-2:]
     assert [answer["call_id"] for answer in answers] == ["call_1", "call_2"]
     assert [answer["acknowledged_safety_checks"] for answer in answers] == [[check], []]
-    assert answers[0]["output"] == answers[1]["output"]
+    empty, shown = (answer["output"]["image_url"] for answer in answers)
+    assert len(empty) < 300 < len(shown), "each has a picture, the last that of the screen"
+
+
+def test_an_action_that_failed_is_told_and_everything_is_recorded(
+    endpoint: ResponsesEndpoint, desktop: DrawnDesktop, tmp_path: Path
+) -> None:
+    desktop.refuses = {"x=2": "no display"}
+    endpoint.will({"output": click(1)["output"] + click(2)["output"]}, says("Done."))
+    play(endpoint, plain(), desktop, tmp_path)
+
+    told = endpoint.bodies[1]["input"][-1]
+    assert told["content"][0]["text"] == "Execution failed for desktop_execute_python_script: no display"
+    recorded = read_trajectory(tmp_path)
+    new = [message for message in recorded.messages if message.get("role") != "assistant"]
+    assert new == [endpoint.bodies[0]["input"][0], *endpoint.bodies[1]["input"][-3:]]
 
 
 def test_older_steps_are_left_out_whole(endpoint: ResponsesEndpoint, desktop: DrawnDesktop) -> None:
@@ -128,9 +143,20 @@ def test_an_unusable_reply_is_left_out_and_explained(endpoint: ResponsesEndpoint
     assert kinds(endpoint.bodies[3]) == ["system", "user", "reasoning", "computer_call", "computer_call_output"]
 
 
-def test_an_incomplete_response_is_no_action(endpoint: ResponsesEndpoint, desktop: DrawnDesktop) -> None:
-    endpoint.will(*[{**says("Done."), "status": "incomplete"}] * 3)
-    with pytest.raises(RolloutFailure, match="a reply cut off at its token limit") as caught:
+@pytest.mark.parametrize(
+    ("details", "problem"),
+    [
+        (None, "a reply cut off at its token limit"),
+        ({"reason": "max_output_tokens"}, "a reply cut off at its token limit"),
+        ({"reason": "content_filter"}, "a reply that the endpoint's content filter stopped"),
+        ({"reason": "something_new"}, "The response was cut off or has failed"),
+    ],
+)
+def test_an_incomplete_response_is_no_action(
+    endpoint: ResponsesEndpoint, desktop: DrawnDesktop, details: Any, problem: str
+) -> None:
+    endpoint.will(*[{**says("Done."), "status": "incomplete", "incomplete_details": details}] * 3)
+    with pytest.raises(RolloutFailure, match=problem) as caught:
         play(endpoint, plain(), desktop)
 
     assert caught.value.failure_class is FailureClass.PARSE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from rollout_tasks.agents.profiles.actions import (
@@ -161,6 +163,7 @@ def test_thinking_is_kept_apart() -> None:
         ("x" * 20_001, "more than 20000 characters"),
         ("pass\n" * 201, "too many statements"),
         ("computer.wait()\n" * 101, "more than 100 actions"),
+        (f"pyautogui.write({'a' * 10_001!r})", "text to write has more than 10000 characters"),
         ("WAIT", "Line 1 of the code is no call"),
         ("5", "Line 1 of the code is no call"),
         ("x = 5", "Line 1 of the code is no call"),
@@ -237,3 +240,22 @@ def test_code_that_cannot_be_used_says_why(code: str, said: str) -> None:
 def test_a_reply_without_code_says_so(reply: str, said: str) -> None:
     with pytest.raises(UnusableReplyError, match=said):
         parse(reply, SHARES)
+
+
+def test_thinking_that_does_not_end_is_no_reply() -> None:
+    with pytest.raises(UnusableReplyError, match="</think> is missing"):
+        parse("<think>Perhaps:\n```python\ncomputer.terminate('success')\n```", SHARES)
+
+
+def test_a_short_call_with_very_many_actions_makes_few_of_them() -> None:
+    many = f"pyautogui.press({['a'] * 3900!r}, presses=100)"
+    assert len(many) < 20_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnusableReplyError, match="more than 100 actions"):
+            parse(f"```python\n{many}\n```", SHARES)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert most < 10_000_000, "bytes; all of its actions take more than 20 MB"

@@ -38,6 +38,12 @@ def test_other_decoders_are_not_used(kind: str) -> None:
         as_png(picture(kind))
 
 
+@pytest.mark.parametrize("missing", [1, 8, 12, 40])
+def test_a_png_that_breaks_off_is_no_picture(missing: int) -> None:
+    with pytest.raises(ValueError, match="the screenshot is no picture: a PNG that breaks off"):
+        as_png(picture("PNG")[:-missing])
+
+
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(/etc/passwd) (r) file\n%%EOF"
 BROKEN = {
     "nothing": b"",
