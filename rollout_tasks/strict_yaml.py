@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import yaml
 
-MOST_VALUES = 20_000
-"""Keys, entries and values of a file that has aliases, with what each of them stands for."""
+MOST_ADDED = 20_000
+"""Keys, entries and values that a file's aliases may stand for together."""
 _FLOAT, _FIRST_OF_NUMBERS = "tag:yaml.org,2002:float", list("-+.0123456789")
 _EXPONENT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
 
@@ -99,7 +99,7 @@ def _count(node: yaml.Node, known: dict[int, int]) -> int:
         for entry in node.value:
             inside += entry if isinstance(entry, tuple) else (entry,)
     total = 1 + sum(_count(one, known) for one in inside)
-    if total > max(MOST_VALUES, len(known)):  # without aliases it has no more than there are nodes
-        raise UnwelcomeYaml(f"holds more than {MOST_VALUES} values, with what its aliases stand for")
+    if total > len(known) + MOST_ADDED:  # without aliases it has no more than there are nodes
+        raise UnwelcomeYaml(f"its aliases stand for more than {MOST_ADDED} values")
     known[id(node)] = total
     return total

@@ -90,6 +90,16 @@ def without_leavings(config: RunConfig) -> RunConfig:
     return parse_config({name: value for name, value in values.items() if value != {}})
 
 
+def default_profile_name(environment: str) -> str | None:
+    """Returns the name of the profile that an environment's own agent has; None if it has none.
+
+    Raises:
+        UserError: The agent cannot be loaded.
+    """
+    own = _own_profile(RunConfig(env_mode=environment))
+    return None if own is None else own.name
+
+
 def needed_context(config: RunConfig) -> int | None:
     """Returns the tokens that the model's endpoint must be able to hold; None if the run does not say."""
     needed = (config.profile or {}).get("context_length")

@@ -300,6 +300,12 @@ def test_an_environments_own_agent_has_its_profile(monkeypatch: pytest.MonkeyPat
     assert config.agent is None
     assert config.profile is not None
     assert (config.profile["name"], config.model.api) == ("claude", "messages")
+    assert preflight.check_names(config, [Item(id="1", question="?")]) == {"osworld"}
+    there = [Item(id="1", question="?", env_config={"env_mode": "osworld"})]
+    with pytest.raises(
+        UserError, match="--env-mode math: its own agent has another profile than that of osworld, where"
+    ):
+        preflight.check_names(with_profile(RunConfig(env_mode="math")), there)
 
 
 def test_what_cannot_be_stored_is_said(tmp_path: Path) -> None:
