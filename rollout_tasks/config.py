@@ -12,15 +12,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from rollout_tasks.config_fields import FilePath, check_url, field_spellings, option, safe_name
+from rollout_tasks.config_fields import (
+    LONGEST_LIMIT,
+    FilePath,
+    check_url,
+    field_spellings,
+    option,
+    request_fields,
+    safe_name,
+)
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.validation_messages import clause, location_of, shown
 
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
-
-
-_LONGEST = 999_999.0
-"""Seconds, more than eleven days: the most that a limit may say. Timers overflow at some point."""
 
 
 class _Part(BaseModel):
@@ -83,11 +87,6 @@ class DataConfig(_Part):
         return pattern
 
 
-_OF_THE_REQUEST = frozenset(
-    {"model", "messages", "input", "tools", "temperature", "top_p", "max_completion_tokens", "seed", "stream", "n"}
-)
-
-
 class ModelConfig(_Part):
     """The model, and how it is called."""
 
@@ -111,7 +110,7 @@ class ModelConfig(_Part):
     extra_body: dict[str, Any] = option(
         {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False
     )
-    timeout: float = option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0, le=_LONGEST)
+    timeout: float = option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0, le=LONGEST_LIMIT)
     max_retries: int = option(3, "Tries of one model call before its rollout fails.", "--max-retries", ge=1)
     images_in: Literal["user", "tool"] = option(
         "user",
@@ -152,17 +151,9 @@ class ModelConfig(_Part):
         if isinstance(value, str):
             try:
                 value = json.loads(value)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"is not JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise ValueError(f"must be a JSON object, got {shown(value)}")
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError("holds something that JSON does not have") from error
-        if taken := sorted(_OF_THE_REQUEST & value.keys()):
-            raise ValueError(f"may not set {taken[0]}, which the run sets itself")
-        return value
+        return request_fields(value)
 
     @property
     def answerer(self) -> str:
@@ -184,7 +175,7 @@ class Limits(_Part):
         "Wall time that an agent has for one attempt; setup and evaluation have as much each.",
         "--task-timeout",
         gt=0,
-        le=_LONGEST,
+        le=LONGEST_LIMIT,
     )
     max_tokens: int | None = option(None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1)
 
@@ -210,7 +201,7 @@ class VMConfig(_Part):
         "--guest-network",
     )
     wait_seconds: float = option(
-        1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0, le=_LONGEST
+        1800.0, "How long a rollout waits for a VM before the attempt fails.", "--vm-wait", gt=0, le=LONGEST_LIMIT
     )
     path_to_vm: str | None = option(None, "A VM image, for providers that need one.", "--path-to-vm")
     region: str | None = option(None, "Region, for cloud providers.", "--region")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -13,9 +14,22 @@ from pydantic.fields import FieldInfo
 
 from rollout_tasks.validation_messages import shown
 
+LONGEST_LIMIT = 999_999.0
+"""Seconds, more than eleven days: the most that a limit may say. Timers overflow at some point."""
 _LONGEST_URL = 2000
 _NUMBERS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 _PLAIN_HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
+
+_OF_THE_REQUEST = frozenset(
+    {"model", "messages", "input", "tools", "temperature", "top_p", "max_completion_tokens", "seed", "stream", "n"}
+)
+_DEEPEST = 20
+"""Lists and objects within each other, in fields of a request."""
+_SECRET = re.compile(
+    r"(.*_)?(api_?key|secret|secret_key|access_key|private_key|authorization|bearer|password|passwd|credentials?)"
+    r"|((access|api|auth|bearer|hf|refresh|session)_)?token"
+)
+"""Names of fields, in lower case and with _ in place of -, whose text is a secret."""
 
 
 def option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:
@@ -43,6 +57,43 @@ def _encodable(path: Path | None) -> Path | None:
     if "\0" in name or name.encode(errors="ignore").decode() != name:
         raise ValueError(f"is no file name in UTF-8, got {shown(name)}")
     return path
+
+
+def request_fields(value: Any) -> dict[str, Any]:
+    """Returns further fields of each request to a model; run.json stores them, so they must not hold a secret.
+
+    Raises:
+        ValueError: They are no JSON object, or set what a run sets itself, or a field is named as secrets are.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a JSON object, got {shown(value)}")
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError("holds something that JSON does not have") from error
+    if taken := sorted(_OF_THE_REQUEST & value.keys()):
+        raise ValueError(f"may not set {taken[0]}, which the run sets itself")
+    if secret := _secret_in(value, _DEEPEST):
+        raise ValueError(
+            f"may not hold {secret}, which run.json would store: keys belong in OPENAI_API_KEY, or in .env"
+        )
+    return value
+
+
+def _secret_in(value: Any, deepest: int) -> str | None:
+    """Returns the name of a field that holds a secret."""
+    if not isinstance(value, list | tuple | dict):
+        return None
+    if deepest == 0:
+        raise ValueError(f"holds more than {_DEEPEST} lists and objects within each other")
+    if not isinstance(value, dict):
+        return next((found for one in value if (found := _secret_in(one, deepest - 1))), None)
+    for name, inner in value.items():
+        if isinstance(inner, str) and _SECRET.fullmatch(str(name).lower().replace("-", "_")):
+            return str(name)
+        if found := _secret_in(inner, deepest - 1):
+            return found
+    return None
 
 
 FilePath = Annotated[Path, AfterValidator(_encodable)]

@@ -35,7 +35,7 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
             sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
     model = preflight.needs_model(config, environments)
     if model and here and model_check.model_address(config) is None:
-        model_check.check_scripts(submission.items)
+        model_check.check_scripts(submission.config, submission.items)
         config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     elif model:
         config = model_check.check_model(config)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.agent_profile import with_profile
-
-if TYPE_CHECKING:
-    import yaml
+from rollout_tasks.runs.agent_profile import with_profile, without_leavings
+from rollout_tasks.strict_yaml import UnwelcomeYaml, dump_yaml, load_yaml
 
 
 def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
@@ -26,50 +23,26 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
         below = parse_config(values, where=f"--config: {file}")
         if not options:
             return with_profile(below)
+        values = _without_leavings(below, values, options)
     return with_profile(parse_config(_merged(values, options)))
 
 
-_FLOAT, _FIRST_OF_NUMBERS = "tag:yaml.org,2002:float", list("-+.0123456789")
-_EXPONENT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
-
-
-class RepeatedKey(ValueError):
-    """A mapping has a key twice; YAML itself would silently take the last one."""
-
-
-def _loader() -> type[yaml.SafeLoader]:
-    """Returns a safe loader that raises `RepeatedKey`, and takes 1e-5 for a number, as YAML 1.2 does.
-
-    Made here because only runs with --config need YAML.
-    """
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
-            node = super().compose_mapping_node(anchor)
-            lines: dict[str, int] = {}
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode):
-                    line = key.start_mark.line + 1
-                    if key.value in lines:
-                        raise RepeatedKey(f"{key.value} occurs twice, in lines {lines[key.value]} and {line}")
-                    lines[key.value] = line
-            return node
-
-    Loader.add_implicit_resolver(_FLOAT, _EXPONENT, _FIRST_OF_NUMBERS)
-    return Loader
+def _without_leavings(below: RunConfig, values: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a file's values without what the profile of another agent than the options' filled in there."""
+    update = {name: options[name] for name in ("agent", "env_mode") if name in options}
+    changed = below.model_copy(update=update)
+    left = without_leavings(changed)
+    return values if left is changed else left.model_dump(mode="json", exclude_unset=True)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
-    import yaml
-
     try:
-        loaded = yaml.load(file.read_text(encoding="utf-8"), _loader())  # noqa: S506 - a SafeLoader
-    except RepeatedKey as error:
+        loaded = load_yaml(file.read_text(encoding="utf-8"))
+    except UnwelcomeYaml as error:
         raise UserError(f"--config: {file}: {error}") from error
     except OSError as error:
         raise UserError(f"--config: {file} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"--config: {file} is not YAML: {error}") from error
     if loaded is not None and not isinstance(loaded, dict):
         raise UserError(f"--config: {file} is not a mapping of options")
@@ -103,10 +76,4 @@ def read_system_prompt(file: Path) -> str:
 
 def as_yaml(config: RunConfig) -> str:
     """Returns the configuration as a run.yaml that gives the same run again."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Quotes text that `_loader` would take for a number."""
-
-    Dumper.add_implicit_resolver(_FLOAT, _EXPONENT, _FIRST_OF_NUMBERS)
-    return yaml.dump(config.model_dump(mode="json"), Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    return dump_yaml(config.model_dump(mode="json"))

@@ -153,7 +153,7 @@ def _choose_model(submission: Submission, environments: Iterable[str]) -> tuple[
     ours = submission.config.model.scripted and submission.config.model.base_url is None
     if not ours and model_check.model_address(submission.config) is not None:
         return replace(submission, config=model_check.check_model(submission.config)), False
-    model_check.check_scripts(submission.items)
+    model_check.check_scripts(submission.config, submission.items)
     return replace(submission, config=_with_model(submission.config, scripted=True)), True
 
 

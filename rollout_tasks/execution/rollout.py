@@ -258,6 +258,7 @@ class Execution:
             wanted=wanted,
             before_waiting=uncount,
             run_id=pulse.run_id,
+            api=self.config.model.api,
         )
 
     def _goes_on(self, pulse: Pulse) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 
 import redis
 
+from rollout_tasks.models.apis import APIS
 from rollout_tasks.redis_client import server_time
 from rollout_tasks.settings import settings
 
@@ -70,6 +71,7 @@ def wait_while_out(
     wanted: Callable[[], bool],
     before_waiting: Callable[[], object] | None = None,
     run_id: str = "",
+    api: str = "chat",
 ) -> bool:
     """Waits until an endpoint answers again.
 
@@ -80,6 +82,7 @@ def wait_while_out(
         before_waiting: Called once, before the first wait of an outage.
         wanted: Called about once a second: whether to go on waiting; an error that it raises ends the wait.
         run_id: The run that waits, for the log.
+        api: The one in which it is asked, a key of `APIS`.
 
     Returns:
         Whether it had an outage, so that the call says nothing about the model. False also if that lasts for longer than
@@ -104,7 +107,7 @@ def wait_while_out(
         if not too_long and not wanted():
             return waited
         if client.set(f"{_key(endpoint)}:asked", "1", nx=True, px=int((_ANSWER_SECONDS + ASK_EVERY_SECONDS) * 1000)):
-            problem = _ask(endpoint)
+            problem = _ask(endpoint, api)
             _note(client, endpoint, problem, outage)
             suspected = suspected and bool(problem)  # whatever the server's clock says of the answer
             if problem and too_long:
@@ -136,12 +139,12 @@ def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | Non
         pipe.execute()
 
 
-def _ask(endpoint: str) -> str:
+def _ask(endpoint: str, api: str) -> str:
     """Returns why the endpoint does not work, as the rest of a sentence; empty if it answers."""
     import httpx2  # what the openai package sends with
 
     key = settings().openai_api_key
-    headers = {"Authorization": f"Bearer {key.get_secret_value().strip()}"} if key else {}
+    headers = APIS[api].login(key.get_secret_value().strip()) if key else {}
     try:
         with (
             httpx2.Client(headers=headers, timeout=_ANSWER_SECONDS) as client,

@@ -1,72 +1,103 @@
 """Writes the profile of a run's agent into its configuration, so that every worker has it, and so that a resume has the same.
 
 What the profile says and the run leaves open is filled in: options that are given win, those with a default of their own, too.
+What another agent's profile filled in before, as in a printed configuration, is taken out again.
 """
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from rollout_tasks import registry
-from rollout_tasks.agents.profiles.conversation import check_texts
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.profile_file import checked_profile, is_file_name, read_profile
-from rollout_tasks.config import RunConfig
+from rollout_tasks.agents.profiles.profile_texts import with_texts
+from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.profile_options import check_options
+from rollout_tasks.runs.stored_profile import check_stored
 
 FILE_AGENT = "profile"
 """The agent that takes the profile of the configuration."""
 _APIS = {"responses_computer": "responses", "anthropic_computer": "messages"}
+_MOST_TOKENS = {"responses": "max_output_tokens"}
+"""What an API calls the most tokens of a reply, if not ``max_tokens``."""
 _Options = TypeVar("_Options", bound=BaseModel)
 
 
 def with_profile(config: RunConfig) -> RunConfig:
     """Returns a configuration with its agent's profile, and with what that says of options that are not given.
 
-    Harmless when repeated. A configuration whose agent has no profile is returned as it is.
+    Harmless when repeated. A configuration whose agent has no profile is returned as it is, without another agent's leavings.
 
     Raises:
         UserError: The profile's file is wrong, one of its texts cannot be read, or an option contradicts it.
     """
-    profile, config = _profile(config)
+    config = without_leavings(config)
+    profile = _profile(config)
     if profile is None:
         return config
+    if _has_file(config):
+        config = config.model_copy(update={"agent": FILE_AGENT})
+    check_options(config, profile)
     try:
-        check_texts(profile)
+        profile = with_texts(profile)
     except UserError as error:
         raise UserError(f"--agent {profile.name}: {error}") from error
-    _check_options(config, profile)
-    sampling = profile.sampling
-    model: dict[str, Any] = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "max_images": profile.history.images,
-    }
-    extra = dict(sampling.extra)
     api = _APIS.get(profile.protocol, "chat")
-    if sampling.max_tokens is not None and config.model.max_completion_tokens is None:
-        extra["max_output_tokens" if api == "responses" else "max_tokens"] = sampling.max_tokens
-    filled = _filled(config.model, model)
-    filled = filled.model_copy(update={"api": api, "extra_body": {**extra, **config.model.extra_body}})
-    desktop: dict[str, Any] = {
-        "action_space": "pyautogui",
-        "observation_type": "screenshot",
-        "require_a11y_tree": False,
+    filled = _filled(config.model, _fillings(profile)["model"])
+    extra = {**_extra(profile), **filled.extra_body}
+    if filled.max_completion_tokens is not None:  # stands in the place of both
+        extra = {name: value for name, value in extra.items() if name not in ("max_tokens", "max_output_tokens")}
+    update = {
+        "profile": profile.model_dump(mode="json"),
+        "model": filled.model_copy(update={"api": api, "extra_body": extra}),
+        "desktop": _filled(config.desktop, _fillings(profile)["desktop"]),
+        "limits": _filled(config.limits, _fillings(profile)["limits"]),
     }
-    if profile.pause is not None:
-        desktop["sleep_after_execution"] = profile.pause
-    limits = {} if profile.max_steps is None else {"max_turns": profile.max_steps}
-    return config.model_copy(
-        update={
-            "profile": profile.model_dump(mode="json"),
-            "model": filled,
-            "desktop": _filled(config.desktop, desktop),
-            "limits": _filled(config.limits, limits),
-        }
-    )
+    return _as_stored(config.model_copy(update=update), f"--agent {profile.name}")
+
+
+def without_leavings(config: RunConfig) -> RunConfig:
+    """Returns a configuration without what the profile of another agent than its own filled in; itself if there is nothing.
+
+    Of such a configuration, and of a printed one (which says ``profile: null``) that is given an agent with a profile, values
+    that are an option's default do not count as given.
+
+    Raises:
+        UserError: There is no such agent, or the profile is wrong.
+    """
+    own = _own_profile(config)
+    stored = config.profile
+    if stored is None:
+        printed = "profile" in config.model_fields_set
+        if (own is None or not printed) and (own is not None or config.model.api == "chat"):
+            return config
+    elif config.agent == FILE_AGENT or (own is not None and stored.get("name") == own.name and not _has_file(config)):
+        return config
+    values = config.model_dump(mode="json", exclude_defaults=True, exclude={"profile": True, "model": {"api"}})
+    if stored is not None:
+        profile = checked_profile(stored, "profile")
+        for part, filled in _fillings(profile).items():
+            values[part] = _unlike(values.get(part, {}), filled)
+        body = values["model"].get("extra_body", {})
+        values["model"]["extra_body"] = _unlike(body, _extra(profile))
+    return parse_config({name: value for name, value in values.items() if value != {}})
+
+
+def default_profile_name(environment: str) -> str | None:
+    """Returns the name of the profile that an environment's own agent has; None if it has none.
+
+    Raises:
+        UserError: The agent cannot be loaded.
+    """
+    own = _own_profile(RunConfig(env_mode=environment))
+    return None if own is None else own.name
 
 
 def needed_context(config: RunConfig) -> int | None:
@@ -75,46 +106,82 @@ def needed_context(config: RunConfig) -> int | None:
     return needed if type(needed) is int else None
 
 
-def _profile(config: RunConfig) -> tuple[Profile | None, RunConfig]:
-    """Returns the profile of a configuration's agent, and the configuration with the agent that takes it."""
+def _has_file(config: RunConfig) -> bool:
+    return config.agent is not None and is_file_name(config.agent)
+
+
+def _profile(config: RunConfig) -> Profile | None:
+    """Returns the profile of a configuration's agent: the stored one, its file's, or its own."""
+    if config.agent is not None and is_file_name(config.agent):
+        return read_profile(Path(config.agent))
+    if config.profile is not None:
+        return checked_profile(config.profile, "profile")
+    if config.agent == FILE_AGENT:
+        raise UserError("--agent profile: name a profile's file, as in --agent my-profile.yaml")
+    return _own_profile(config)
+
+
+def _own_profile(config: RunConfig) -> Profile | None:
+    """Returns the profile that a configuration's agent is known for; of an agent with a file, the file's."""
     agent = config.agent
+    if agent is not None and is_file_name(agent):
+        return read_profile(Path(agent))
     if agent is None:
-        return None, config
-    if is_file_name(agent):
-        return read_profile(Path(agent)), config.model_copy(update={"agent": FILE_AGENT})
+        with suppress(UserError):  # the preflight says so
+            agent = registry.environment(config.env_mode).default_agent
+    if agent is None:
+        return None
     try:
         own = getattr(registry.agent(agent), "profile", None)
     except UserError as error:
         raise UserError(f"--agent: {error}") from error
-    stored = config.profile
-    if agent == FILE_AGENT:
-        if stored is None:
-            raise UserError("--agent profile: name a profile's file, as in --agent my-profile.yaml")
-        return checked_profile(stored, "profile"), config
-    if not isinstance(own, Profile):
-        return None, config
-    if stored is not None and stored.get("name") == own.name:
-        return checked_profile(stored, "profile"), config
-    return own, config
+    return own if isinstance(own, Profile) else None
 
 
-def _check_options(config: RunConfig, profile: Profile) -> None:
-    if config.system_prompt is not None:
-        raise UserError(
-            f"--system-prompt-file: the texts of the agent {profile.name} are in its profile:"
-            " write a profile's file that is based on it"
-        )
-    if config.model.max_images == 0:
-        raise UserError(f"--max-images: the agent {profile.name} needs at least the current screenshot")
-    for option, field, wanted in (
-        ("--action-space", "action_space", "pyautogui"),
-        ("--observation-type", "observation_type", "screenshot"),
-    ):
-        given = getattr(config.desktop, field)
-        if field in config.desktop.model_fields_set and given != wanted:
-            raise UserError(f"{option}: the agent {profile.name} needs {wanted}, not {given}")
+def _fillings(profile: Profile) -> dict[str, dict[str, Any]]:
+    """Returns what a profile fills in, by the part of the configuration."""
+    sampling = profile.sampling
+    model = {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_images": profile.history.images}
+    desktop = {
+        "action_space": "pyautogui",
+        "observation_type": "screenshot",
+        "require_a11y_tree": False,
+        "sleep_after_execution": profile.pause,
+    }
+    limits = {"max_turns": profile.max_steps, "max_seconds": profile.max_seconds}
+    return {
+        "model": model,
+        "desktop": {name: value for name, value in desktop.items() if value is not None},
+        "limits": {name: value for name, value in limits.items() if value is not None},
+    }
+
+
+def _extra(profile: Profile) -> dict[str, Any]:
+    """Returns the fields that a profile adds to each request."""
+    extra = dict(profile.sampling.extra)
+    if profile.sampling.max_tokens is not None:
+        extra[_MOST_TOKENS.get(_APIS.get(profile.protocol, ""), "max_tokens")] = profile.sampling.max_tokens
+    return extra
 
 
 def _filled(part: _Options, values: dict[str, Any]) -> _Options:
     """Returns options with values for those that were not given."""
     return part.model_copy(update={name: value for name, value in values.items() if name not in part.model_fields_set})
+
+
+def _unlike(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values that differ from others of their name."""
+    return {name: value for name, value in values.items() if name not in others or others[name] != value}
+
+
+def _as_stored(config: RunConfig, where: str) -> RunConfig:
+    """Returns a configuration as workers will read it; what could not be stored or read is an error here already."""
+    try:
+        values = json.loads(config.model_dump_json(exclude_unset=True))
+        read = parse_config(values)
+        check_stored(read)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise UserError(f"{where}: cannot be stored: {' '.join(str(error).split())[:300]}") from error
+    return read

@@ -16,6 +16,7 @@ from benchmark.whole_file import write_whole
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.provenance import provenance
+from rollout_tasks.runs.stored_profile import check_stored
 
 _RESERVE_BYTES = 16 << 20
 """Free space that a run needs to begin."""
@@ -143,8 +144,20 @@ class RunDescription:
             raise UserError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def config(self) -> RunConfig:
-        """Returns the run's configuration."""
-        return parse_config(self.document()["config"], where=str(self._path))
+        """Returns the run's configuration.
+
+        Raises:
+            UserError: The description is missing or broken, or a newer version made it.
+        """
+        values = self.document()["config"]
+        if isinstance(values.get("model"), dict):  # versions without this option sent all pictures
+            values["model"].setdefault("max_images", None)
+        config = parse_config(values, where=str(self._path))
+        try:
+            check_stored(config)
+        except UserError as error:
+            raise UserError(f"{self._path}: {error}") from error
+        return config
 
     def embedded(self) -> bool | None:
         """Returns whether the run is, or was last, an embedded one; None in folders of earlier versions.

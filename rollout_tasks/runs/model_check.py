@@ -30,6 +30,10 @@ _NAMES_SHOWN = 8
 _NAME_CHARACTERS = 100
 
 
+class _KeyRefused(UserError):
+    """The endpoint refuses the key."""
+
+
 class _Answer(NamedTuple):
     status: int
     text: str
@@ -64,6 +68,8 @@ def check_model(config: RunConfig) -> RunConfig:
             the model's context is shorter than the agent's profile needs.
     """
     address = model_address(config)
+    if config.profile is not None and (address is None or (address == OPENAI_URL and config.model.api == "messages")):
+        raise UserError(_endpoint_wanted(config))
     if address is None:
         raise UserError(
             "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
@@ -72,20 +78,48 @@ def check_model(config: RunConfig) -> RunConfig:
     model = with_list_prices(config.model.model_copy(update={"base_url": address, "scripted": False}))
     config = config.model_copy(update={"model": model})
     answer = _ask(address, config.model.api)
+    path = APIS[config.model.api].path
     if answer.status == 404:
-        return _try_completion(config, address)
+        status = _completion_status(config, address)
+        if status >= 400:
+            wrong_address = "" if passing(status) else ": does the address end in /v1?"
+            raise UserError(
+                f"the model endpoint {address} answers HTTP 404 at /models and HTTP {status} at {path}{wrong_address}"
+            )
+        return config
     served = _models_in(answer, address)
     _check_context(config, served, address)
     if any(model.get("owned_by") == "scripted" for model in served):
+        if config.profile is not None:
+            raise UserError(_endpoint_wanted(config))
         return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     names = [str(model.get("id")) for model in served]
     wanted = {"--model": config.model.name}
     if config.metric == JUDGE_METRIC and config.judge_model:
         wanted["--judge-model"] = config.judge_model
     for option, name in wanted.items():
-        if names and name not in names:
+        if names and name not in names and not (option == "--model" and _is_an_alias(config, address)):
             raise UserError(f"{option}: {address} does not serve {name!r}; it serves {_listed(names)}")
     return config
+
+
+def _endpoint_wanted(config: RunConfig) -> str:
+    """Returns the sentence about a run whose agent has a profile, and no endpoint that speaks its protocol."""
+    name = (config.profile or {}).get("name")
+    if config.model.api == "messages":
+        return (
+            f"--agent {name} asks in Anthropic's Messages API: name its endpoint, as in"
+            " --base-url https://api.anthropic.com/v1 (or in OPENAI_BASE_URL); OPENAI_API_KEY is then Anthropic's key"
+        )
+    return f"--agent {name}: the scripted model cannot speak its protocol: name an endpoint, --base-url (or OPENAI_BASE_URL)"
+
+
+def _is_an_alias(config: RunConfig, address: str) -> bool:
+    """Whether a model answers that is not listed: Anthropic lists a page of models, and none of their aliases."""
+    if config.model.api != "messages":
+        return False
+    status = _completion_status(config, address)
+    return status < 400 or passing(status)
 
 
 def _check_context(config: RunConfig, served: Sequence[Mapping[str, Any]], address: str) -> None:
@@ -106,7 +140,10 @@ def served_models(address: str) -> str:
     Raises:
         UserError: It cannot be reached, refuses the key, or is not OpenAI-compatible.
     """
-    answer = _ask(address)
+    try:
+        answer = _ask(address)
+    except _KeyRefused:  # by Chat Completions and Responses; Anthropic's API has a login of its own
+        answer = _ask(address, "messages")
     if answer.status == 404:
         return "answers; it does not say which models it serves"
     names = [str(model.get("id")) for model in _models_in(answer, address)]
@@ -145,12 +182,14 @@ def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
         )
 
 
-def check_scripts(items: Sequence[Item]) -> None:
+def check_scripts(config: RunConfig, items: Sequence[Item]) -> None:
     """Checks that the scripted model can replace a model that is not configured.
 
     Raises:
-        UserError: An item has no script.
+        UserError: The agent has a profile, whose protocol the scripted model cannot speak, or an item has no script.
     """
+    if config.profile is not None:
+        raise UserError(_endpoint_wanted(config))
     from rollout_tasks.models.scripted.scripts import uncovered
 
     if missing := uncovered(items):
@@ -174,7 +213,7 @@ def _ask(address: str, api: str = "chat") -> _Answer:
             problem = f"cannot be reached: {error}"
             continue
         if answer.status in _REFUSED_KEY:
-            raise UserError(_key_refused(address, answer.status))
+            raise _KeyRefused(_key_refused(address, answer.status))
         if passing(answer.status):
             problem = f"answers HTTP {answer.status}"
             continue
@@ -227,24 +266,23 @@ def _models_in(answer: _Answer, address: str) -> list[dict[str, Any]]:
         raise UserError(f"{address} is no OpenAI-compatible endpoint: /models answers no list of models") from error
 
 
-def _try_completion(config: RunConfig, address: str) -> RunConfig:
-    """Checks an endpoint without /models by a short completion."""
+def _completion_status(config: RunConfig, address: str) -> int:
+    """Asks for a short reply in the run's API; returns the HTTP status.
+
+    Raises:
+        UserError: The endpoint cannot be reached, or refuses the key.
+    """
     import httpx2
 
-    body = {"model": config.model.name, "messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 16}
+    api = APIS[config.model.api]
+    body = {"model": config.model.name, api.most_tokens: 16, **api.prompt([{"role": "user", "content": "Hi"}])}
     try:
-        answer = _send("POST", address, "/chat/completions", config.model.timeout, body)
+        answer = _send("POST", address, api.path, config.model.timeout, body, api=config.model.api)
     except httpx2.HTTPError as error:
         raise UserError(f"the model endpoint {address} cannot be reached: {error}") from error
     if answer.status in _REFUSED_KEY:
         raise UserError(_key_refused(address, answer.status))
-    if answer.status >= 400:
-        wrong_address = "" if passing(answer.status) else ": does the address end in /v1?"
-        raise UserError(
-            f"the model endpoint {address} answers HTTP 404 at /models and HTTP {answer.status} at"
-            f" /chat/completions{wrong_address}"
-        )
-    return config
+    return answer.status
 
 
 def _login(api: str) -> dict[str, str]:

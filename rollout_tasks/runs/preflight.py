@@ -14,6 +14,7 @@ from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import ItemUnsupported
 from rollout_tasks.errors import UserError
+from rollout_tasks.runs.agent_profile import default_profile_name
 from rollout_tasks.runs.counting import Counting, silently
 
 if TYPE_CHECKING:
@@ -59,10 +60,15 @@ def check_names(config: RunConfig, items: Iterable[Item], places: Mapping[str, s
 
 
 def _check_acts_there(config: RunConfig, environment: str) -> None:
-    """Checks that an agent with a profile has a desktop to act on."""
+    """Checks that an agent with a profile has a desktop to act on, and that all environments' own agents have the same."""
     if config.profile is not None and not registry.environment(environment).needs_desktop:
         agent = config.profile.get("name", config.agent)
         raise UserError(f"--agent: {agent} acts on desktops, which --env-mode {environment} does not have")
+    if config.agent is None and default_profile_name(environment) != (config.profile or {}).get("name"):
+        raise UserError(
+            f"--env-mode {config.env_mode}: its own agent has another profile than that of {environment}, where items run:"
+            " name an agent for all (--agent), or make two runs"
+        )
 
 
 def _named(item: Item, places: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ import redis
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.runs.states import Cancellation, Claim, Commit, Progress, RunState
@@ -30,6 +31,7 @@ from rollout_tasks.runs.store_format import (
     stored_verdict,
     too_new,
 )
+from rollout_tasks.runs.stored_profile import check_stored
 from rollout_tasks.runs.verdict import Verdict, cancelled_verdict, split_rollout_id
 from rollout_tasks.settings import settings
 
@@ -228,8 +230,10 @@ class RunStore:
         if int(version or 1) > VERSION:
             raise UnreadableRun(too_new(run_id))
         try:
-            return RunConfig.model_validate(json.loads(document)), str(folder)
-        except ValueError as error:
+            config = RunConfig.model_validate(json.loads(document))
+            check_stored(config)
+            return config, str(folder)
+        except (ValueError, UserError) as error:
             first = str(error).splitlines()[0]
             raise UnreadableRun(f"run {run_id}: its stored configuration cannot be read here: {first}") from error
 

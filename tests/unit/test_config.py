@@ -35,6 +35,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": {"extra_body": "{"}}, "--extra-body: is not JSON: Expecting property name"),
     ({"model": {"extra_body": "[1]"}}, "--extra-body: must be a JSON object, got [1]"),
     ({"model": {"extra_body": '{"a": NaN}'}}, "--extra-body: holds something that JSON does not have"),
+    ({"model": {"extra_body": '{"a": "\\ud800"}'}}, "--extra-body: holds something that JSON does not have"),
+    ({"model": {"extra_body": {"a": b""}}}, "--extra-body: holds something that JSON does not have"),
+    ({"model": {"extra_body": "[" * 100_000}}, "--extra-body: is not JSON: "),
+    ({"model": {"extra_body": {"a": [[{"x-api-key": "sk"}]]}}}, "--extra-body: may not hold x-api-key, which run.json"),
+    (
+        {"model": {"extra_body": {"Authorization": "Bearer sk"}}},
+        "--extra-body: may not hold Authorization, which run.json",
+    ),
     ({"model": {"extra_body": {"seed": 1}}}, "--extra-body: may not set seed, which the run sets itself"),
     ({"model": {"seed": "x"}}, "--model-seed: must be a whole number, got 'x'"),
     ({"output_dir": 5}, "--output-dir: must be a path, got 5"),
@@ -118,6 +126,13 @@ def test_runs_of_the_version_before_are_read_and_their_workers_read_runs_with_th
 
     assert parse_config(document) == RunConfig()
     assert "model" not in RunConfig().model_dump(exclude_defaults=True), "as workers get it"
+
+
+def test_fields_that_are_only_named_like_secrets_are_no_secrets() -> None:
+    schema = {"properties": {"password": {"type": "string"}}, "required": ["password"]}
+    body = {"schema": schema, "max_tokens": 5, "stop_token_ids": [1], "stop_token": "</s>", "add_token": "x"}
+
+    assert parse_config({"model": {"extra_body": body}}).model.extra_body == body
 
 
 def test_a_long_wrong_value_is_not_repeated_in_full() -> None:

@@ -101,7 +101,7 @@ def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
         "date": f"{datetime.now(UTC):%A, %B %d, %Y}",
     }
     model = config.model
-    images = model.max_images if "max_images" in model.model_fields_set else profile.history.images
+    images = profile.history.images if config.profile is None else model.max_images
     if profile.protocol == "responses_computer":
         return ResponsesDialogue(profile, values, images=images, system=config.desktop.os_type)
     if profile.protocol == "anthropic_computer":

@@ -18,6 +18,11 @@ from rollout_tasks.agents.profiles.profile import (
 )
 from rollout_tasks.agents.profiles.qwen import GRID
 
+MAX_SECONDS = 7_200.0
+"""72 s for each of 100 steps. The official runners have no limit, so none may cost an episode that is at work its score: most
+steps take 10 to 40 s with the model's reply, the pause and the screenshot. A limit is needed, as a VM must not be lost to an
+episode that hangs."""
+
 
 def _resize(resizing: Resizing) -> Resize:
     return Resize(factor=resizing.factor, fewest_pixels=resizing.fewest_pixels, most_pixels=resizing.most_pixels)
@@ -49,6 +54,7 @@ QWEN3_VL = Profile(
     places=Places(span="grid", grid=GRID),
     sampling=Sampling(max_tokens=32_768),
     max_steps=100,
+    max_seconds=MAX_SECONDS,
     context_length=49_152,
 )
 """Temperature and top_p are the endpoint's: the official agent does not send them to endpoints of this kind."""
@@ -74,6 +80,7 @@ QWEN25_VL = Profile(
     places=Places(span="picture"),
     sampling=Sampling(temperature=0.5, top_p=0.9, max_tokens=1_500),
     max_steps=100,
+    max_seconds=MAX_SECONDS,
     context_length=24_576,
 )
 
@@ -100,6 +107,7 @@ UITARS_15 = Profile(
     places=Places(span="resized", resize=_resize(UI_TARS), rounding=Rounding.THOUSANDTHS_DOWN),
     sampling=Sampling(temperature=1.0, top_p=0.9, max_tokens=500, extra={"frequency_penalty": 1}),
     max_steps=100,
+    max_seconds=MAX_SECONDS,
     context_length=32_768,
     user_calls=3,
     after_unusable="resample",
@@ -117,6 +125,7 @@ UITARS_2 = Profile(
     places=Places(span="grid", grid=(1000, 1000), rounding=Rounding.THOUSANDTHS_DOWN),
     sampling=Sampling(temperature=0.0, top_p=0.9, max_tokens=3_000, extra={"thinking": {"type": "enabled"}}),
     max_steps=100,
+    max_seconds=MAX_SECONDS,
     context_length=65_536,
 )
 
@@ -152,6 +161,7 @@ OPENCUA = Profile(
     places=Places(span="resized", resize=_resize(QWEN_25), rounding=Rounding.SHARE_DOWN),
     sampling=Sampling(temperature=0.0, top_p=0.9, max_tokens=2_048),
     max_steps=100,
+    max_seconds=MAX_SECONDS,
     context_length=24_576,
 )
 """OpenCUA-72B. The smaller models were trained with another system prompt."""
@@ -175,6 +185,7 @@ OPENAI_CUA = Profile(
     places=Places(span="screen"),
     sampling=Sampling(extra={"truncation": "auto", "reasoning": {"generate_summary": "concise"}}),
     max_steps=100,
+    max_seconds=MAX_SECONDS,
 )
 """The Responses API with ``computer_use_preview``. What a prompt has too much of, the endpoint leaves out (``truncation``)."""
 
@@ -196,6 +207,7 @@ CLAUDE = Profile(
     places=Places(span="picture"),
     sampling=Sampling(max_tokens=4_096, extra={"thinking": {"type": "enabled", "budget_tokens": 1_024}}),
     max_steps=100,
+    max_seconds=MAX_SECONDS,
 )
 """Anthropic's own API. Newer models want `computer_20251124`."""
 

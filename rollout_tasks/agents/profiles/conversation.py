@@ -160,17 +160,6 @@ class Conversation:
         return [_text(text)] if self._profile.prompts.text_in_parts else text
 
 
-def check_texts(profile: Profile) -> None:
-    """Checks that all texts of a profile can be read here.
-
-    Raises:
-        TextUnreadable: A text's package is not installed, or lacks the text.
-    """
-    prompts = profile.prompts
-    for text in (prompts.system, prompts.task, prompts.step, prompts.older_step):
-        _read(text)
-
-
 def _read(text: Text | None) -> str | None:
     return None if text is None else read_text(text)
 

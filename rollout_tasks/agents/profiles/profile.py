@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rollout_tasks.agents.profiles.coordinates import Resizing, Rounding
-from rollout_tasks.config_fields import safe_name
+from rollout_tasks.config_fields import LONGEST_LIMIT, request_fields, safe_name
 
 MOST_PIXELS = 7680 * 4320
 LONGEST_TEXT = 200_000
@@ -152,6 +152,11 @@ class Sampling(_Part):
     extra: dict[str, Any] = {}
     """More fields of each request; ``--extra-body`` wins field by field."""
 
+    @field_validator("extra", mode="before")
+    @classmethod
+    def _fields(cls, extra: Any) -> Any:
+        return request_fields(extra)
+
 
 _COMPUTER_TOOLS: dict[str, tuple[str, ...]] = {
     "responses_computer": ("computer_use_preview", "computer"),
@@ -179,6 +184,8 @@ class Profile(_Part):
     """Seconds between an action and its screenshot; None: the run's. ``--sleep-after-execution`` wins."""
     max_steps: int | None = Field(None, ge=1)
     """Replies of an episode; None: the run's. ``--max-turns`` wins."""
+    max_seconds: float | None = Field(None, gt=0, le=LONGEST_LIMIT)
+    """Wall time of an episode; None: the run's. ``--task-timeout`` wins."""
     context_length: int | None = Field(None, ge=1)
     """Tokens that the endpoint must be able to hold, prompt and reply together; None: it is not checked."""
     user_calls: int = Field(0, ge=0, le=1000)
@@ -193,7 +200,23 @@ class Profile(_Part):
             raise ValueError(f"computer_tool must be {' or '.join(map(str, tools))} with the protocol {self.protocol}")
         return self
 
+    @model_validator(mode="after")
+    def _with_most_tokens(self) -> Profile:
+        if self.protocol == "anthropic_computer" and self.sampling.max_tokens is None:
+            raise ValueError("sampling.max_tokens is missing: Anthropic's API needs it")
+        return self
+
+    @model_validator(mode="after")
+    def _with_two_pictures(self) -> Profile:
+        if self.protocol == "responses_computer" and self.history.images == 1:
+            raise ValueError(
+                "history.images must be at least 2: the first screenshot, with the task, and the current one"
+            )
+        return self
+
     @field_validator("version", mode="before")
     @classmethod
     def _number_is_text(cls, version: Any) -> Any:
-        return str(version) if isinstance(version, int | float) and not isinstance(version, bool) else version
+        if isinstance(version, float):
+            raise ValueError(f"write it in quotes, as in '1.10': without them YAML takes it for the number {version:g}")
+        return str(version) if type(version) is int else version

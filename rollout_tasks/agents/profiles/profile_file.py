@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from rollout_tasks.agents.profiles.built_in import BUILT_IN
 from rollout_tasks.agents.profiles.profile import LONGEST_TEXT, Profile
 from rollout_tasks.errors import UserError
+from rollout_tasks.strict_yaml import NoYaml, UnwelcomeYaml, load_yaml
 from rollout_tasks.validation_messages import clause, location_of
 
 ENDINGS = (".yaml", ".yml")
@@ -34,9 +37,14 @@ def read_profile(file: Path) -> Profile:
     if base is not None:
         if not isinstance(base, str) or base not in BUILT_IN:
             raise UserError(f"{file}: base: must be a built-in profile: {', '.join(sorted(BUILT_IN))}, got {base!r}")
-        values = _merged(BUILT_IN[base].model_dump(mode="json"), values)
-    values = _with_files(values, file, ())
-    return checked_profile(values, str(file))
+        below = BUILT_IN[base].model_dump(mode="json")
+        values = _merged(_without_contradictions(below, values), values)
+    profile = checked_profile(_with_files(values, file, ()), str(file))
+    if base is not None and (profile.name, profile.version) == (base, BUILT_IN[base].version):
+        raise UserError(
+            f"{file}: name: {base} with version {profile.version} is the built-in profile: give yours another name or version"
+        )
+    return profile
 
 
 def checked_profile(values: object, where: str) -> Profile:
@@ -70,26 +78,74 @@ def _fields_at(location: tuple[int | str, ...]) -> tuple[str, ...]:
 
 
 def _mapping(file: Path) -> dict[str, Any]:
-    import yaml
-
     try:
-        loaded = yaml.safe_load(_text(file, _LARGEST_FILE))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{file}: is not YAML: {' '.join(str(error).split())[:300]}") from error
+        loaded = load_yaml(_text(file, _LARGEST_FILE))
+    except UnwelcomeYaml as error:
+        raise UserError(f"{file}: {error}") from error
+    except NoYaml as error:
+        raise UserError(f"{file}: is not YAML: {error}") from error
     if not isinstance(loaded, dict):
         raise UserError(f"{file}: is not a mapping of a profile's fields")
     return loaded
 
 
 def _text(file: Path, most: int) -> str:
+    """Returns a file's text; nothing else than a regular file is read, and no more than `most` bytes."""
     try:
-        if file.stat().st_size > most:
-            raise UserError(f"{file}: is larger than {most} bytes")
-        return file.read_text(encoding="utf-8")
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would wait for its writer
+        with os.fdopen(descriptor, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UserError(f"{file}: is not a regular file")
+            content = opened.read(most + 1)
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{str(file)!r} is no file's name") from error
+    if len(content) > most:
+        raise UserError(f"{file}: is larger than {most} bytes")
+    try:
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{file}: is not UTF-8") from error
+
+
+def _text_beside(file: Path, name: str, field: str) -> str:
+    """Returns the text of a file that a profile's file names."""
+    try:
+        folder = file.parent.resolve()
+        named = (folder / name).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"{file}: {field}: {name!r} is no file's name") from error
+    if not named.is_relative_to(folder):
+        raise UserError(f"{file}: {field}: {name!r} is not in the folder of the profile's file")
+    return _text(named, LONGEST_TEXT)
+
+
+def _without_contradictions(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a built-in profile's fields without those that go with another span, size or format than a file gives."""
+    kept = dict(below)
+    for part in ("places", "pictures"):
+        given = above.get(part)
+        if isinstance(given, Mapping):
+            dropped = {name for field, value in given.items() for name in _dropped(part, field, value, kept[part])}
+            kept[part] = {name: value for name, value in kept[part].items() if name not in dropped}
+    return kept
+
+
+def _dropped(part: str, field: str, value: Any, below: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the fields beside another one that its value replaces."""
+    match part, field:
+        case "places", "span" if value != below["span"]:
+            return "grid", "resize"
+        case "pictures", "size" if value is not None:
+            return ("resize",)
+        case "pictures", "resize" if value is not None:
+            return ("size",)
+        case "pictures", "format" if value == "unchanged":
+            return "resize", "size", "quality"
+        case "pictures", "format" if value == "png":
+            return ("quality",)
+    return ()
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +166,7 @@ def _with_files(value: Any, file: Path, path: tuple[str, ...]) -> Any:
         if value.keys() == {"file"} and path[:1] == ("prompts",):
             if not isinstance(value["file"], str):
                 raise UserError(f"{file}: {'.'.join(path)}: file must be a file's name")
-            return _text(file.parent / value["file"], LONGEST_TEXT)
+            return _text_beside(file, value["file"], ".".join(path))
         return {key: _with_files(inner, file, (*path, str(key))) for key, inner in value.items()}
     if isinstance(value, list):
         return [_with_files(inner, file, (*path, str(number))) for number, inner in enumerate(value)]

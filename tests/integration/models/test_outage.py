@@ -13,6 +13,7 @@ import redis
 
 from rollout_tasks.models import outage
 from rollout_tasks.models.outage import outage_of, wait_while_out
+from rollout_tasks.settings import settings
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -22,6 +23,7 @@ class Endpoint(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status = 200
         self.asked: list[float] = []
+        self.keys: list[tuple[str | None, str | None]] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -34,6 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(time.monotonic())
+        self.server.keys.append((self.headers["Authorization"], self.headers["x-api-key"]))
         self.send_response(self.server.status)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -53,6 +56,22 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture
 def client(redis_url: str) -> redis.Redis:
     return redis.Redis.from_url(redis_url, decode_responses=True)
+
+
+@pytest.mark.parametrize(("api", "login"), [("chat", ("Bearer sk", None)), ("messages", (None, "sk"))])
+def test_an_endpoint_is_asked_with_its_apis_login(
+    client: redis.Redis,
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    api: str,
+    login: tuple[str | None, str | None],
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk")
+    settings.cache_clear()
+    assert not wait_while_out(client, endpoint.url, suspected=True, wanted=lambda: True, api=api)
+    settings.cache_clear()
+
+    assert endpoint.keys == [login]
 
 
 def test_an_endpoint_that_nobody_suspects_is_not_asked(client: redis.Redis, endpoint: Endpoint) -> None:

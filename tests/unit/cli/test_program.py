@@ -145,6 +145,36 @@ def test_an_error_names_whichever_of_file_and_options_is_wrong(tmp_path: Path) -
         resolve_config(file, parsed("--max-tokens", "5"))
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("limits: {max_turns: 1, max_turns: 2}", "run.yaml: max_turns occurs twice, in lines 1 and 1"),
+        (
+            "a: &a [x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\n"
+            + "\n".join(f"{y}: &{y} [{', '.join([f'*{x}'] * 9)}]" for x, y in zip("bcdefg", "cdefgh", strict=True)),
+            "run.yaml: its aliases stand for more than 20000 values",
+        ),
+        ("limits: {max_turns: 1", "run.yaml is not YAML: "),
+    ],
+)
+def test_a_file_that_is_not_read_is_said(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        resolve_config(file, {})
+
+    assert says in str(caught.value)
+
+
+def test_many_items_and_small_aliases_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    ids = ", ".join(f"item-{number}" for number in range(20_001))
+    file.write_text(f"data: {{ids: [{ids}], split: &split x}}\nrun_id: *split\n")
+
+    config = resolve_config(file, {})
+    assert (len(config.data.ids), config.run_id) == (20_001, "x")
+
+
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("# nothing yet\n")

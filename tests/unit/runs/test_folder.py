@@ -97,6 +97,23 @@ def test_what_is_written_comes_back(folder: RunFolder) -> None:
     assert find_run("run", folder.path.parent).path == folder.path
 
 
+def test_a_run_of_a_version_without_the_option_goes_on_with_all_pictures(folder: RunFolder) -> None:
+    document = folder.description.document()
+    del document["config"]["model"]["max_images"]
+    (folder.path / "run.json").write_text(json.dumps(document))
+
+    assert folder.description.config().model.max_images is None
+
+
+def test_a_profile_of_a_newer_version_is_one_sentence(folder: RunFolder) -> None:
+    document = folder.description.document()
+    document["config"]["profile"] = {"name": "mine", "colour": "red"}
+    (folder.path / "run.json").write_text(json.dumps(document))
+
+    with pytest.raises(UserError, match=r"run\.json: profile: version: is missing"):
+        folder.description.config()
+
+
 def settle(folder: RunFolder, verdict: Verdict) -> Verdict:
     assert folder.begin_attempt(verdict.rollout_id, verdict.attempt) == verdict.attempt
     folder.write_attempt(verdict)

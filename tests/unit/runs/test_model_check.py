@@ -306,8 +306,8 @@ def test_the_scripted_model_needs_a_script_for_every_item() -> None:
     scripted = Item("with", "?", metadata={"script": {"*": [{"text": "42"}]}})
     without = [Item("a", "?"), Item("b", "?")]
 
-    model_check.check_scripts([scripted])
-    assert _told(lambda: model_check.check_scripts([scripted, *without])) == (
+    model_check.check_scripts(config(), [scripted])
+    assert _told(lambda: model_check.check_scripts(config(), [scripted, *without])) == (
         "no model is configured, and the scripted model has no script for 2 of 3 items"
         " (the first is 'a'): set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url)"
     )
@@ -350,3 +350,87 @@ def test_a_context_that_is_too_short_for_the_agent(endpoint: ModelEndpoint, serv
 
     assert said.startswith(says.format(url=endpoint.url))
     assert bool(said) == bool(says)
+
+
+PROFILED = {"profile": {"name": "mine"}}
+
+
+@pytest.mark.parametrize(
+    ("api", "path", "most", "prompt"),
+    [
+        ("chat", "/v1/chat/completions", "max_completion_tokens", "messages"),
+        ("responses", "/v1/responses", "max_output_tokens", "input"),
+        ("messages", "/v1/messages", "max_tokens", "messages"),
+    ],
+)
+def test_an_endpoint_without_models_is_asked_in_the_runs_own_api(
+    endpoint: ModelEndpoint, known: Callable[..., None], api: str, path: str, most: str, prompt: str
+) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(404, ""), (200, {})]
+    model_check.check_model(config(model={"name": "m-9", "base_url": endpoint.url, "api": api}))
+
+    _, asked, login, body = endpoint.requests[1]
+    assert (asked, body) == (path, {"model": "m-9", most: 16, prompt: [{"role": "user", "content": "Hi"}]})
+    assert login == (KEY if api == "messages" else f"Bearer {KEY}")
+
+
+@pytest.mark.parametrize(
+    ("api", "answers", "refused"),
+    [
+        ("messages", [(200, MODELS), (200, {})], False),
+        ("messages", [(200, MODELS), (529, "")], False),
+        ("messages", [(200, MODELS), (404, "")], True),
+        ("chat", [(200, MODELS)], True),
+    ],
+)
+def test_anthropics_api_may_know_a_model_by_a_name_that_it_does_not_list(
+    endpoint: ModelEndpoint, api: str, answers: list[tuple[int, Any]], refused: bool
+) -> None:
+    endpoint.answers = list(answers)
+    said = _told(lambda: model_check.check_model(config(model={"name": "m-9", "base_url": endpoint.url, "api": api})))
+
+    assert said == (f"--model: {endpoint.url} does not serve 'm-9'; it serves m-1, m-2" if refused else "")
+    assert endpoint.answers == []
+
+
+@pytest.mark.parametrize(
+    ("api", "key", "says"),
+    [
+        (
+            "messages",
+            "",
+            "--agent mine asks in Anthropic's Messages API: name its endpoint, as in --base-url https://api.an",
+        ),
+        (
+            "messages",
+            KEY,
+            "--agent mine asks in Anthropic's Messages API: name its endpoint, as in --base-url https://api.an",
+        ),
+        ("chat", "", "--agent mine: the scripted model cannot speak its protocol: name an endpoint, --base-url"),
+    ],
+)
+def test_an_agent_with_a_profile_needs_an_endpoint_that_speaks_its_protocol(
+    known: Callable[..., None], api: str, key: str, says: str
+) -> None:
+    known(OPENAI_API_KEY=key)
+    asked = config(model={"api": api}, **PROFILED)
+
+    assert _told(lambda: model_check.check_model(asked)).startswith(says)
+    assert _told(lambda: model_check.check_scripts(asked, [])).startswith(says)
+
+
+def test_the_scripted_model_is_no_model_for_an_agent_with_a_profile(endpoint: ModelEndpoint) -> None:
+    endpoint.answers = [(200, {"data": [{"id": "m-1", "owned_by": "scripted"}]})]
+
+    assert "the scripted model cannot speak its protocol" in _told(
+        lambda: model_check.check_model(asking(endpoint, **PROFILED))
+    )
+
+
+def test_what_anthropics_endpoint_serves_is_said(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(401, ""), (200, MODELS)]
+
+    assert model_check.served_models(endpoint.url) == "serves m-1, m-2"
+    assert [login for _, _, login, _ in endpoint.requests] == [f"Bearer {KEY}", KEY]

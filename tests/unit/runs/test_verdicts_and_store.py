@@ -412,6 +412,9 @@ def test_what_this_version_cannot_read_is_said(store: RunStore) -> None:
         UnreadableRun, match=r"^run r: its stored configuration cannot be read here: 1 validation error for RunConfig$"
     ):
         store.config(RUN)
+    store.client.hset(KEY, "config", '{"profile": {"name": "mine", "version": "1", "colour": "red"}}')
+    with pytest.raises(UnreadableRun, match=r"^run r: its stored configuration cannot be read here: profile: "):
+        store.config(RUN)
 
 
 def test_a_draining_run_is_left_as_it_is_when_it_is_over(store: RunStore) -> None:

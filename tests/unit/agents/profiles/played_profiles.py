@@ -56,7 +56,8 @@ def play(
         directory: Where the trajectory goes; None: it is not written.
         **options: Options of the run.
     """
-    config = configuration(profile, endpoint.url, **options)
+    submitted = configuration(profile, endpoint.url, **options)
+    config = RunConfig.model_validate_json(submitted.model_dump_json(exclude_defaults=True))  # as workers get it
     trajectory = TrajectoryWriter(directory or Path(), enabled=directory is not None)
     trajectory.start({})
     item = Item(id="1", question=QUESTION)

@@ -135,7 +135,7 @@ def test_values_are_filled_in_once() -> None:
 
 def test_the_built_in_profiles_load_nothing_heavy() -> None:
     code = "import sys; from rollout_tasks.agents.profiles.built_in import BUILT_IN as b; from"
-    code += " rollout_tasks.agents.profiles.conversation import check_texts as c; [*map(c, b.values())]; assert not"
+    code += " rollout_tasks.agents.profiles.profile_texts import with_texts as c; [*map(c, b.values())]; assert not"
     code += " {'PIL', 'mm_agents', 'desktop_env', 'openai', 'numpy'} & sys.modules.keys()"
     pytest.importorskip("mm_agents", reason="the texts of the built-in profiles are not installed")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

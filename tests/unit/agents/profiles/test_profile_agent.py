@@ -21,7 +21,7 @@ from rollout_tasks.trajectories.writer import TrajectoryWriter
 from tests.unit.agents.chat_endpoint import OVERFLOW, ChatEndpoint, Gallery, said
 from tests.unit.agents.profiles.compared_agents import action, code, tool
 from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop, screenshot
-from tests.unit.agents.profiles.played_profiles import play
+from tests.unit.agents.profiles.played_profiles import QUESTION, play
 
 SMALL = (320, 240)
 UI_TARS = [action("click(start_box='(100,200)')"), action("type(content='abc')"), action("finished(content='ok')")]
@@ -137,7 +137,7 @@ ONE, TWO, THREE, END = (action(f"type(content='{number}')") for number in "1234"
         (
             {"images": 2, "older": "action", "steps": 1},
             {
-                "task": "TASK after {previous_actions}",
+                "task": "TASK{instruction} after {previous_actions}",
                 "older_step": "{number}. {action}/{thought}",
                 "task_with": "first_picture",
             },
@@ -163,9 +163,19 @@ def test_older_steps(
     endpoint: ChatEndpoint, desktop: DrawnDesktop, history: dict[str, Any], prompts: dict[str, Any], last: list[str]
 ) -> None:
     endpoint.will(*map(said, (ONE, TWO, THREE, action("finished()"))))
-    play(endpoint, plain(history=history, prompts={"task": "TASK", **prompts}), desktop)
+    play(endpoint, plain(history=history, prompts={"task": "TASK{instruction}", **prompts}), desktop)
 
-    assert texts(endpoint.bodies[-1]) == last
+    assert [text.replace(QUESTION, "") for text in texts(endpoint.bodies[-1])] == last
+
+
+@pytest.mark.parametrize("most", [1, 2, 10])
+def test_the_most_pictures_that_are_given_win_also_the_options_default(
+    endpoint: ChatEndpoint, desktop: DrawnDesktop, most: int
+) -> None:
+    endpoint.will(*map(said, (ONE, TWO, THREE, action("finished()"))))
+    play(endpoint, plain(history={"images": 3}), desktop, model={"max_images": most})
+
+    assert texts(endpoint.bodies[-1]).count("u: PICTURE") == min(most, 4)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,9 @@ protocol: ui_tars
 prompts: {task: "Do: {instruction}"}
 places: {span: picture}
 """
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -91,17 +96,87 @@ def test_built_in_profiles_are_values(name: str) -> None:
         ("base: opencua\nprompts: {system: {file: no.txt}}", "no.txt: cannot be read: No such file"),
         ("base: opencua\nprompts: {system: {file: 3}}", "prompts.system: file must be a file's name"),
         ("base: opencua\nprompts: {system: {module: 'a b', name: x}}", "prompts.system"),
+        (WHOLE.replace("version: 3", "version: 1.10"), "version: write it in quotes, as in '1.10'"),
+        (WHOLE + "name: twice", "name occurs twice, in lines 2 and 7"),
+        (BOMB, "its aliases stand for more than 20000 values"),
+        ("a: &a [*a]", "line 1: an alias stands in what it stands for"),
+        (
+            "base: opencua\nhistory: {images: 2}",
+            "name: opencua with version 1 is the built-in profile: give yours another",
+        ),
+        (
+            "base: opencua\nprompts: {system: {file: ../else.txt}}",
+            "'../else.txt' is not in the folder of the profile's file",
+        ),
+        (
+            "base: opencua\nprompts: {system: {file: /dev/zero}}",
+            "'/dev/zero' is not in the folder of the profile's file",
+        ),
+        ("base: opencua\nprompts: {system: {file: link.txt}}", "'link.txt' is not in the folder of the profile's file"),
+        ('base: opencua\nprompts: {system: {file: "a\\0b"}}', "is no file's name"),
+        ("base: opencua\nprompts: {system: {file: fifo}}", "fifo: is not a regular file"),
+        ("base: opencua\nprompts: {system: {file: .}}", ": cannot be read: Is a directory"),
+        ("base: opencua\nprompts: {system: {file: large.txt}}", "large.txt: is larger than 200000 bytes"),
+        (
+            "base: claude\nname: mine\nsampling: {max_tokens: null}",
+            "sampling.max_tokens is missing: Anthropic's API needs",
+        ),
+        ("base: openai-cua\nname: mine\nhistory: {images: 1}", "history.images must be at least 2: the first"),
+        (WHOLE + "max_seconds: 0", "max_seconds: must be more than 0, got 0"),
+        (WHOLE + "sampling: {extra: {seed: 1}}", "sampling.extra: may not set seed, which the run sets itself"),
+        (WHOLE + "sampling: {extra: {a: .nan}}", "sampling.extra: holds something that JSON does not have"),
+        (WHOLE + "sampling: {extra: {a: !!binary aGk=}}", "sampling.extra: holds something that JSON does not have"),
+        (WHOLE + 'sampling: {extra: {a: "\\ud800"}}', "sampling.extra: holds something that JSON does not have"),
+        (
+            WHOLE + "sampling: {extra: {a: {API-Key: sk}}}",
+            "sampling.extra: may not hold API-Key, which run.json would store",
+        ),
     ],
 )
 def test_a_wrong_file_is_one_sentence_with_file_and_field(tmp_path: Path, text: str, says: str) -> None:
-    file = written(tmp_path, text)
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    (tmp_path / "else.txt").write_text("a secret")
+    (folder / "link.txt").symlink_to("../else.txt")
+    (folder / "large.txt").write_text("x" * 200_001)
+    os.mkfifo(folder / "fifo")
+    file = written(folder, text)
     with pytest.raises(UserError) as caught:
         read_profile(file)
 
     sentence = str(caught.value)
-    assert sentence.startswith(f"{tmp_path}/")
+    assert sentence.startswith(f"{folder}")
     assert says in sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("base", "given", "part", "is_then"),
+    [
+        ("opencua", "places: {span: screen}", "places", {"span": "screen", "rounding": "share_down"}),
+        ("opencua", "places: {span: grid, grid: [9, 9]}", "places", {"span": "grid", "grid": [9, 9]}),
+        ("qwen3-vl", "places: {grid: [9, 9]}", "places", {"span": "grid", "grid": [9, 9]}),
+        ("qwen3-vl", "pictures: {size: [9, 9]}", "pictures", {"format": "png", "size": [9, 9], "resize": None}),
+        ("claude", "pictures: {resize: {factor: 2}}", "pictures", {"format": "png", "size": None}),
+        ("claude", "pictures: {format: unchanged}", "pictures", {"format": "unchanged", "size": None}),
+        ("claude", "pictures: {format: jpeg, quality: 9}", "pictures", {"quality": 9, "size": [1280, 720]}),
+    ],
+)
+def test_what_goes_with_another_span_or_size_of_the_base_is_replaced(
+    tmp_path: Path, base: str, given: str, part: str, is_then: dict[str, Any]
+) -> None:
+    profile = read_profile(written(tmp_path, f"base: {base}\nname: mine\n{given}"))
+
+    found = profile.model_dump(mode="json")[part]
+    assert {name: found[name] for name in is_then} == is_then
+
+
+def test_files_with_aliases_that_are_small_are_read(tmp_path: Path) -> None:
+    text = f"{WHOLE}pictures: {{format: png, resize: &size {{factor: 28}}}}\n".replace("places: {span: picture}", "")
+    profile = read_profile(written(tmp_path, f"{text}places: {{span: resized, resize: *size}}"))
+
+    assert profile.places.resize is not None
+    assert profile.places.resize == profile.pictures.resize
 
 
 def test_the_examples_of_the_docs(tmp_path: Path) -> None:

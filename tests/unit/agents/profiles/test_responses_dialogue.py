@@ -131,7 +131,7 @@ def test_older_steps_are_left_out_whole(endpoint: ResponsesEndpoint, desktop: Dr
 
 def test_an_unusable_reply_is_left_out_and_explained(endpoint: ResponsesEndpoint, desktop: DrawnDesktop) -> None:
     endpoint.will(acts(1, type="explode"), {"output": []}, click(2), says("This is not feasible."))
-    episode = play(endpoint, plain(prompts={"task": "T", "system": "S"}), desktop)
+    episode = play(endpoint, plain(prompts={"task": "{instruction}", "system": "S"}), desktop)
 
     assert episode.ending == "fail"
     assert [kinds(body) for body in endpoint.bodies[:3]] == [

@@ -1,0 +1,53 @@
+"""Checks a run's options against the profile of its agent: none that was given may be ignored without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rollout_tasks.agents.profiles.profile import Profile
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
+
+_COMPUTER_TOOLS = ("responses_computer", "anthropic_computer")
+
+
+def check_options(config: RunConfig, profile: Profile) -> None:
+    """Checks that the options do not contradict a profile.
+
+    Raises:
+        UserError: One does; names it.
+    """
+    for option, problem in _problems(config, profile):
+        raise UserError(f"{option}: {problem}")
+
+
+def _problems(config: RunConfig, profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yields options with what is wrong with them."""
+    agent, model, desktop = f"the agent {profile.name}", config.model, config.desktop
+    if config.system_prompt is not None:
+        yield (
+            "--system-prompt-file",
+            f"the texts of {agent} are in its profile: write a profile's file that is based on it",
+        )
+    if model.max_images == 0:
+        yield "--max-images", f"{agent} needs at least the current screenshot"
+    if model.max_images == 1 and profile.protocol == "responses_computer":
+        yield "--max-images", f"{agent} sends at least two screenshots: the first, with the task, and the current one"
+    for option, field, wanted in (
+        ("--action-space", "action_space", "pyautogui"),
+        ("--observation-type", "observation_type", "screenshot"),
+    ):
+        given = getattr(desktop, field)
+        if field in desktop.model_fields_set and given != wanted:
+            yield option, f"{agent} needs {wanted}, not {given}"
+    if model.images_in != "user":
+        yield "--images-in", f"{agent} sends screenshots where its protocol has them"
+    if desktop.a11y != "outline":
+        yield "--a11y", f"{agent} sees screenshots alone"
+    if desktop.require_terminal:
+        yield "--require-terminal", f"{agent} sees screenshots alone"
+    if profile.protocol in _COMPUTER_TOOLS:
+        if model.keep_thinking:
+            yield "--keep-thinking", f"{agent} always sends the model's thinking back"
+        if model.seed is not None:
+            yield "--model-seed", f"{agent} asks in an API that has no seed"
