@@ -42,7 +42,7 @@ class ToolCallingAgent(Agent):
     ) -> Episode:
         """See `Agent`."""
         episode = _ToolEpisode(environment, model, trajectory, self._config)
-        episode.open(item, observation)
+        episode.begin(item, observation)
         return episode.play(limits)
 
 
@@ -65,7 +65,7 @@ class _ToolEpisode:
         self._usage = Usage()
         self._unusable = UnusableTurns()
 
-    def open(self, item: Item, observation: Observation) -> None:
+    def begin(self, item: Item, observation: Observation) -> None:
         """Adds the system prompt and the task."""
         instructions = self._environment.instructions(item)
         self._say({"role": "system", "content": prompts.system_prompt(instructions, self._tools, self._system_prompt)})
