@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from rollout_tasks.errors import FailureClass, RolloutFailure
 
 Message = dict[str, Any]
-"""A Chat Completions message."""
+"""A message or an item of any API: Chat Completions, Responses or Messages."""
 THINKING_FIELDS = ("reasoning", "reasoning_content")
 """Where endpoints write a model's thinking in its message, if not in the text. Both names are in use, by some servers at once."""
 CUT_OFF, FILTERED, REFUSED = "length", "content_filter", "refusal"

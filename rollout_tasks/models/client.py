@@ -183,7 +183,6 @@ def _connected(api_key: str, base_url: str, api: str) -> _Connected:
     client = http_client(api_key, base_url)
     sample = client.build_request("POST", f"{base_url}{APIS[api].path}")
     del sample.headers["Content-Length"]
-    if api == "messages":
-        del sample.headers["Authorization"]
-        sample.headers.update(APIS[api].login(api_key))
+    del sample.headers["Authorization"]
+    sample.headers.update(APIS[api].login(api_key))
     return _Connected(client, sample.url, sample.headers.raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollout_tasks.models.base import CUT_OFF, Reply, Usage
+from rollout_tasks.models.base import CUT_OFF, REFUSED, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError, json_object, plain_name, token_count
 from rollout_tasks.unicode_text import storable_json
 
@@ -40,11 +40,13 @@ def parse_response(body: str, usage_so_far: Usage) -> Reply:
         output = storable_json(items, _DEEPEST)
     except ValueError as error:
         raise NotAReplyError(f"with output items that are nested too deeply: {body[:200]!r}") from error
+    refusal = _texts(output, "refusal")
+    ended = _why_incomplete(response.get("incomplete_details")) if status == "incomplete" else "stop"
     return Reply(
         message={"role": "assistant", "output": output, "status": status},
-        text=_text(output),
+        text=refusal or _texts(output, "text"),
         tool_calls=(),
-        finish_reason=_why_incomplete(response.get("incomplete_details")) if status == "incomplete" else "stop",
+        finish_reason=REFUSED if refusal else ended,
         usage=usage_so_far + _usage(response.get("usage")),
         served_by=plain_name(response.get("model")),
     )
@@ -56,13 +58,14 @@ def _why_incomplete(details: Any) -> str:
     return CUT_OFF if reason in ("", "max_output_tokens") else reason
 
 
-def _text(items: Sequence[Mapping[str, Any]]) -> str:
-    """Returns what the model said to the user."""
+def _texts(items: Sequence[Mapping[str, Any]], field: str) -> str:
+    """Returns what the model said to the user, or with the field ``refusal``, why it refuses."""
+    kind = "refusal" if field == "refusal" else "output_text"
     texts = []
     for item in items:
         parts = item.get("content") if item.get("type") == "message" else None
         for part in parts if isinstance(parts, list) else ():
-            text = part.get("text") if isinstance(part, dict) and part.get("type") == "output_text" else None
+            text = part.get(field) if isinstance(part, dict) and part.get("type") == kind else None
             texts += [text] if isinstance(text, str) else []
     return "\n\n".join(texts)
 

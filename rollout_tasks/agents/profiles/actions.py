@@ -143,14 +143,16 @@ class PointerPosition:
 class Done:
     """Says that the task is finished."""
 
-    answer: str = ""
+    text: str = ""
+    """The final answer, where the reply has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
     """Says that the task cannot be done."""
 
-    reason: str = ""
+    text: str = ""
+    """Why, where the reply says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
-from pydantic import ValidationError
-
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, asked, check_refusal, check_tokens, turns_used, unanswered
@@ -42,10 +40,11 @@ _TOOLS = (SCRIPT.name, CONTROL.name)
 
 
 class ProfileAgent(Agent):
-    """An agent with the profile that the run's configuration holds, or that a subclass has."""
+    """An agent with the profile that the run's configuration holds."""
 
     needs_model: ClassVar[bool] = True
     profile: ClassVar[Profile | None] = None
+    """What the submission writes into the configuration of a run with this agent."""
 
     def __init__(self, config: RunConfig) -> None:
         """Stores the run's options."""
@@ -77,21 +76,15 @@ class ProfileAgent(Agent):
         return episode.play(observation, limits)
 
     def _profile(self) -> Profile:
-        stored = self._config.profile
-        if stored is not None:
-            try:
-                return Profile.model_validate(stored)
-            except ValidationError as error:
-                where = ".".join(map(str, error.errors()[0]["loc"]))
-                raise ValueError(f"the run's profile cannot be used: {where}: {error.errors()[0]['msg']}") from error
-        if self.profile is None:
+        """Returns the profile that the submission wrote into the run's configuration, which was checked when it was read."""
+        if self._config.profile is None:
             raise ValueError("the run has no profile: name a profile's file, as in --agent my-profile.yaml")
-        return self.profile
+        return Profile.model_validate(self._config.profile)
 
 
 def profile_agent(profile: Profile) -> type[ProfileAgent]:
     """Returns an agent with a profile, for the entry point of a package that brings its own."""
-    return type("OwnProfileAgent", (ProfileAgent,), {"profile": profile, "__module__": __name__})
+    return type(f"ProfileAgent({profile.name})", (ProfileAgent,), {"profile": profile, "__module__": __name__})
 
 
 def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
@@ -101,7 +94,7 @@ def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
         "date": f"{datetime.now(UTC):%A, %B %d, %Y}",
     }
     model = config.model
-    images = profile.history.images if config.profile is None else model.max_images
+    images = model.max_images
     if profile.protocol == "responses_computer":
         return ResponsesDialogue(profile, values, images=images, system=config.desktop.os_type)
     if profile.protocol == "anthropic_computer":
@@ -220,9 +213,11 @@ class _ProfileEpisode:
                 return None
             case CallUser(text):
                 self._user_calls += 1
-                return Wait() if self._user_calls <= self._profile.user_calls else Fail(text)
-            case Done(answer):
-                self._answer = answer or self._answer
+                if self._user_calls <= self._profile.user_calls:
+                    return Wait()
+                action = Fail(text)
+        if isinstance(action, Done | Fail):
+            self._answer = action.text or self._answer
         return action
 
     def _execute(self, operation: Operation, number: int) -> ToolResult:

@@ -67,19 +67,18 @@ def parse(message: Mapping[str, Any], coordinates: Coordinates) -> Parsed:
     if not isinstance(blocks, list):
         raise UnusableReplyError("The content of the message is no list.")
     blocks = [fields(block, "block of the message") for block in blocks]
-    thinking, said = (_text(blocks, kind) for kind in ("thinking", "text"))
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     if uses:
-        return parsed_calls((_call(use, coordinates) for use in uses), thinking=thinking, said=said)
-    stopped = message.get("stop_reason")
+        return parsed_calls(_call(use, coordinates) for use in uses)
+    said, stopped = _text(blocks), message.get("stop_reason")
     if not said or not (stopped is None or isinstance(stopped, str)) or stopped not in _FINISHED:
         raise UnusableReplyError("The message has neither a call of a tool nor a final text.")
-    return Parsed((Done(said),), thinking, said=said)
+    return Parsed((Done(said),))
 
 
-def _text(blocks: list[Input], kind: str) -> str:
-    texts = (bounded(block.get(kind), f"{kind} of the message") for block in blocks if block.get("type") == kind)
-    return bounded("\n\n".join(texts).strip(), f"{kind} of the message")
+def _text(blocks: list[Input]) -> str:
+    texts = (bounded(block.get("text"), "text of the message") for block in blocks if block.get("type") == "text")
+    return bounded("\n\n".join(texts).strip(), "text of the message")
 
 
 def _call(use: Input, coordinates: Coordinates) -> Call:

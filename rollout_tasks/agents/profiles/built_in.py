@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from rollout_tasks.agents.profiles.agent import ProfileAgent
+from rollout_tasks.agents.profiles.agent import profile_agent
 from rollout_tasks.agents.profiles.coordinates import QWEN_3, QWEN_25, UI_TARS, Resizing, Rounding
 from rollout_tasks.agents.profiles.profile import (
     History,
@@ -215,43 +213,10 @@ _ALL = (UITARS_15, UITARS_2, QWEN25_VL, QWEN3_VL, OPENCUA, OPENAI_CUA, CLAUDE)
 BUILT_IN = {profile.name: profile for profile in _ALL}
 
 
-class UITars15Agent(ProfileAgent):
-    """UI-TARS 1.5."""
-
-    profile: ClassVar[Profile | None] = UITARS_15
-
-
-class UITars2Agent(ProfileAgent):
-    """UI-TARS with ``<point>``, as Doubao and Seed models write it."""
-
-    profile: ClassVar[Profile | None] = UITARS_2
-
-
-class Qwen25VLAgent(ProfileAgent):
-    """Qwen2.5-VL."""
-
-    profile: ClassVar[Profile | None] = QWEN25_VL
-
-
-class Qwen3VLAgent(ProfileAgent):
-    """Qwen3-VL."""
-
-    profile: ClassVar[Profile | None] = QWEN3_VL
-
-
-class OpenCUAAgent(ProfileAgent):
-    """OpenCUA."""
-
-    profile: ClassVar[Profile | None] = OPENCUA
-
-
-class OpenAICUAAgent(ProfileAgent):
-    """OpenAI's models with the computer tool of the Responses API."""
-
-    profile: ClassVar[Profile | None] = OPENAI_CUA
-
-
-class ClaudeAgent(ProfileAgent):
-    """Claude with Anthropic's computer tool."""
-
-    profile: ClassVar[Profile | None] = CLAUDE
+ClaudeAgent = profile_agent(CLAUDE)
+OpenAICUAAgent = profile_agent(OPENAI_CUA)
+OpenCUAAgent = profile_agent(OPENCUA)
+Qwen25VLAgent = profile_agent(QWEN25_VL)
+Qwen3VLAgent = profile_agent(QWEN3_VL)
+UITars15Agent = profile_agent(UITARS_15)
+UITars2Agent = profile_agent(UITARS_2)

@@ -148,7 +148,8 @@ class Sampling(_Part):
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: int | None = Field(None, ge=1)
-    """Of one reply, thinking included; sent under this name. ``--max-completion-tokens`` stands in its place."""
+    """Of one reply, thinking included; sent under this name, or as ``max_output_tokens`` in the Responses API.
+    ``--max-completion-tokens`` stands in its place."""
     extra: dict[str, Any] = {}
     """More fields of each request; ``--extra-body`` wins field by field."""
 

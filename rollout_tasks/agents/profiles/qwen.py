@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,8 +42,6 @@ GRID = (999, 999)
 """What Qwen3-VL's numbers span, whatever the picture's size."""
 Arguments = Mapping[str, Any]
 
-_SAID = re.compile(r"^[ \t]{0,20}action:(.*)$", re.MULTILINE | re.IGNORECASE)
-
 
 def parse(reply: str, coordinates: Coordinates) -> Parsed:
     """Reads a reply.
@@ -56,11 +53,9 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     Raises:
         UnusableReplyError: It holds no action that can be carried out.
     """
-    thinking, text = without_thinking(bounded(reply))
-    written = take_apart(text)
-    said = _SAID.search(written.before)
+    written = take_apart(without_thinking(bounded(reply)))
     actions = until_the_end(_action(call, coordinates) for call in written.calls)
-    return Parsed(actions, thinking, written.before.strip(), said[1].strip() if said else "")
+    return Parsed(actions, written.before.strip())
 
 
 def _action(call: Arguments, coordinates: Coordinates) -> Action:

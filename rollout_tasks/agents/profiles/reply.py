@@ -49,19 +49,17 @@ class Parsed:
 
     actions: tuple[Action, ...]
     """In order, at least one. `Done`, `Fail` and `CallUser` come last: what the reply has after them is left out."""
-    thinking: str = ""
-    """What the model thought before its reply: until ``</think>``, or in blocks of its own."""
     thought: str = ""
     """The reasoning in the reply itself, without the protocol's headings."""
     said: str = ""
-    """The action in the model's own words, where the protocol has such a part."""
+    """The action in the model's own words, where the protocol has a part for them."""
     observation: str = ""
     """What the model says it sees, where the protocol has such a part."""
     calls: tuple[Call, ...] = ()
     """The calls with everything in them, where the protocol has calls with ids."""
 
 
-def parsed_calls(calls: Iterable[Call], *, thinking: str, said: str) -> Parsed:
+def parsed_calls(calls: Iterable[Call]) -> Parsed:
     """Returns the result for a protocol with calls that have ids.
 
     Raises:
@@ -69,7 +67,7 @@ def parsed_calls(calls: Iterable[Call], *, thinking: str, said: str) -> Parsed:
     """
     kept = tuple(calls)
     actions = until_the_end(action for call in kept for action in call.actions)
-    return Parsed(actions, thinking, said=said, calls=kept)
+    return Parsed(actions, calls=kept)
 
 
 def until_the_end(actions: Iterable[Action]) -> tuple[Action, ...]:
@@ -103,18 +101,18 @@ def bounded(text: object, what: str = "reply") -> str:
     return storable(text)
 
 
-def without_thinking(text: str) -> tuple[str, str]:
-    """Returns what a model thought before its reply, and the reply; the thinking begins with the text, tagged or not.
+def without_thinking(text: str) -> str:
+    """Returns a reply without what the model thought before it: all until ``</think>``, with or without an opening tag.
 
     Raises:
         UnusableReplyError: The thinking begins with its tag and does not end: what it considers is no action.
     """
-    thinking, ended, reply = text.partition("</think>")
+    _, ended, reply = text.partition("</think>")
     if ended:
-        return thinking.strip().removeprefix("<think>").strip(), reply
+        return reply
     if text.lstrip().startswith("<think>"):
         raise UnusableReplyError("The thinking after <think> does not end: </think> is missing.")
-    return "", text
+    return text
 
 
 def some_text(text: object, what: str) -> str:

@@ -60,17 +60,16 @@ def parse(response: Mapping[str, Any], coordinates: Coordinates) -> Parsed:
     """
     items = _list(fields(response, "response").get("output"), "output of the response")
     items = [fields(item, "item of the response") for item in items]
-    thinking = _texts(items, "reasoning", "summary", "summary_text")
-    said = _texts(items, "message", "content", "output_text")
     calls = [item for item in items if str(item.get("type"))[:100].endswith("_call")]
     if response.get("status") not in (None, "completed"):
         raise UnusableReplyError("The response was cut off or has failed.")
     if calls:
-        return parsed_calls((_call(item, coordinates) for item in calls), thinking=thinking, said=said)
+        return parsed_calls(_call(item, coordinates) for item in calls)
+    said = _text(items)
     if not said:
         raise UnusableReplyError("The response has neither a call of the computer nor a final text.")
     infeasible = any(word in said.lower() for word in INFEASIBLE)
-    return Parsed((Fail(said) if infeasible else Done(said),), thinking, said=said)
+    return Parsed((Fail(said) if infeasible else Done(said),))
 
 
 def _list(value: object, what: str) -> list[Any]:
@@ -79,15 +78,15 @@ def _list(value: object, what: str) -> list[Any]:
     return value
 
 
-def _texts(items: list[Fields], kind: str, field: str, part_kind: str) -> str:
+def _text(items: list[Fields]) -> str:
     parts = [
-        fields(part, f"part of the {kind}")
+        fields(part, "part of the message")
         for item in items
-        if item.get("type") == kind
-        for part in _list(item.get(field) or [], f"{field} of the {kind}")
+        if item.get("type") == "message"
+        for part in _list(item.get("content") or [], "content of the message")
     ]
-    texts = (bounded(part.get("text"), f"text of the {kind}") for part in parts if part.get("type") == part_kind)
-    return bounded("\n\n".join(texts).strip(), f"text of the {kind}")
+    texts = (bounded(part.get("text"), "text of the message") for part in parts if part.get("type") == "output_text")
+    return bounded("\n\n".join(texts).strip(), "text of the message")
 
 
 def _call(item: Fields, coordinates: Coordinates) -> Call:

@@ -29,12 +29,11 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     Raises:
         UnusableReplyError: It holds no action that can be carried out.
     """
-    thinking, text = without_thinking(bounded(reply))
-    before, code = _code(text)
+    before, code = _code(without_thinking(bounded(reply)))
     sections = _sections(before)
     actions = until_the_end(action for call in read_calls(code) for action in actions_of(call, coordinates))
     thought, said, observation = (sections.get(name, "") for name in ("thought", "action", "observation"))
-    return Parsed(actions, thinking, thought, said, observation)
+    return Parsed(actions, thought, said, observation)
 
 
 def _code(text: str) -> tuple[str, str]:

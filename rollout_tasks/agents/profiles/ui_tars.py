@@ -57,9 +57,9 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     Raises:
         UnusableReplyError: It holds no action that can be carried out.
     """
-    thinking, text = without_thinking(bounded(reply))
+    text = without_thinking(bounded(reply))
     thought, written = _parts(text)
-    return Parsed(until_the_end(_action(call, coordinates) for call in read_calls(written)), thinking, thought)
+    return Parsed(until_the_end(_action(call, coordinates) for call in read_calls(written)), thought)
 
 
 def _parts(text: str) -> tuple[str, str]:

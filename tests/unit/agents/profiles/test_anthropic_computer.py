@@ -105,7 +105,6 @@ def test_each_action(arguments: dict[str, Any], actions: list[Action]) -> None:
 
     assert list(read.actions) == actions
     assert read.calls == (Call("toolu_1", tuple(actions)),)
-    assert read.said == "I do it."
 
 
 def test_several_calls_keep_their_ids_and_order() -> None:
@@ -116,7 +115,11 @@ def test_several_calls_keep_their_ids_and_order() -> None:
 
     assert [(call.id, len(call.actions)) for call in read.calls] == [("a", 1), ("b", 2)]
     assert read.actions == (Move((0, 0)), Press(("down",)), Press(("up",)))
-    assert read.thinking == "Hm."
+
+
+@pytest.mark.parametrize("block", [{"type": "thinking"}, {"type": "redacted_thinking"}, {"type": "text", "text": 5}])
+def test_odd_blocks_beside_a_call_do_not_hinder_it(block: dict[str, Any]) -> None:
+    assert parse(message(block, use(action="wait")), SCALED).actions == (Wait(),)
 
 
 @pytest.mark.parametrize("stop_reason", ["end_turn", "stop_sequence", None])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmark.items import Item
-from rollout_tasks.agents.profiles.agent import ProfileAgent, profile_agent
+from rollout_tasks.agents.profiles.agent import ProfileAgent
 from rollout_tasks.agents.profiles.built_in import BUILT_IN
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.config import Limits, RunConfig
@@ -301,6 +301,16 @@ def test_a_call_for_the_user_waits_and_then_fails(
     assert [word for turn in desktop.scripts() for word in turn] == done
 
 
+@pytest.mark.parametrize("status", ["success", "failure"])
+def test_what_the_model_says_at_the_end_is_the_answer(
+    endpoint: ChatEndpoint, desktop: DrawnDesktop, status: str
+) -> None:
+    endpoint.will(said(tool(action="terminate", status=status, text="There is no such file.")))
+    episode = play(endpoint, plain(protocol="qwen"), desktop)
+
+    assert (episode.answer, episode.ending) == ("There is no such file.", "done" if status == "success" else "fail")
+
+
 def test_an_answer_is_kept_until_the_end(endpoint: ChatEndpoint, desktop: DrawnDesktop) -> None:
     endpoint.will(said(tool(action="answer", text="42")), said(tool(action="terminate", status="failure")))
     episode = play(endpoint, plain(protocol="qwen"), desktop)
@@ -349,12 +359,10 @@ def run(agent: type[ProfileAgent], world: Any, seen: Observation, **options: Any
 
 
 def test_what_the_agent_needs_is_named() -> None:
-    own = profile_agent(plain())
+    known = plain().model_dump(mode="json")
     with pytest.raises(ValueError, match="acts through the tool desktop_execute_python_script"):
-        run(own, Gallery(1), Observation())
+        run(ProfileAgent, Gallery(1), Observation(), profile=known)
     with pytest.raises(ValueError, match="the environment shows none"):
-        run(own, DrawnDesktop(SMALL), Observation("text"))
+        run(ProfileAgent, DrawnDesktop(SMALL), Observation("text"), profile=known)
     with pytest.raises(ValueError, match="the run has no profile"):
         run(ProfileAgent, DrawnDesktop(SMALL), Observation())
-    with pytest.raises(ValueError, match="the run's profile cannot be used: protocol"):
-        run(ProfileAgent, DrawnDesktop(SMALL), Observation(), profile={**PLAIN, "protocol": "x"})

@@ -76,11 +76,11 @@ def test_each_action_alone_and_in_a_batch(action: dict[str, Any], meant: Action)
     assert parse(response(call(action, {"type": "screenshot"})), SCREEN).actions == (meant, Screenshot())
 
 
-def test_checks_thoughts_and_words_are_kept() -> None:
+def test_checks_are_kept_and_words_beside_a_call_do_not_end_the_episode() -> None:
     check = {"id": "sc_1", "code": "malicious_instructions", "message": "Look out."}
     thought = {
         "type": "reasoning",
-        "summary": [{"type": "summary_text", "text": "I wait."}, {"type": "summary_text", "text": "Yes."}],
+        "summary": [{"type": "summary_text", "text": "I wait."}, {"type": "summary_text"}],
     }
 
     read = parse(
@@ -88,8 +88,6 @@ def test_checks_thoughts_and_words_are_kept() -> None:
         SCREEN,
     )
 
-    assert read.thinking == "I wait.\n\nYes."
-    assert read.said == "It is impossible to miss."
     assert read.actions == (Wait(),)
     assert [(kept.id, kept.actions, kept.safety_checks) for kept in read.calls] == [
         ("call_1", (Wait(),), (SafetyCheck("sc_1", "malicious_instructions", "Look out."),))
@@ -114,7 +112,6 @@ def test_a_response_without_a_call_is_the_final_answer(text: str, meant: Action)
         (response(words("")), "neither a call"),
         (response({"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}), "neither a call"),
         (response({"type": "message", "content": "text"}), "content of the message is no list"),
-        (response({"type": "reasoning", "summary": [5]}), "part of the reasoning is no object"),
         (response(words("I will"), status="incomplete"), "was cut off or has failed"),
         (response(call({"type": "wait"}), status="failed"), "was cut off or has failed"),
         (response(call({"type": "wait"}, status="incomplete")), "call of the computer was cut off"),

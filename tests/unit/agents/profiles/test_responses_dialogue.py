@@ -143,6 +143,16 @@ def test_an_unusable_reply_is_left_out_and_explained(endpoint: ResponsesEndpoint
     assert kinds(endpoint.bodies[3]) == ["system", "user", "reasoning", "computer_call", "computer_call_output"]
 
 
+def test_a_refusal_ends_the_episode_at_once(endpoint: ResponsesEndpoint, desktop: DrawnDesktop) -> None:
+    part = {"type": "refusal", "refusal": "I do not do that."}
+    endpoint.will({"output": [{"type": "message", "role": "assistant", "content": [part]}]})
+    with pytest.raises(RolloutFailure, match=r"the model refused to go on .*: I do not do that") as caught:
+        play(endpoint, plain(), desktop)
+
+    assert caught.value.failure_class is FailureClass.PARSE
+    assert len(endpoint.bodies) == 1
+
+
 @pytest.mark.parametrize(
     ("details", "problem"),
     [

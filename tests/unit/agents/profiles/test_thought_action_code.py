@@ -145,7 +145,7 @@ def test_the_parts_of_a_reply(reply: str, parts: tuple[str, str, str]) -> None:
 def test_thinking_is_kept_apart() -> None:
     read = parse("Use ```.\n</think>" + fenced("computer.wait()"), SHARES)
 
-    assert (read.thinking, read.thought, read.actions) == ("Use ```.", "I see.", (Wait(),))
+    assert (read.thought, read.actions) == ("I see.", (Wait(),))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from rollout_tasks.agents.profiles.actions import (
 )
 from rollout_tasks.agents.profiles.coordinates import Coordinates, Rounding
 from rollout_tasks.agents.profiles.reply import UnusableReplyError
-from rollout_tasks.agents.profiles.ui_tars import parse
+from rollout_tasks.agents.profiles.ui_tars import _ACTIONS, parse
+from rollout_tasks.agents.profiles.ui_tars_calls import NAMES
 
 PICTURE = Coordinates((1920, 1080), (1932, 1092), Rounding.THOUSANDTHS_DOWN)
 GRID = Coordinates((1920, 1080), (1000, 1000), Rounding.THOUSANDTHS_DOWN)
@@ -145,7 +146,7 @@ def test_the_thought_is_what_stands_before(reply: str, thought: str) -> None:
 def test_thinking_is_kept_apart(thinking: str) -> None:
     read = parse(f"{thinking}\nThought: Short.\nAction: wait()", PICTURE)
 
-    assert (read.thinking, read.thought, read.actions) == ("Hm. Action: click()", "Short.", (Wait(),))
+    assert (read.thought, read.actions) == ("Short.", (Wait(),))
 
 
 def test_later_models_count_to_1000() -> None:
@@ -199,3 +200,7 @@ def test_a_reply_that_cannot_be_used_says_why(reply: str, said: str) -> None:
         parse(reply, PICTURE)
 
     assert len(str(caught.value)) < 200
+
+
+def test_each_name_that_is_read_is_carried_out() -> None:
+    assert set(_ACTIONS) == set(NAMES)
