@@ -76,8 +76,7 @@ def check_refusal(reply: Reply) -> None:
     """Checks that a reply is no refusal.
 
     This ends the episode as ``parse`` at once. It is not the model's ``fail``, which says that the task cannot be done and is right
-    for some tasks; and asking again is useless, as the conversation that was refused stays part of every prompt. In Chat
-    Completions a refusal is text like any other: there it is the model's final answer.
+    for some tasks; and asking again is useless, as the conversation that was refused stays part of every prompt.
 
     Raises:
         RolloutFailure: ``parse``.

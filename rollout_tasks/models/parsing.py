@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rollout_tasks.models.base import THINKING_FIELDS, Message, RawToolCall, Reply, Usage
+from rollout_tasks.models.base import REFUSED, THINKING_FIELDS, Message, RawToolCall, Reply, Usage
 from rollout_tasks.unicode_text import storable
 
 MOST_TOOL_CALLS = 128
@@ -41,6 +41,7 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
     if not isinstance(message, dict):
         raise NotAReplyError(f"with a choice without a message: {body[:200]!r}")
     text = message.get("content")
+    refuses = text is None and bool(message.get("refusal"))
     if text is None:
         text = message.get("refusal") or ""
     if not isinstance(text, str):
@@ -54,7 +55,7 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
         message=_for_history(text, calls),
         text=text,
         tool_calls=calls,
-        finish_reason=plain_name(choice.get("finish_reason")),
+        finish_reason=REFUSED if refuses else plain_name(choice.get("finish_reason")),
         usage=usage_so_far + _usage(response.get("usage")),
         served_by=plain_name(response.get("model")),
         token_data=_token_data(response, choice),

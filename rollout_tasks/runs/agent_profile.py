@@ -42,13 +42,14 @@ def with_profile(config: RunConfig) -> RunConfig:
     profile = _profile(config)
     if profile is None:
         return config
+    named = f"--agent {config.agent or profile.name}"
     if _has_file(config):
         config = config.model_copy(update={"agent": FILE_AGENT})
     check_options(config, profile)
     try:
         profile = with_texts(profile)
     except UserError as error:
-        raise UserError(f"--agent {profile.name}: {error}") from error
+        raise UserError(f"{named}: {error}") from error
     api = _APIS.get(profile.protocol, "chat")
     filled = _filled(config.model, _fillings(profile)["model"])
     extra = {**_extra(profile), **filled.extra_body}
@@ -60,7 +61,7 @@ def with_profile(config: RunConfig) -> RunConfig:
         "desktop": _filled(config.desktop, _fillings(profile)["desktop"]),
         "limits": _filled(config.limits, _fillings(profile)["limits"]),
     }
-    return _as_stored(config.model_copy(update=update), f"--agent {profile.name}")
+    return _as_stored(config.model_copy(update=update), named)
 
 
 def without_leavings(config: RunConfig) -> RunConfig:

@@ -124,7 +124,7 @@ class TrajectoryWriter:
         if turn is not None:
             line["turn"] = turn
         if reply is not None:
-            line["reply"] = _reply_facts(reply, left_out or LeftOut())
+            line["reply"] = _reply_facts(reply, None if prompt is not None else left_out or LeftOut())
             if prompt is not None:
                 line["reply"]["prompt"] = [self._number_of_sent(sent) for sent in prompt]
         self._append(line)
@@ -282,7 +282,7 @@ def _picture_of(url: Any) -> tuple[str, bytes] | None:
     return (prefix[1], image) if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
 
 
-def _reply_facts(reply: Reply, left_out: LeftOut) -> dict[str, Any]:
+def _reply_facts(reply: Reply, left_out: LeftOut | None) -> dict[str, Any]:
     usage = reply.usage
     facts: dict[str, Any] = {
         "finish_reason": reply.finish_reason,
@@ -290,10 +290,11 @@ def _reply_facts(reply: Reply, left_out: LeftOut) -> dict[str, Any]:
         "usage": {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens},
         "requests": usage.requests,
         "seconds": usage.seconds,
-        "left_out": {"pictures": left_out.pictures, "thinking": left_out.thinking},
     }
-    if left_out.cut_off_after is not None:
-        facts["left_out"]["cut_off_after"] = left_out.cut_off_after
+    if left_out is not None:
+        facts["left_out"] = {"pictures": left_out.pictures, "thinking": left_out.thinking}
+        if left_out.cut_off_after is not None:
+            facts["left_out"]["cut_off_after"] = left_out.cut_off_after
     if reply.thinking:
         facts["thinking"] = dict(reply.thinking)
     if reply.token_data:

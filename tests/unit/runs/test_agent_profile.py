@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -149,7 +150,8 @@ def test_a_text_that_cannot_be_read_is_said_at_submission(tmp_path: Path) -> Non
     file = tmp_path / "mine.yaml"
     file.write_text(WHOLE.replace("'{instruction}'", "{module: json, name: NOTHING}"))
     with pytest.raises(
-        UserError, match="--agent mine: the text NOTHING of json cannot be read: NOTHING has no value there"
+        UserError,
+        match=f"--agent {re.escape(str(file))}: the text NOTHING of json cannot be read: NOTHING has no value there",
     ):
         with_profile(RunConfig(agent=str(file)))
 
@@ -180,7 +182,7 @@ def test_texts_have_the_places_that_are_filled_in(tmp_path: Path, prompts: str, 
     with pytest.raises(UserError) as caught:
         with_profile(RunConfig(agent=str(file)))
 
-    assert str(caught.value).startswith(f"--agent mine: {says}")
+    assert str(caught.value).startswith(f"--agent {file}: {says}")
 
 
 @pytest.mark.parametrize("protocol", ["openai-cua", "claude"])
@@ -313,7 +315,7 @@ def test_what_cannot_be_stored_is_said(tmp_path: Path) -> None:
     file.write_text(WHOLE)
     config = RunConfig(agent=str(file))
     odd = config.model_copy(update={"judge_model": "\ud800"})
-    with pytest.raises(UserError, match="--agent mine: cannot be stored: "):
+    with pytest.raises(UserError, match=f"--agent {re.escape(str(file))}: cannot be stored: "):
         with_profile(odd)
 
 
