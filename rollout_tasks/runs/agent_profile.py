@@ -24,7 +24,6 @@ from rollout_tasks.runs.stored_profile import check_stored
 
 FILE_AGENT = "profile"
 """The agent that takes the profile of the configuration."""
-_APIS = {"responses_computer": "responses", "anthropic_computer": "messages"}
 _MOST_TOKENS = {"responses": "max_output_tokens"}
 """What an API calls the most tokens of a reply, if not ``max_tokens``."""
 _Options = TypeVar("_Options", bound=BaseModel)
@@ -50,14 +49,13 @@ def with_profile(config: RunConfig) -> RunConfig:
         profile = with_texts(profile)
     except UserError as error:
         raise UserError(f"{named}: {error}") from error
-    api = _APIS.get(profile.protocol, "chat")
     filled = _filled(config.model, _fillings(profile)["model"])
     extra = {**_extra(profile), **filled.extra_body}
     if filled.max_completion_tokens is not None:  # stands in the place of both
         extra = {name: value for name, value in extra.items() if name not in ("max_tokens", "max_output_tokens")}
     update = {
         "profile": profile.model_dump(mode="json"),
-        "model": filled.model_copy(update={"api": api, "extra_body": extra}),
+        "model": filled.model_copy(update={"api": profile.api, "extra_body": extra}),
         "desktop": _filled(config.desktop, _fillings(profile)["desktop"]),
         "limits": _filled(config.limits, _fillings(profile)["limits"]),
     }
@@ -161,7 +159,7 @@ def _extra(profile: Profile) -> dict[str, Any]:
     """Returns the fields that a profile adds to each request."""
     extra = dict(profile.sampling.extra)
     if profile.sampling.max_tokens is not None:
-        extra[_MOST_TOKENS.get(_APIS.get(profile.protocol, ""), "max_tokens")] = profile.sampling.max_tokens
+        extra[_MOST_TOKENS.get(profile.api, "max_tokens")] = profile.sampling.max_tokens
     return extra
 
 

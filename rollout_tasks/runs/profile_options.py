@@ -8,8 +8,6 @@ from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 
-_COMPUTER_TOOLS = ("responses_computer", "anthropic_computer")
-
 
 def check_options(config: RunConfig, profile: Profile) -> None:
     """Checks that the options do not contradict a profile.
@@ -46,7 +44,7 @@ def _problems(config: RunConfig, profile: Profile) -> Iterator[tuple[str, str]]:
         yield "--a11y", f"{agent} sees screenshots alone"
     if desktop.require_terminal:
         yield "--require-terminal", f"{agent} sees screenshots alone"
-    if profile.protocol in _COMPUTER_TOOLS:
+    if profile.computer_tool is not None:
         if model.keep_thinking:
             yield "--keep-thinking", f"{agent} always sends the model's thinking back"
         if model.seed is not None:

@@ -95,9 +95,9 @@ def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
     }
     model = config.model
     images = model.max_images
-    if profile.protocol == "responses_computer":
+    if profile.api == "responses":
         return ResponsesDialogue(profile, values, images=images, system=config.desktop.os_type)
-    if profile.protocol == "anthropic_computer":
+    if profile.api == "messages":
         return MessagesDialogue(profile, values, images=images)
     return TextDialogue(profile, values, images=images, keep_thinking=model.keep_thinking)
 

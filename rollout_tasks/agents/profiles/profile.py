@@ -163,6 +163,10 @@ _COMPUTER_TOOLS: dict[str, tuple[str, ...]] = {
     "responses_computer": ("computer_use_preview", "computer"),
     "anthropic_computer": ("computer_20250124", "computer_20251124"),
 }
+_APIS: dict[str, Literal["responses", "messages"]] = {
+    "responses_computer": "responses",
+    "anthropic_computer": "messages",
+}
 
 
 class Profile(_Part):
@@ -193,6 +197,11 @@ class Profile(_Part):
     """How often the model may call for the user and is only kept waiting; the next call is a ``fail``."""
     after_unusable: Literal["explain", "resample"] = "explain"
     """Whether a reply without a usable action is answered with what is wrong, or the same prompt is sent again."""
+
+    @property
+    def api(self) -> Literal["chat", "responses", "messages"]:
+        """The API in which the model is asked."""
+        return _APIS.get(self.protocol, "chat")
 
     @model_validator(mode="after")
     def _with_a_tool(self) -> Profile:

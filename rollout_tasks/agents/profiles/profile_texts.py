@@ -20,7 +20,6 @@ _OF_STEPS = frozenset({"number", "action", "thought", "observation", "reply"})
 _OF_REPLIES = _OF_STEPS | {"code"}
 """By which prompts also say how a reply looks."""
 _OF_ACTIONS = frozenset({"kind"})
-_COMPUTER_TOOLS = ("responses_computer", "anthropic_computer")
 
 
 def with_texts(profile: Profile) -> Profile:
@@ -44,7 +43,7 @@ def with_texts(profile: Profile) -> Profile:
 
 def _check_places(profile: Profile) -> None:
     prompts = profile.prompts
-    of_prompts = _OF_RUNS if profile.protocol in _COMPUTER_TOOLS else _OF_PROMPTS
+    of_prompts = _OF_RUNS if profile.computer_tool is not None else _OF_PROMPTS
     filled_in: tuple[tuple[str, Text | None, Set[str]], ...] = (
         ("system", prompts.system, of_prompts),
         ("task", prompts.task, of_prompts),
