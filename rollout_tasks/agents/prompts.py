@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
 from rollout_tasks.environments.base import Observation, Tool, ToolResult
 from rollout_tasks.models.base import STATE_HEADING
-from rollout_tasks.trajectories.writer import PNG_PREFIX
+from rollout_tasks.trajectories.data_urls import data_url
 
 SYSTEM = """\
 You are an assistant that solves tasks by calling tools.
@@ -80,4 +79,4 @@ def _with_pictures(text: str, images: Sequence[bytes]) -> Content:
 
 
 def _picture(image: bytes) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": PNG_PREFIX + b64encode(image).decode(), "detail": "high"}}
+    return {"type": "image_url", "image_url": {"url": data_url(image, "png"), "detail": "high"}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from rollout_tasks.models.base import CUT_OFF, THINKING_FIELDS, Message
 from rollout_tasks.models.sent_messages import LeftOut, sent_messages
+from rollout_tasks.trajectories.data_urls import data_url
 from rollout_tasks.trajectories.writer import FILE_KEY, RECORD_NAME, with_parts
 
 
@@ -223,18 +223,18 @@ class _Builder:
             return {**part, "content": [self._part_with_image(inner) for inner in part["content"]]}
         source = part.get("source") if part.get("type") == "image" else None
         if isinstance(source, dict) and isinstance(source.get("data"), dict):
-            data = self._data_url(source["data"][FILE_KEY]).partition(";base64,")[2]
+            data = self._url_of(source["data"][FILE_KEY]).partition(";base64,")[2]
             return {**part, "source": {**source, "data": data}}
         link = part.get("image_url")
         if not isinstance(link, dict):
             return part
         if isinstance(link.get("url"), dict):
-            return {**part, "image_url": {**link, "url": self._data_url(link["url"][FILE_KEY])}}
-        return {**part, "image_url": self._data_url(link[FILE_KEY])} if FILE_KEY in link else part
+            return {**part, "image_url": {**link, "url": self._url_of(link["url"][FILE_KEY])}}
+        return {**part, "image_url": self._url_of(link[FILE_KEY])} if FILE_KEY in link else part
 
-    def _data_url(self, name: Any) -> str:
+    def _url_of(self, name: Any) -> str:
         path = self._path(name)
-        return f"data:image/{path.suffix[1:]};base64,{b64encode(path.read_bytes()).decode()}"
+        return data_url(path.read_bytes(), path.suffix[1:])
 
     def _path(self, name: str) -> Path:
         """Returns the path of a file beside the record; rejects any other, as records may come from elsewhere."""

@@ -8,13 +8,10 @@ what is recorded.
 
 from __future__ import annotations
 
-import binascii
 import errno
 import hashlib
 import json
 import os
-import re
-from base64 import b64decode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,13 +19,12 @@ from typing import Any
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
 from rollout_tasks.models.base import Message, Reply
 from rollout_tasks.models.sent_messages import LeftOut
+from rollout_tasks.trajectories.data_urls import picture_of
 
 RECORD_NAME = "trajectory.jsonl"
 MESSAGES_NAME = "messages.json"
 FILE_KEY = "$file"
 """The record has ``{"$file": name}`` where a message had a picture's data URL; URLs are strings, so nothing collides."""
-PNG_PREFIX = "data:image/png;base64,"
-PICTURE_URL = re.compile(r"data:image/(png|jpeg|webp);base64,")
 MAX_INLINE_TEXT = 2_000
 """Characters; a longer observation text gets its own file, so that the lines of steps stay easy to read."""
 
@@ -254,7 +250,7 @@ class TrajectoryWriter:
         key = (head, encoded)
         name = self._known.pop(key, None)
         if name is None:
-            found = _picture_of(head + encoded)
+            found = picture_of(head + encoded)
             if found is None:
                 return None
             kind, image = found
@@ -267,19 +263,6 @@ class TrajectoryWriter:
             del self._known[oldest]
             self._known_characters -= len(oldest[1])
         return name
-
-
-def _picture_of(url: Any) -> tuple[str, bytes] | None:
-    """Returns type and bytes of a data URL's picture; None for another type, or base64 that could not be restored exactly."""
-    prefix = PICTURE_URL.match(url) if isinstance(url, str) else None
-    if prefix is None:
-        return None
-    encoded = url[prefix.end() :]
-    try:
-        image = b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return (prefix[1], image) if binascii.b2a_base64(image, newline=False) == encoded.encode() else None
 
 
 def _reply_facts(reply: Reply, left_out: LeftOut | None) -> dict[str, Any]:

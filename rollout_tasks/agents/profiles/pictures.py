@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from rollout_tasks.agents.profiles.actions import Point
 from rollout_tasks.agents.profiles.profile import Pictures
 from rollout_tasks.environments.osworld.screenshot import decoded, size_of
+from rollout_tasks.trajectories.data_urls import data_url
 
 _EMPTY = 64
 """Pixels of each side."""
@@ -52,7 +52,7 @@ def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
     """
     screen = size_of(screenshot)
     if pictures.format == "unchanged":
-        return SentPicture(_data_url(screenshot, "png"), screen, screen)
+        return SentPicture(data_url(screenshot, "png"), screen, screen)
     size = screen if pictures.resize is None else pictures.resize.resizing.size(*screen)
     picture = decoded(screenshot)
     if picture.mode != "RGB":
@@ -67,7 +67,7 @@ def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
     file = io.BytesIO()
     quality = {} if pictures.quality is None else {"quality": pictures.quality}
     picture.save(file, pictures.format.upper(), **quality)
-    return SentPicture(_data_url(file.getvalue(), pictures.format), size, screen)
+    return SentPicture(data_url(file.getvalue(), pictures.format), size, screen)
 
 
 @cache
@@ -77,7 +77,7 @@ def empty_picture() -> str:
 
     file = io.BytesIO()
     Image.new("L", (_EMPTY, _EMPTY), 128).save(file, "PNG")
-    return _data_url(file.getvalue(), "png")
+    return data_url(file.getvalue(), "png")
 
 
 def part_of(screenshot: bytes, left_top: Point, right_bottom: Point) -> SentPicture:
@@ -95,8 +95,4 @@ def part_of(screenshot: bytes, left_top: Point, right_bottom: Point) -> SentPict
     part = decoded(screenshot).crop((left_top[0], left_top[1], right_bottom[0] + 1, right_bottom[1] + 1))
     file = io.BytesIO()
     part.save(file, "PNG")
-    return SentPicture(_data_url(file.getvalue(), "png"), part.size, screen)
-
-
-def _data_url(picture: bytes, kind: str) -> str:
-    return f"data:image/{kind};base64,{b64encode(picture).decode()}"
+    return SentPicture(data_url(file.getvalue(), "png"), part.size, screen)

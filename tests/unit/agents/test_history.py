@@ -14,7 +14,6 @@ from rollout_tasks.agents.history import HistoryPolicy
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.models.sent_messages import PLACEHOLDER, LeftOut, sent_messages
 from rollout_tasks.trajectories.reader import Trajectory, read_trajectory
-from rollout_tasks.trajectories.writer import PNG_PREFIX
 from tests.unit.agents.chat_endpoint import ChatEndpoint, Gallery, play, pushes, said
 
 TURNS = 7
@@ -165,7 +164,7 @@ def test_pictures_left_on_disk_are_left_out_likewise(endpoint: ChatEndpoint, tmp
 
 
 def test_a_conversation_is_not_changed_by_what_is_left_out() -> None:
-    picture = {"type": "image_url", "image_url": {"url": PNG_PREFIX}}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
     whole = [{"role": "user", "content": ["text", picture, picture]}, {"role": "assistant", "content": None}]
     before = json.dumps(whole)
 

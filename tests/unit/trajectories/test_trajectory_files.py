@@ -10,6 +10,7 @@ import pytest
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
 from rollout_tasks.models.base import Reply, Usage
 from rollout_tasks.models.sent_messages import LeftOut
+from rollout_tasks.trajectories import data_urls
 from rollout_tasks.trajectories import writer as trajectory_writer
 from rollout_tasks.trajectories.reader import TrajectoryError, read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter
@@ -241,10 +242,8 @@ def test_a_picture_that_is_sent_again_is_not_decoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, most: int | None, decoded: int
 ) -> None:
     counted: list[int] = []
-    decode = trajectory_writer.b64decode
-    monkeypatch.setattr(
-        trajectory_writer, "b64decode", lambda *given, **how: counted.append(1) or decode(*given, **how)
-    )
+    decode = data_urls.b64decode
+    monkeypatch.setattr(data_urls, "b64decode", lambda *given, **how: counted.append(1) or decode(*given, **how))
     if most is not None:
         monkeypatch.setattr(trajectory_writer, "MAX_KNOWN", most)
     prompt = a_prompt([PNG + bytes([number]) * 600 for number in range(10)], kind)
