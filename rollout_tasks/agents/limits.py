@@ -44,7 +44,7 @@ def unanswered(reply: Reply, model: ModelConfig) -> str:
     return "a reply that the endpoint's content filter stopped" if reply.filtered else ""
 
 
-def asked(
+def ask(
     model: Model,
     prompt: Sequence[Message],
     tools: Sequence[Mapping[str, Any]],

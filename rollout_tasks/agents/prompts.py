@@ -23,10 +23,10 @@ Call tools until the task is solved, then give your final answer as text, withou
 
 _PLACES = re.compile(r"\{instructions\}|\{tools\}")
 NUDGE = "Your reply was empty. Call a tool, or give your final answer as text."
-CUT_OFF = (
+CUT_OFF_NOTE = (
     "Your reply was cut off at its token limit: go on more briefly, with a tool call or your final answer as text."
 )
-FILTERED = (
+FILTERED_NOTE = (
     "Your reply was stopped by a content filter: go on in other words, with a tool call or your final answer as text."
 )
 NOT_EXECUTED = "Not executed: an earlier call of this turn ended the episode."

@@ -14,7 +14,7 @@ from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.calls import CallReader, UnusableCallError
 from rollout_tasks.agents.history import HistoryPolicy, MessageHistory
-from rollout_tasks.agents.limits import UnusableTurns, asked, check_refusal, check_tokens, turns_used, unanswered
+from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
@@ -83,7 +83,7 @@ class _ToolEpisode:
                 if ending is not None:
                     return Episode(text, ending, self._turn, self._usage)
             elif problem := unanswered(reply, self._model_config):
-                self._say({"role": "user", "content": prompts.CUT_OFF if reply.cut_off else prompts.FILTERED})
+                self._say({"role": "user", "content": prompts.CUT_OFF_NOTE if reply.cut_off else prompts.FILTERED_NOTE})
                 self._unusable.add(problem)
             elif text:
                 return Episode(text, "answer", self._turn, self._usage)
@@ -94,7 +94,7 @@ class _ToolEpisode:
 
     def _ask(self) -> Reply:
         prompt, left_out = self._history.prompt()
-        reply = self._reply = asked(self._model, prompt, self._offered, self._reply, self._model_config)
+        reply = self._reply = ask(self._model, prompt, self._offered, self._reply, self._model_config)
         self._usage += reply.usage
         self._say(reply.message, reply, left_out)
         check_refusal(reply)

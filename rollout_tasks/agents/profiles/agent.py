@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
-from rollout_tasks.agents.limits import UnusableTurns, asked, check_refusal, check_tokens, turns_used, unanswered
+from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
 from rollout_tasks.agents.profiles.dialogue import Dialogue, Outcome
 from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
@@ -162,7 +162,7 @@ class _ProfileEpisode:
         for message in self._new(prompt):
             self._trajectory.message(message, turn=self._turn)
         self._prompt, self._asks_again = prompt, False
-        reply = asked(self._model, prompt, self._dialogue.tools(picture), self._reply, self._model_config)
+        reply = ask(self._model, prompt, self._dialogue.tools(picture), self._reply, self._model_config)
         self._reply = reply
         self._usage += reply.usage
         self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=prompt)
