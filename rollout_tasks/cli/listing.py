@@ -56,6 +56,8 @@ class ListedRun:
     run_id: str
     submitted: str
     environment: str
+    agent: str | None
+    """With the version of its profile; None for an environment's own without one."""
     model: str | None
     """None where no model is asked."""
     metric: str
@@ -113,6 +115,7 @@ def _listed(folder: RunFolder, when: float) -> ListedRun:
         run_id=folder.path.name,
         submitted=datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds"),
         environment=config.env_mode,
+        agent=folder.description.agent(),
         model=folder.description.answerer(),
         metric=str(summary.get("metric") or config.metric),
         rollouts=summary.get("total_rollouts"),
@@ -124,18 +127,19 @@ def _listed(folder: RunFolder, when: float) -> ListedRun:
 def _table(runs: Sequence[ListedRun]) -> FittingTable:
     columns = [
         Column("run", folds_to=LONGEST_ID),
-        Column("submitted (UTC)", leaves=5),
+        Column("submitted (UTC)", leaves=6),
         Column("environment", leaves=1),
-        Column("model", leaves=4),
-        Column("metric", leaves=2),
+        Column("agent", leaves=2),
+        Column("model", leaves=5),
+        Column("metric", leaves=3),
         Column("rollouts", right=True),
         Column("score", right=True),
-        Column("coverage", right=True, leaves=3),
+        Column("coverage", right=True, leaves=4),
     ]
     rows = []
     for run in runs:
         when = run.submitted[:16].replace("T", " ")
-        texts = (run.run_id, when, run.environment, run.model or "-", run.metric)
+        texts = (run.run_id, when, run.environment, run.agent or "-", run.model or "-", run.metric)
         numbers = (
             "-" if run.rollouts is None else str(run.rollouts),
             "-" if run.score is None else f"{run.score:.4g}",

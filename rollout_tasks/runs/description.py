@@ -176,6 +176,16 @@ class RunDescription:
         """
         return self.config().model.answerer if self.document().get("asks_model", True) else None
 
+    def agent(self) -> str | None:
+        """Returns the name of the run's agent, for reports, with its profile's version; None for an environment's own without one.
+
+        Raises:
+            UserError: The description is missing or broken.
+        """
+        config = self.config()
+        profile = config.profile
+        return config.agent if profile is None else f"{profile.get('name')} {profile.get('version')}"
+
     def items(self) -> list[Item]:
         """Returns the run's items, in the order of the benchmark.
 

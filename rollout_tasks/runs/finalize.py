@@ -181,11 +181,14 @@ def write_reports(
     """
     document = folder.description.document()
     answerer = folder.description.answerer()
-    model = f"model {answerer}" if answerer else "no model"
+    parts = [f"run {folder.path.name}", f"environment {config.env_mode}"]
+    if agent := folder.description.agent():
+        parts.append(f"agent {agent}")
+    parts.append(f"model {answerer}" if answerer else "no model")
     about = document.get("benchmark", {})
     info = BenchmarkInfo(
         name=str(about.get("name") or folder.path.name),
-        description=f"run {folder.path.name}, environment {config.env_mode}, {model}",
+        description=", ".join(parts),
         data_path=str(about.get("path") or ""),
         scripted=config.model.scripted,
         left_out=tuple(map(str, about.get("left_out") or ())),

@@ -57,6 +57,7 @@ def test_in_a_pipe_a_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         "submitted",
         "(UTC)",
         "environment",
+        "agent",
         "model",
         "metric",
         "rollouts",
@@ -64,19 +65,29 @@ def test_in_a_pipe_a_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         "coverage",
     ]
     assert len(lines) == 3
-    assert re.search(rf"^{RUN_ID}\d +\d{{4}}-\d\d-\d\d \d\d:\d\d +osworld +gpt-4.1-2025-04-14 +exact_match ", lines[0])
+    assert re.search(
+        rf"^{RUN_ID}\d +\d{{4}}-\d\d-\d\d \d\d:\d\d +osworld +- +gpt-4.1-2025-04-14 +exact_match ", lines[0]
+    )
 
 
 def test_on_a_narrow_terminal_a_run_is_one_line_with_its_score() -> None:
     run = ListedRun(
-        RUN_ID, "2026-11-26T07:58:59+00:00", "simulated", "gpt-4.1-2025-04-14", "exact_match", 12, 0.8167, 1.0
+        RUN_ID,
+        "2026-11-26T07:58:59+00:00",
+        "simulated",
+        "simulated",
+        "gpt-4.1-2025-04-14",
+        "exact_match",
+        12,
+        0.8167,
+        1.0,
     )
 
     heading, line = on_terminal(_table([run]))
 
     assert heading.split() == ["run", "submitted", "(UTC)", "rollouts", "score"]
     assert line.split() == [RUN_ID, "2026-11-26", "07:58", "12", "0.8167"]
-    assert len(on_terminal(_table([run]), width=140)[0].split()) == 9, "a wide one shows all"
+    assert len(on_terminal(_table([run]), width=140)[0].split()) == 10, "a wide one shows all"
 
 
 def test_in_a_pipe_a_vm_is_one_line_and_a_fence_whole(

@@ -19,6 +19,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import preflight
 from rollout_tasks.runs.agent_profile import needed_context, with_profile
+from rollout_tasks.runs.folder import RunFolder
 from vm_pool.contracts import check_class
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -154,6 +155,18 @@ def test_a_text_that_cannot_be_read_is_said_at_submission(tmp_path: Path) -> Non
         match=f"--agent {re.escape(str(file))}: the text NOTHING of json cannot be read: NOTHING has no value there",
     ):
         with_profile(RunConfig(agent=str(file)))
+
+
+def test_a_run_names_its_agent_and_its_version(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(WHOLE)
+    named = []
+    for number, config in enumerate((with_profile(RunConfig(agent=str(file))), RunConfig(agent="tool_calling"))):
+        run = RunFolder(tmp_path / f"run-{number}")
+        run.description.create(config, [Item("a", "?")], data_path="x", data_name="x")
+        named.append(run.description.agent())
+
+    assert named == ["mine 1", "tool_calling"]
 
 
 TEXTS = [

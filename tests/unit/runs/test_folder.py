@@ -294,6 +294,16 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_where_the_runs_own_folder_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_paths: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+
+    with pytest.raises(UserError, match=f"^--output-dir: {tmp_path} cannot be written: Permission denied$"):
+        RunFolder(tmp_path / "run").description.create(RunConfig(), [Item("a", "?")], data_path="x", data_name="x")
+
+
 def test_where_no_folder_can_be_made_is_named() -> None:
     for above, said in ((Path("/proc/none/above"), "cannot be made"), (Path("/proc"), "cannot be written")):
         with pytest.raises(UserError, match=f"^--output-dir: {above} {said}: "):
