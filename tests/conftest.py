@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import signal
@@ -56,6 +57,17 @@ LONG_FILES = (
     "integration/desktop_image/test_full_image.py",
 )
 """Those that take longest, which several processes share out by file: begun first, none is still going when all others are done."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keeps the garbage collector from going through thousands of tests, none of which is garbage, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -33,6 +33,7 @@ def test_status_before_during_and_after(cluster: Cluster) -> None:
     assert after["summary"]["average_score"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_status_of_a_run_that_redis_does_not_know_tells_what_its_folder_has(cluster: Cluster) -> None:
     """An embedded run's Redis has ended with it, and any Redis can lose its data."""
     items = [{"id": f"short-{n}", "question": "work"} for n in range(2)]

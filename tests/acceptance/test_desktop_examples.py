@@ -99,6 +99,7 @@ def frame_of(recording: Path) -> tuple[int, ...]:
     return shape
 
 
+@pytest.mark.slow
 @needs_local_desktops
 def test_a_task_is_solved_by_its_right_script_and_not_by_its_wrong_one(tmp_path: Path) -> None:
     tree = shutil.copytree(TREE, tmp_path / "tasks")

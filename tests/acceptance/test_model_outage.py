@@ -110,12 +110,13 @@ def test_a_run_that_waits_for_an_endpoint_can_be_cancelled(cluster: Cluster) -> 
     assert progress.completed + progress.cancelled == ITEMS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signals", "environment"),
     [
         pytest.param([signal.SIGTERM], {}, id="SIGTERM"),
-        pytest.param([signal.SIGTERM], {"REMAP_SIGTERM": "SIGQUIT"}, id="by a service manager", marks=pytest.mark.slow),
-        pytest.param([], {}, id="remote control", marks=pytest.mark.slow),
+        pytest.param([signal.SIGTERM], {"REMAP_SIGTERM": "SIGQUIT"}, id="by a service manager"),
+        pytest.param([], {}, id="remote control"),
     ],
 )
 def test_a_worker_that_stops_hands_back_what_waits_for_an_endpoint(

@@ -65,6 +65,7 @@ def test_a_run_on_workers_whose_results_are_taken_as_they_come(tmp_path: Path) -
     assert again.progress().completed == 6, "its folder tells it when the services are gone"
 
 
+@pytest.mark.slow
 def test_a_rollout_that_is_tried_again_comes_once_with_its_verdict(tmp_path: Path) -> None:
     simulated = {"seconds": [1, 1], "needs_vm": False, "fail": "vm_lost"}
     config = RunConfig.model_validate({**SIMULATED, "simulated": simulated, "output_dir": tmp_path / "results"})
@@ -88,6 +89,7 @@ def test_a_run_has_the_numbers_that_it_was_given(tmp_path: Path) -> None:
     assert RunFolder(result.folder).description.config().model.extra_body == body
 
 
+@pytest.mark.slow
 def test_an_incomplete_run_that_redis_does_not_know_is_not_waited_for(tmp_path: Path) -> None:
     with embedded_services(1, logs=tmp_path / "logs") as redis_url:
         values = {
@@ -104,6 +106,7 @@ def test_an_incomplete_run_that_redis_does_not_know_is_not_waited_for(tmp_path: 
     assert submitted.progress().state == "unknown"
 
 
+@pytest.mark.slow
 def test_a_run_is_cancelled(tmp_path: Path) -> None:
     values = {**SIMULATED, "simulated": {"seconds": [30, 30], "needs_vm": False}, "output_dir": tmp_path / "results"}
     with embedded_services(1, logs=tmp_path / "logs"):
@@ -115,6 +118,7 @@ def test_a_run_is_cancelled(tmp_path: Path) -> None:
         assert submitted.progress().state == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_run_that_costs_as_much_as_it_may_has_a_result_for_each_rollout(tmp_path: Path) -> None:
     model = {"prompt_price": 1000, "completion_price": 2000}
     values = {"env_mode": "math", "metric": "final_number", "max_cost": 1, "num_rollouts": 1, "model": model}

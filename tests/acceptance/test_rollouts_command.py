@@ -37,6 +37,7 @@ def test_a_run_is_rolled_out_listed_shown_and_complete(tmp_path: Path) -> None:
     assert "3" in rollouts(tmp_path, "show", "one").stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_was_not_to_be_scored_takes_any_metric_for_its_own(tmp_path: Path) -> None:
     options = ("--no-evaluate-results", "--limit", "1", "--run-id", "one")
     assert rollouts(tmp_path, "run", *MATH, *options).returncode == 0

@@ -22,7 +22,7 @@ from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import LEASE_TTL, Cluster
 from tests.desktops import needs_local_desktops, traces
 
-pytestmark = [needs_local_desktops, pytest.mark.timeout(400)]
+pytestmark = [needs_local_desktops, pytest.mark.slow, pytest.mark.timeout(400)]
 
 HOST = f"desktop-rollouts-{os.getpid()}"
 ACTIONS = 5
@@ -114,18 +114,13 @@ def freeze_in_evaluation(_cluster: Cluster) -> None:
 
 DAMAGES = [
     freeze_in_step,
-    *(
-        pytest.param(damage, marks=pytest.mark.slow)
-        for damage in (
-            pause_children,
-            kill_child,
-            kill_worker,
-            kill_vm_host,
-            kill_server,
-            freeze_in_setup,
-            freeze_in_evaluation,
-        )
-    ),
+    pause_children,
+    kill_child,
+    kill_worker,
+    kill_vm_host,
+    kill_server,
+    freeze_in_setup,
+    freeze_in_evaluation,
 ]
 
 

@@ -262,7 +262,8 @@ def service(run: EmbeddedRun, word: str) -> psutil.Process:
     return min(found, key=lambda process: process.create_time())
 
 
-@pytest.mark.parametrize("word", ["valkey-server", pytest.param(" worker ", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["valkey-server", " worker "])
 def test_a_service_that_dies_stops_the_run_which_can_be_resumed(embedded: EmbeddedRun, word: str) -> None:
     process = embedded.start()
     wait_for(rollouts_run, embedded, process)

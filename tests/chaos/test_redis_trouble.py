@@ -86,6 +86,7 @@ def test_a_frozen_connection_makes_nobody_deaf(cluster: Cluster) -> None:
         cluster.stop("worker")
 
 
+@pytest.mark.slow
 def test_an_outage_is_a_few_lines_in_the_log(cluster: Cluster) -> None:
     workers = ["one", "two"]
     for name in workers:

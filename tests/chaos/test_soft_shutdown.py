@@ -96,9 +96,10 @@ def test_running_rollouts_are_handed_back(
         check_pool(cluster)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "by_its_shell",
-    [False, pytest.param(True, marks=pytest.mark.slow)],
+    [False, True],
     ids=["closed", "closed, and its shell tells the children, too"],
 )
 def test_a_closed_terminal_hands_running_rollouts_back(cluster: Cluster, *, by_its_shell: bool) -> None:

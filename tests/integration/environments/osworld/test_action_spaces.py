@@ -109,6 +109,7 @@ def test_what_cannot_be_done_leaves_the_screen_alone(play: Begin, log: Callable[
     assert log() == []
 
 
+@pytest.mark.slow
 def test_claude_computer_use(play: Begin, log: Callable[[], list[str]]) -> None:
     playing = play(SETUP, action_space="claude_computer_use")
 
