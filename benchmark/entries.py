@@ -27,4 +27,7 @@ class Entry:
 
 def unreadable(path: Path, error: OSError) -> BenchmarkError:
     """Returns an error that names the file and why it cannot be read."""
-    return BenchmarkError(f"{path}: cannot be read: {error.strerror or os.strerror(error.errno or 0)}")
+    reason = (
+        os.strerror(error.errno) if error.errno else " ".join(str(error).split())
+    )  # packages have words of their own
+    return BenchmarkError(f"{path}: cannot be read: {reason}")

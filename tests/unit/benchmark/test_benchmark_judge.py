@@ -553,6 +553,14 @@ def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(endpoint: Endp
     assert "sk-sec" not in str(caught.value)
 
 
+def test_what_an_endpoints_url_says_of_its_user_is_not_shown(endpoint: Endpoint) -> None:
+    endpoint.answer = always((400, {}, b"{}"))
+    with Judge(JudgeConfig("grader", endpoint.url.replace("//", "//me:hidden@")), api_key="test") as grader:
+        [score] = grade_all(grader, [("Paris", "Paris", ITEM)])
+
+    assert f"HTTP 400 from {endpoint.url}/chat/completions" in str(score)
+
+
 SECRET = "sk-Very-secret"
 ECHOES: list[Reply | bytes] = [
     completion(SECRET),

@@ -51,6 +51,11 @@ def test_a_text_table_is_read_by_its_heading(tmp_path: Path) -> None:
     assert (second.id, second.question, second.domain) == ("b", "Three?", "numbers")
 
 
+def test_a_cell_keeps_its_line_ends(tmp_path: Path) -> None:
+    (tmp_path / "items.csv").write_bytes(b'question,answer\r\n"One,\r\ntwo?",1\r\n')
+    assert [item.question for item in load_items(tmp_path / "items.csv").items] == ["One,\r\ntwo?"]
+
+
 def test_cells_are_parted_by_tabs_in_tsv(tmp_path: Path) -> None:
     (tmp_path / "items.tsv").write_text("question\tanswer\nOne, or two?\tone\n")
     assert [(item.question, item.answer) for item in load_items(tmp_path / "items.tsv").items] == [
@@ -74,6 +79,19 @@ def test_parquet_keeps_what_is_text(tmp_path: Path) -> None:
 def test_a_saved_dataset_is_read_over_all_its_files(tmp_path: Path) -> None:
     saved_split(tmp_path / "set", ROWS[:2], ROWS[2:])
     assert [item.id for item in load_items(tmp_path / "set", fields=FIELDS).items] == ["a", "b", "c"]
+
+
+def test_a_file_that_a_dataset_names_and_lacks_is_told(tmp_path: Path) -> None:
+    saved_split(tmp_path / "set", ROWS[:2], ROWS[2:])
+    (tmp_path / "set" / "data-00001-of-00002.arrow").unlink()
+    with pytest.raises(
+        BenchmarkError, match=r"set/data-00001-of-00002\.arrow: cannot be read: No such file or directory$"
+    ):
+        load_items(tmp_path / "set", fields=FIELDS)
+
+    (tmp_path / "set" / "data-00001-of-00002.arrow").mkdir()
+    with pytest.raises(BenchmarkError, match=r"\.arrow: cannot be read: Expected file path, but .+ is a directory$"):
+        load_items(tmp_path / "set", fields=FIELDS)
 
 
 def test_of_several_splits_one_is_named(tmp_path: Path) -> None:
