@@ -9,7 +9,15 @@ from benchmark.items import Item
 from benchmark.report import BenchmarkInfo
 
 KNOWN_REPORTS = Path(__file__).parent / "known_reports"
-INFO = BenchmarkInfo("sums | and more", "data/sums.jsonl", "A run of everything.", scripted=True)
+INFO = BenchmarkInfo(
+    "sums | and more",
+    "data/sums.jsonl",
+    "A run of everything.",
+    scripted=True,
+    left_out=("item x: has no question", "item y: needs the internet"),
+    doubted=("item 3/ü: its evaluator looks for what the guest lacks",),
+    images=("core 1 (bookworm)", "full | 2"),
+)
 ROLLOUTS_PER_ITEM = 3
 DOMAINS = ("chrome", "os", None, "vlc")
 
@@ -49,6 +57,10 @@ def _result(item: Item, number: int, index: int) -> RolloutResult:
     if which == 2:
         return RolloutResult(item.id, index, "cancelled")
     if which == 3:
-        return RolloutResult(item.id, index, score=0.375 * index, stages=stages, seconds=seconds, **usage)
+        where = {
+            "task_code": ("cell", "worker")[number % 4 == 1],
+            "attestation": ("attested", "unattested")[number % 2],
+        }
+        return RolloutResult(item.id, index, score=0.375 * index, stages=stages, seconds=seconds, **where, **usage)  # type: ignore[arg-type]
     answer = item.answer if which < 7 else f"no \ud800 {number}\x00"
     return RolloutResult(item.id, index, answer=answer, stages=stages, seconds=seconds, **usage)

@@ -151,6 +151,8 @@ WRONG_FILES = [
     ("a.csv", "question\nWhy?,now\n", r"a\.csv, line 2: has 2 cells under a heading of 1"),
     ("a.csv", 'question\n"Why?\n', r"a\.csv, line 2: is broken: .+"),
     ("a.csv", "id\n7\n", r"a\.csv, line 2: question is missing"),
+    ("a.csv", b"question\nWhy?\n\xff\n", r"a\.csv: is not UTF-8 in line 1, or soon after"),
+    ("a.csv", b"\xff\n", r"a\.csv: is not UTF-8 in line 1, or soon after"),
     ("a.parquet", "no table", r"a\.parquet: is broken: .+"),
     ("test_all.json", '{"chrome": ["1"]}', r"test_all\.json: lists OSWorld tasks, but there is no folder examples/.*"),
 ]

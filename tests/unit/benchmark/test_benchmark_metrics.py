@@ -81,6 +81,14 @@ def test_definitions(name: str, prediction: str, answer: str, expected: float) -
     assert metric(name)(prediction, answer, ITEM).value == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("prediction", "answer", "matched"),
+    [("3 or 4", "4 or 3", "4"), ("3", "4", None), ("none", "none", None), ("", "4", None)],
+)
+def test_numeric_match_tells_which_number_it_found(prediction: str, answer: str, matched: str | None) -> None:
+    assert metric("numeric_match")(prediction, answer, ITEM).details == {"matched": matched}
+
+
 def test_exact_match_tells_the_normalised_match_in_its_details() -> None:
     assert metric("exact_match")("Paris.", "paris", ITEM) == Score(0.0, {"normalized_match": True})
 
