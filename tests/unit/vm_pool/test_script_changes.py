@@ -129,6 +129,17 @@ def test_a_silent_hosts_free_vms_are_not_granted_and_come_back_with_it(free: Rec
     assert free.reply[4] == ["v", "free", "fence", "0", 0]
 
 
+def test_a_host_that_falls_silent_has_no_free_vms(free: Recorder) -> None:
+    free.client.zadd("{pool:p}:timers", {"host:h": 1})
+
+    assert free.run("reap") == {
+        "free.v": "-",
+        "timers.host:h": "-",
+        "counters.host_silent": "1",
+        "event 2": "host_silent - 0 h",
+    }
+
+
 def test_a_host_heard_again_hands_its_vm_to_who_waits(free: Recorder) -> None:
     free.client.zadd("{pool:p}:timers", {"host:h": 1})
     ask(free, "t")
@@ -710,6 +721,20 @@ def test_a_grant_that_nobody_takes_goes_to_the_next_soon(leased: Recorder) -> No
     changed = leased.run("reap")
 
     assert (changed["vm:v.state"], changed["inbox:w"], changed["counters.expired"]) == ("resetting", "-", "1")
+
+
+def test_a_grant_that_was_just_handed_over_may_still_be_taken(leased: Recorder) -> None:
+    ask(leased, "w")
+    leased.run("release", "v", leased.fence("v"))
+    make_ready(leased)
+    granted = int(leased.client.hget("{pool:p}:vm:v", "since"))
+    leased.client.zadd("{pool:p}:timers", {"lease:v": 1})
+
+    leased.run("reap")
+
+    assert leased.reply == 0
+    assert leased.client.hget("{pool:p}:vm:v", "state") == "leased"
+    assert leased.client.zscore("{pool:p}:timers", "lease:v") == granted + 3 * SECOND
 
 
 @pytest.mark.parametrize("how", ["taken", "renewed"])
