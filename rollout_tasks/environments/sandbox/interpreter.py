@@ -57,7 +57,7 @@ class Output:
     ok: bool
     """Whether nothing raised an error."""
     text: str
-    not_run: int = 0
+    not_run: int
     """Expressions after the one that raised."""
 
 
@@ -165,7 +165,6 @@ class Interpreter:
             self._process.kill()
             _, complaint = self._process.communicate()
             raise SandboxUnavailable(bubblewrap.reason_of(complaint.decode(errors="replace")))
-        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
 
     def _signal(self, number: signal.Signals) -> None:
         """Stops or continues the code; a process that has ended is noticed when it does not answer."""

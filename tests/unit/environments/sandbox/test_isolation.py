@@ -220,6 +220,17 @@ def test_files_beyond_the_limit_stop_it_and_not_one_before() -> None:
         interpreter.stop()
 
 
+def test_who_does_not_read_is_not_waited_for() -> None:
+    interpreter = Interpreter(SandboxLimits(seconds=60))
+    try:
+        interpreter.run(["0"])  # and is stopped until the next call
+        with pytest.raises(InterpreterStopped, match="it does not read what it is sent"):
+            for _ in range(100):
+                interpreter._send(b" " * 60_000)
+    finally:
+        interpreter.stop()
+
+
 def test_nothing_goes_on_between_calls() -> None:
     interpreter = Interpreter(SandboxLimits(seconds=60))
     busy = (
