@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +20,7 @@ import redis
 from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState
 from vm_pool import host as host_module
 from vm_pool.canary import CleanState, Drift
+from vm_pool.errors import HostSuperseded, PoolRefused
 from vm_pool.gate import Gates
 from vm_pool.host import VMHost
 from vm_pool.host_client import Beat, HostedVM
@@ -423,6 +424,27 @@ def superseded_host(redis_url: str) -> tuple[list[bool], Any, list[str]]:
 
 def test_a_superseded_hosts_gates_are_closed_before_its_jobs_end_and_those_of_a_last_boot_after(redis_url: str) -> None:
     assert elsewhere(superseded_host, redis_url) == ([True], None, [])
+
+
+@pytest.mark.parametrize("error", [HostSuperseded("another"), PoolRefused("NOAUTH"), None])
+def test_whatever_ends_a_host_its_jobs_are_told_to_stop(
+    host: Any, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    ended: list[tuple[bool, bool, bool]] = []
+    stop = threading.Event()
+
+    def serve() -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(host, "_serve_until_stopped", serve)
+    monkeypatch.setattr(
+        host, "_shut_down", lambda superseded: ended.append((superseded, stop.is_set(), host._jobs.stop is stop))
+    )
+    with pytest.raises(type(error)) if error is not None else nullcontext():
+        host.run(stop)
+
+    assert ended == [(isinstance(error, HostSuperseded), True, True)]
 
 
 def test_what_redis_does_not_take_at_the_end_is_left_in_the_pool(host: Any, caplog: pytest.LogCaptureFixture) -> None:
