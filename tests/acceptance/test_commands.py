@@ -99,6 +99,7 @@ def test_cancel_stops_what_runs_and_resume_does_the_rest(cluster: Cluster) -> No
     check_broker(cluster)
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_gives_back_its_vms_and_its_place_in_the_queue(cluster: Cluster) -> None:
     cluster.start_vm_host(num_vms=1)
     cluster.start_worker(concurrency=3)

@@ -15,6 +15,7 @@ CHEAPER = ("--prompt-price", "1", "--completion-price", "2")
 PRICES = ("--prompt-price", "1000", "--completion-price", "2000")
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_it_has_cost_as_much_as_it_may_and_goes_on_with_more(tmp_path: Path) -> None:
     ran = rollouts(tmp_path, "run", *ASKED, *PRICES, "--max-cost", "2")
 

@@ -68,7 +68,13 @@ def copy(tmp_path: Path) -> Path:
     return there
 
 
-LONG = {"docs/how-to/data.md", "docs/how-to/python.md", "docs/how-to/models.md", "docs/tutorials/quickstart.md"}
+LONG = {
+    "docs/how-to/data.md",
+    "docs/how-to/models.md",
+    "docs/how-to/python.md",
+    "docs/how-to/workers.md",
+    "docs/tutorials/quickstart.md",
+}
 """Pages whose blocks are several whole runs."""
 
 

@@ -80,6 +80,7 @@ def test_a_rollout_that_is_tried_again_comes_once_with_its_verdict(tmp_path: Pat
     assert sorted(came) == [(f"item-{n}", "completed") for n in range(4)]
 
 
+@pytest.mark.slow
 def test_a_run_has_the_numbers_that_it_was_given(tmp_path: Path) -> None:
     body = {"min_p": 1e-05, "large": 1e16, "text": "1e-05"}
     values = {**SIMULATED, "model": {"extra_body": body}, "output_dir": tmp_path / "results"}

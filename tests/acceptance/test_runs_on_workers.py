@@ -31,6 +31,7 @@ def test_resume_repeats_only_what_the_infrastructure_lost(cluster: Cluster) -> N
     assert (run.folder.path / "infrastructure/0/earlier-1/attempt-1/result.json").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_serves_only_the_queues_it_is_given(cluster: Cluster) -> None:
     run = submit(cluster)
     cluster.start_worker("light", concurrency=2, queues="rollout.light,finalize")
@@ -113,6 +114,7 @@ def test_a_deadline_breaks_into_a_call_that_never_returns(cluster: Cluster) -> N
     assert check_run(run, rollouts=1) == {"timeout": 1}
 
 
+@pytest.mark.slow
 def test_a_run_whose_report_cannot_be_written_is_over_and_says_so(cluster: Cluster) -> None:
     run = cluster.submit(
         {"env_mode": "simulated", "simulated": {"needs_vm": False}}, [{"id": "one", "question": "work"}]

@@ -372,6 +372,7 @@ def test_the_image_tells_nothing_of_the_machine_that_built_it() -> None:
     assert not list(packages.joinpath("tmp").iterdir())
 
 
+@pytest.mark.slow
 def test_images_are_listed_and_built_by_one_command() -> None:
     def run(*options: str) -> str:
         command = [sys.executable, "scripts/build_guest.py", *options]

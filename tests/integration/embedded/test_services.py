@@ -184,6 +184,7 @@ def test_the_cleanup_process_removes_a_folder_whatever_it_is_called(name: bytes,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_cleanup_process_ends_what_it_was_not_told_of(stack: EmbeddedServices) -> None:
     stack.start_valkey()
     variables = {**os.environ, "TMPDIR": str(stack.folder)}

@@ -109,7 +109,8 @@ def test_a_vm_is_booted_clean_reverted_and_stopped(home: Path, kind: str) -> Non
         provider.check(VM)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["vmware", "virtualbox"])
 def test_an_items_own_snapshot_is_what_a_vm_of_its_own_starts_from(home: Path, kind: str) -> None:
     path = vm(home, kind)
     (home / "Ubuntu0" / "with-accounts").write_text("accounts")
@@ -133,6 +134,7 @@ def test_a_revert_that_fails_is_an_error(home: Path, kind: str) -> None:
     assert traces(home) == []
 
 
+@pytest.mark.slow
 def test_a_hypervisor_that_hangs_is_given_up_by_name(home: Path) -> None:
     provider = make("vmware", path_to_vm=vm(home, "vmware"), boot_seconds=2)
     (home / "hang-start").touch()
@@ -143,6 +145,7 @@ def test_a_hypervisor_that_hangs_is_given_up_by_name(home: Path) -> None:
     assert traces(home) == []
 
 
+@pytest.mark.slow
 def test_a_vm_whose_address_never_comes_is_given_up(home: Path) -> None:
     provider = make("virtualbox", path_to_vm=vm(home, "virtualbox"), boot_seconds=8)
     (home / "fail-guestproperty").touch()
@@ -182,6 +185,7 @@ def it_does_not_end_in_time(keeper: KeeperClient, monkeypatch: pytest.MonkeyPatc
         yield
 
 
+@pytest.mark.slow
 def test_a_busy_keeper_that_does_not_end_in_time_does_not_keep_its_vm(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +252,7 @@ def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
     assert seen.items() >= of_clouds.items()
 
 
+@pytest.mark.slow
 def test_two_vms_never_share_a_path(home: Path) -> None:
     paths = [vm(home, "vmware", number) for number in (0, 1)]
     provider = make("vmware", path_to_vm=paths)
@@ -281,6 +286,7 @@ def test_a_killed_owner_leaves_nothing(home: Path, owner: tuple[subprocess.Popen
     wait_until(lambda: traces(home) == [])
 
 
+@pytest.mark.slow
 def test_the_vms_of_a_living_process_are_not_reaped(
     home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +304,7 @@ def test_the_vms_of_a_living_process_are_not_reaped(
     wait_until(lambda: traces(home) == [])
 
 
+@pytest.mark.slow
 def test_what_is_left_when_everything_was_killed_is_reaped(
     home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]
 ) -> None:
@@ -314,6 +321,7 @@ def test_what_is_left_when_everything_was_killed_is_reaped(
     assert provider.reap_leftovers(HOST) == []
 
 
+@pytest.mark.slow
 def test_what_desktop_env_writes_down_is_kept_out_of_the_way(
     home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -36,7 +36,14 @@ def wait(desktop: Desktop) -> float:  # noqa: F811
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("by", ["itself", "a helper", "itself, beside one whose name is cut within a character"])
+@pytest.mark.parametrize(
+    "by",
+    [
+        pytest.param("itself", marks=pytest.mark.slow),
+        "a helper",
+        pytest.param("itself, beside one whose name is cut within a character", marks=pytest.mark.slow),
+    ],
+)
 def test_a_program_at_work_is_waited_for(desktop: Desktop, by: str) -> None:  # noqa: F811
     """GIMP, for one, has plug-ins do its saving."""
     work = WORK
