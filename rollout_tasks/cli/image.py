@@ -127,7 +127,9 @@ def build(
     """Build a guest image into the cache, find out what it has, and say where it is and how large.
 
     For example:  [bold]sudo .venv/bin/rollouts image build --profile full[/bold]
+
     or, then:     [bold]sudo .venv/bin/rollouts image build --profile full --check osworld/test_all.json[/bold]
+
     or your own:  [bold]sudo .venv/bin/rollouts image build --profile full --name mine --package inkscape[/bold]
     """
     release = Release(suite, mirror.strip(), keyring)

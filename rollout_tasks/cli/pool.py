@@ -129,8 +129,9 @@ def connect(
 ) -> None:
     """Reach a VM from this machine, whoever holds it, until its lease is over or Ctrl-C.
 
-    The port for vnc shows a desktop in a browser, by a page of the guest's own: an agent may have changed it. Whoever is on this
-    machine can use the port meanwhile.
+    The port for vnc shows a desktop in a browser, by a page of the guest's own:
+    an agent may have changed it. Whoever is on this machine can use the port
+    meanwhile.
     """
     opened = _open(pool, redis_url)
     endpoint = _reached(opened, vm)

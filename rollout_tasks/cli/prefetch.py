@@ -38,8 +38,9 @@ def command(
 ) -> int:
     """Download what tasks need into this machine's cache, so that no rollout waits for it.
 
-    Files go to `$XDG_CACHE_HOME/computer-use-rollouts/downloads` (default: ~/.cache), where the workers of this machine
-    look first. What is there already is not downloaded again; an unfinished download is continued.
+    Files go to `$XDG_CACHE_HOME/computer-use-rollouts/downloads` (default:
+    ~/.cache), where the workers of this machine look first. What is there already
+    is not downloaded again; an unfinished download is continued.
 
     For example:  [bold]rollouts prefetch --data-path osworld/[/bold]
 

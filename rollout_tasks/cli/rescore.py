@@ -30,8 +30,9 @@ def rescore(
 ) -> None:
     """Score a finished run with another metric, as in:  [bold]rollouts rescore RUN --metric f1_score[/bold]
 
-    The report is a second one beside the run's own. Where the run has none, a report with the run's metric becomes its own,
-    and one with any metric where the run was not to be scored.
+    The report is a second one beside the run's own. Where the run has none, a
+    report with the run's metric becomes its own, and one with any metric where
+    the run was not to be scored.
     """
     folder = find_run(run, output_dir)
     check_metric(metric)

@@ -74,8 +74,9 @@ def run(
 ) -> int:
     """Roll out a benchmark on this machine alone, and score it.
 
-    Broker, worker, Flower, VMs where the tasks need them and, where no model is configured, the scripted model are started for as
-    long as the run takes. For example:
+    Broker, worker, Flower, VMs where the tasks need them and, where no model is
+    configured, the scripted model are started for as long as the run takes.
+    For example:
 
     [bold]rollouts run --data-path items.jsonl --env-mode math --metric final_number[/bold]
     """

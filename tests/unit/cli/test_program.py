@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import yaml
 from typer.testing import CliRunner
 
 from rollout_tasks.cli import doctor, program
+from rollout_tasks.cli.main import PARTS, load
 from rollout_tasks.cli.run_file import as_yaml, resolve_config
 from rollout_tasks.cli.run_options import config_options, spellings_of, with_config_options
 from rollout_tasks.config import RunConfig
@@ -258,3 +261,18 @@ def test_a_file_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixtur
 
     assert ended.value.code == 2
     assert capsys.readouterr().err == "error: /somebody/elses: Permission denied\n"
+
+
+def helps_of(name: str, command: Any) -> Iterator[tuple[str, str]]:
+    yield name, command.help or ""
+    for below, its in getattr(command, "commands", {}).items():
+        yield from helps_of(f"{name} {below}", its)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_help_breaks_its_lines_where_80_columns_do(part: str) -> None:
+    """Lines of a paragraph stay apart: a longer one would be followed by a short rest."""
+    for name, text in helps_of(part, load(part)):
+        for paragraph in text.replace("\b", "").split("\n\n"):
+            lines = [re.sub(r"\[/?\w+\]", "", line) for line in paragraph.strip("\n").split("\n")]
+            assert len(lines) == 1 or max(map(len, lines)) <= 78, (name, lines)
