@@ -157,7 +157,6 @@ class _Acquisition:
         self.request, self.pool, self.clock = request, pool, clock
         self.started = self.last_vm_seen = clock()
         self.end = self.started + request.timeout
-        self.left = self.started
         self.ticket = 0
         self.again = request.asked_before
         self.vms: int | None = None
@@ -171,9 +170,10 @@ class _Acquisition:
                 if grant is not None:
                     return grant
         except AcquireTimeout as timeout:
+            left = self.clock()
             reply = yield from self._leave(give_back=False)
             if reply[0] == 1:
-                return _granted(reply, self.left, self.started, self.clock())
+                return _granted(reply, left, self.started, self.clock())
             timeout.place = reply[1]
             raise
         except GeneratorExit:
@@ -233,7 +233,6 @@ class _Acquisition:
         return Grant(vm_id, int(fence), local, endpoint, now - self.started)
 
     def _leave(self, *, give_back: bool) -> Generator[Step, Any, list[Any]]:
-        self.left = self.clock()
         try:
             reply: list[Any] = yield Leave((self.request.token, "1" if give_back else "0"))
         except PoolError:

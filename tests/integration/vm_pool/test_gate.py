@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import logging
 import os
 import resource
@@ -181,6 +182,28 @@ def test_nothing_sent_after_the_close_arrives(opened: Callable, serve: Callable)
             connection.sendall(b"after")
         assert is_over(connection)
     assert arrived == [b"before"]
+
+
+def test_a_vm_that_cannot_be_reached_is_one_connection_that_fails(
+    opened: Callable, serve: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(echo)
+    broken = [True]
+
+    def dial(purpose: str) -> socket.socket:
+        if broken:
+            broken.clear()
+            raise RuntimeError("it has no address")
+        return server.dial(purpose)
+
+    gate = opened(dial)
+    with knock(gate) as connection:
+        assert is_over(connection)
+    until(lambda: bool(caplog.messages))
+    assert caplog.messages == ["a gate could not connect to the VM's control port: it has no address"]
+    with knock(gate) as connection:
+        connection.sendall(b"x")
+        assert received(connection, 1) == b"x"
 
 
 def test_a_connection_that_is_being_made_at_the_close_is_dropped(opened: Callable, serve: Callable) -> None:
@@ -520,7 +543,9 @@ def test_tasks_that_have_ended_are_forgotten_and_none_begins_after_the_end() -> 
         await tasks.end()
         assert tasks.ended
         assert staying.cancelled()
-        await tasks.begin(work("late"))
+        late = work("late")
+        await tasks.begin(late)
+        assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
         await asyncio.sleep(0)
         await tasks.end()
 

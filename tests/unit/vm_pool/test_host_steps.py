@@ -325,6 +325,22 @@ def test_a_host_that_joins_takes_over_and_removes_what_is_not_its_own(
     assert host._join() is False, "told to stop, it says nothing"
 
 
+@pytest.mark.parametrize(("joins", "asked"), [(True, ["join", "beat"]), (False, ["join"])])
+def test_a_host_attends_to_its_vms_once_it_has_joined(
+    host: Any, monkeypatch: pytest.MonkeyPatch, joins: bool, asked: list[str]
+) -> None:
+    done: list[str] = []
+    host._joined = False
+    monkeypatch.setattr(host, "_join", lambda: done.append("join") or joins)
+    beat = host._side.beat
+    monkeypatch.setattr(host._side, "beat", lambda *given: done.append("beat") or beat(*given))
+    host._side.beats.append(Beat(host._side.trusted, (), 100.0))
+
+    sleep = host._serve_once()
+
+    assert (done, sleep == 0.0) == (asked, not joins)
+
+
 def test_what_a_host_does_unless_told_otherwise() -> None:
     assert VMHost.__init__.__kwdefaults__ == {
         "host_id": None, "silent_after": 15.0, "check_every": 30.0, "retry_after": (1.0, 300.0),

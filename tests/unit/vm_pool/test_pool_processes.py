@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vm_pool import processes
-from vm_pool.processes import has_ended, machine, this_process
+from vm_pool.processes import environment_for_guests, has_ended, kill, machine, this_process
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +89,28 @@ def test_processes_of_another_namespace_are_not_taken_for_ours(tmp_path: Path, m
     monkeypatch.setattr(processes, "_PROC", tmp_path)
 
     assert machine() == ""
+
+
+SECRETS = (
+    "OPENAI_API_KEY", "SCRIPTED_MODEL_API_KEY", "REDIS_URL", "ROLLOUT_REDIS_URL", "CELERY_BROKER_URL", "ROLLOUT_GATE_KEY"
+)  # fmt: skip
+
+
+def test_who_faces_a_guest_knows_no_secret_of_this_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*SECRETS, "HARMLESS"):
+        monkeypatch.setenv(name, "word")
+
+    given = environment_for_guests()
+
+    assert [name for name, value in given.items() if value == "word"] == ["HARMLESS"]
+
+
+def test_a_process_that_does_not_end_when_it_is_killed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        with monkeypatch.context() as patch:
+            patch.setattr(processes, "ends_within", lambda *_: False)  # as while its disk does not answer
+            with pytest.raises(TimeoutError, match=f"^process {sleeper.pid} does not end within 3 s after SIGKILL$"):
+                kill(sleeper.pid, 3)
+        kill(sleeper.pid, 20)
+        assert sleeper.wait() == -9
+    kill(sleeper.pid, 0)
