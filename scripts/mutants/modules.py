@@ -41,6 +41,7 @@ _POOL_TESTS = (
             "egress_relay",
         )
     ),
+    ("tests/hostile/test_gate_neighbours.py",),
 )
 
 MODULES = {
