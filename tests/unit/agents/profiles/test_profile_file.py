@@ -122,6 +122,14 @@ def test_built_in_profiles_are_values(name: str) -> None:
             "sampling.max_tokens is missing: Anthropic's API needs",
         ),
         ("base: openai-cua\nname: mine\nhistory: {images: 1}", "history.images must be at least 2: the first"),
+        (
+            "base: openai-cua\nname: mine\nhistory: {steps: 4}",
+            "history.steps is not used with the protocol responses_computer",
+        ),
+        (
+            "base: claude\nname: mine\nprompts: {step: '{action}'}",
+            "prompts.step is not used with the protocol anthropic_computer",
+        ),
         (WHOLE + "max_seconds: 0", "max_seconds: must be more than 0, got 0"),
         (WHOLE + "sampling: {extra: {seed: 1}}", "sampling.extra: may not set seed, which the run sets itself"),
         (WHOLE + "sampling: {extra: {a: .nan}}", "sampling.extra: holds something that JSON does not have"),
