@@ -193,6 +193,14 @@ def test_no_verdict_is_a_classified_failure(
     assert len(endpoint.requests) == tries
 
 
+def test_a_failure_says_who_was_asked_and_what_came(endpoint: Endpoint) -> None:
+    endpoint.answer = always(OVERLOADED)
+    with judge(endpoint) as graded, pytest.raises(JudgeFailure) as caught:
+        graded("Paris", "Paris", ITEM)
+
+    assert str(caught.value) == f"judge grader: HTTP 503 from {endpoint.url}/chat/completions"
+
+
 def test_another_try_may_succeed(endpoint: Endpoint) -> None:
     replies = [OVERLOADED, completion("Maybe"), completion("Incorrect")]
     endpoint.answer = lambda _request, number: replies[number - 1]

@@ -115,6 +115,12 @@ def test_a_dataset_as_the_hub_keeps_it(tmp_path: Path) -> None:
     assert [item.id for item in load_items(tmp_path, fields=FIELDS, split="test").items] == ["a", "b", "c"]
 
 
+def test_a_broken_line_is_told_also_where_fields_have_other_names(tmp_path: Path) -> None:
+    (tmp_path / "items.jsonl").write_text('{"prompt": "One?"}\n{"prompt": \n')
+    with pytest.raises(BenchmarkError, match=r"items\.jsonl, line 2: is broken JSON at column 12"):
+        load_items(tmp_path / "items.jsonl", fields={"question": "prompt"})
+
+
 def test_a_field_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("question\nOne?\n")
     with pytest.raises(
