@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmark.errors import BenchmarkError, UnknownMetric
 from benchmark.items import Item
-from benchmark.metrics import JUDGE_METRIC, Score, metric, metric_names
+from benchmark.metrics import JUDGE_METRIC, Score, metric, metric_names, reference_problem
 
 ITEM = Item("1", "q")
 TEXT_METRICS = [name for name in metric_names() if name not in {JUDGE_METRIC, "final_number"}]
@@ -127,6 +127,25 @@ def test_numeric_match_is_any_against_any(predicted: list[object], reference: li
     score = metric("numeric_match")(" ; ".join(map(str, predicted)), " ; ".join(map(str, reference)), ITEM)
 
     assert score.value == float(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "says"),
+    [
+        ("exact_match", "Paris", ""),
+        ("exact_match", " \n", "has no answer that exact_match could compare with"),
+        ("llm_judgement", "", ""),
+        ("somebodys_own", "", ""),
+        ("final_number", "it is 4", ""),
+        ("numeric_match", "it is 4", ""),
+        ("final_number", "four", "its answer 'four' holds no number, which final_number compares"),
+        ("numeric_match", "four", "its answer 'four' holds no number, which numeric_match compares"),
+        ("final_number", "x" * 60, f"its answer '{'x' * 60}' holds no number, which final_number compares"),
+        ("final_number", "x" * 61, f"its answer '{'x' * 57}...' holds no number, which final_number compares"),
+    ],
+)
+def test_an_answer_that_a_metric_cannot_use_is_told(name: str, answer: str, says: str) -> None:
+    assert reference_problem(name, answer) == says
 
 
 def test_long_texts_take_no_quadratic_time() -> None:
