@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmark import metrics as metrics_module
 from benchmark.errors import BenchmarkError, UnknownMetric
 from benchmark.items import Item
-from benchmark.metrics import JUDGE_METRIC, Score, metric, metric_names, reference_problem
+from benchmark.metrics import ENTRY_POINT_GROUP, JUDGE_METRIC, Score, metric, metric_names, reference_problem
 
 ITEM = Item("1", "q")
 TEXT_METRICS = [name for name in metric_names() if name not in {JUDGE_METRIC, "final_number"}]
@@ -154,6 +157,67 @@ def test_long_texts_take_no_quadratic_time() -> None:
     assert metric("numeric_match")(numbers, numbers.replace(" ", ".5 ") + ".5", ITEM).value == 0.0
     assert metric("rouge_score")(words, words + "end", ITEM).value > 0.99
     assert metric("similarity")(words, words + "end", ITEM).value > 0.99
+
+
+def of_a_package(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    point = EntryPoint("theirs", value, ENTRY_POINT_GROUP)
+    monkeypatch.setattr(metrics_module, "entry_points", lambda group: [point] if group == ENTRY_POINT_GROUP else [])
+
+
+def takes_two(prediction: str, answer: str) -> Score:
+    return Score(float(prediction == answer))
+
+
+def _with_level(level: float, prediction: str, answer: str, _item: Item) -> Score:
+    return Score(level * (prediction == answer))
+
+
+partly = functools.partial(_with_level, 0.5)
+wrapped = functools.lru_cache(functools.partial(_with_level, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("nothing_of_this_name:it", "cannot be imported: No module named 'nothing_of_this_name'"),
+        ("json:nothing", "cannot be imported: module 'json' has no attribute 'nothing'"),
+        ("json:__doc__", "cannot be used: json:__doc__ must be callable, got str"),
+        (
+            f"{__name__}:takes_two",
+            f"cannot be used: {__name__}:takes_two must take (prediction, answer, item), "
+            "but takes (prediction, answer)",
+        ),
+    ],
+)
+def test_a_packages_metric_that_cannot_be_used_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, value: str, says: str
+) -> None:
+    of_a_package(monkeypatch, value)
+    assert metric_names()[-1] == "theirs"
+    with pytest.raises(BenchmarkError) as caught:
+        metric("theirs")
+
+    assert str(caught.value) == f"metric 'theirs' {says}"
+
+
+def test_a_packages_module_that_fails_or_leaves_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code, says in (
+        ("metric_that_fails", "raise ValueError('no licence')", "ValueError: no licence"),
+        ("metric_that_leaves", "raise SystemExit(3)", "SystemExit: 3"),
+    ):
+        (tmp_path / f"{name}.py").write_text(code)
+        of_a_package(monkeypatch, f"{name}:it")
+        with pytest.raises(BenchmarkError, match=f"^metric 'theirs' cannot be imported: {says}$"):
+            metric("theirs")
+
+
+def test_a_packages_metric_is_taken_whatever_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (f"{__name__}:partly", f"{__name__}:wrapped", "builtins:max"):
+        of_a_package(monkeypatch, value)
+        assert callable(metric("theirs"))
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,49 @@ def test_a_saved_dataset_is_read_over_all_its_files(tmp_path: Path) -> None:
     assert [item.id for item in load_items(tmp_path / "set", fields=FIELDS).items] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize(
+    ("described", "says"),
+    [
+        ("{", "state.json: is no description of a dataset: it must have '_data_files'"),
+        ("{}", "state.json: is no description of a dataset: it must have '_data_files'"),
+        ('{"_data_files": [{}]}', "state.json: is no description of a dataset: it must have '_data_files'"),
+        ('{"_data_files": [{"filename": "../a"}]}', "state.json: '../a' is not the name of a file beside it"),
+        ('{"_data_files": [{"filename": 7}]}', "state.json: 7 is not the name of a file beside it"),
+        ('{"_data_files": []}', "set: has no rows"),
+    ],
+)
+def test_a_dataset_that_is_described_wrongly_is_one_sentence(tmp_path: Path, described: str, says: str) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "state.json").write_text(described)
+    with pytest.raises(BenchmarkError) as caught:
+        load_items(tmp_path / "set", fields=FIELDS)
+
+    assert str(caught.value).endswith(f"/{says}")
+
+
+def test_a_split_without_a_description_is_named(tmp_path: Path) -> None:
+    (tmp_path / "set" / "test").mkdir(parents=True)
+    (tmp_path / "set" / "dataset_dict.json").write_text('{"splits": ["test"]}')
+    with pytest.raises(BenchmarkError, match=r"set/test: is a split without state\.json$"):
+        load_items(tmp_path / "set")
+
+
+def test_a_table_with_one_name_twice_is_refused(tmp_path: Path) -> None:
+    table = pyarrow.table([["?"], ["1"], ["2"]], names=["question", "a", "a"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(BenchmarkError, match=r"a\.parquet: has the column 'a' twice$"):
+        load_items(tmp_path / "a.parquet")
+
+
+def test_without_pyarrow_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        BenchmarkError, match=r"a\.parquet: reading it needs the package pyarrow: uv pip install pyarrow$"
+    ):
+        load_items(tmp_path / "a.parquet", fields=FIELDS)
+
+
 def test_a_file_that_a_dataset_names_and_lacks_is_told(tmp_path: Path) -> None:
     saved_split(tmp_path / "set", ROWS[:2], ROWS[2:])
     (tmp_path / "set" / "data-00001-of-00002.arrow").unlink()
