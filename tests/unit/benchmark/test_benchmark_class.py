@@ -81,7 +81,7 @@ def test_answers_by_id_and_results_of_a_run_are_scored_alike(data: Path, tmp_pat
     assert benchmark.evaluate({"a": "it is 1"}, "final_number").overview.summary.metric == "final_number"
     twice = [RolloutResult("a", index, answer="1") for index in range(2)]
     assert benchmark.evaluate(twice, rollouts_per_item=2).overview.summary.total_rollouts == 6
-    with pytest.raises(BenchmarkError, match="^rollout c#0 has a result, but no item has that id$"):
+    with pytest.raises(BenchmarkError, match=r"^rollout c#0 has a result, but no item has that id$"):
         benchmark.evaluate({"c": "1"})
 
     path = benchmark.save_report(by_id, str(tmp_path / "new" / "reports"))

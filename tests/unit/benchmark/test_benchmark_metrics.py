@@ -92,6 +92,15 @@ def test_numeric_match_tells_which_number_it_found(prediction: str, answer: str,
     assert metric("numeric_match")(prediction, answer, ITEM).details == {"matched": matched}
 
 
+@pytest.mark.parametrize(
+    ("prediction", "answer", "precision", "recall"),
+    [("x y", "x", 0.5, 1.0), ("x", "x y", 1.0, 0.5), ("", "", 1.0, 1.0), ("", "x", 0.0, 0.0), ("y", "x", 0.0, 0.0)],
+)
+@pytest.mark.parametrize("name", ["f1_score", "rouge_score"])
+def test_f1_tells_what_it_is_made_of(name: str, prediction: str, answer: str, precision: float, recall: float) -> None:
+    assert metric(name)(prediction, answer, ITEM).details == {"precision": precision, "recall": recall}
+
+
 def test_exact_match_tells_the_normalised_match_in_its_details() -> None:
     assert metric("exact_match")("Paris.", "paris", ITEM) == Score(0.0, {"normalized_match": True})
 
