@@ -39,6 +39,7 @@ _POOL_TESTS = (
             "pool_commands",
             "pool_faults",
             "egress_relay",
+            "images",
         )
     ),
     ("tests/hostile/test_gate_neighbours.py",),

@@ -181,6 +181,16 @@ def _with_level(level: float, prediction: str, answer: str, _item: Item) -> Scor
     return Score(level * (prediction == answer))
 
 
+@functools.wraps(takes_two)
+def without_the_item(prediction: str, answer: str, _item: Item) -> Score:
+    return takes_two(prediction, answer)
+
+
+@functools.wraps(_with_level)
+def with_too_little(prediction: str) -> Score:
+    return Score(float(not prediction))
+
+
 partly = functools.partial(_with_level, 0.5)
 wrapped = functools.lru_cache(functools.partial(_with_level, 1.0))
 
@@ -195,6 +205,10 @@ wrapped = functools.lru_cache(functools.partial(_with_level, 1.0))
             f"{__name__}:takes_two",
             f"cannot be used: {__name__}:takes_two must take (prediction, answer, item), "
             "but takes (prediction, answer)",
+        ),
+        (
+            f"{__name__}:with_too_little",
+            f"cannot be used: {__name__}:with_too_little must take (prediction, answer, item), but takes (prediction)",
         ),
     ],
 )
@@ -224,7 +238,12 @@ def test_a_packages_module_that_fails_or_leaves_is_one_sentence(
 
 
 def test_a_packages_metric_is_taken_whatever_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in (f"{__name__}:partly", f"{__name__}:wrapped", "builtins:max"):
+    for value in (
+        f"{__name__}:partly",
+        f"{__name__}:wrapped",
+        f"{__name__}:without_the_item",
+        "builtins:max",
+    ):
         of_a_package(monkeypatch, value)
         assert callable(metric("theirs"))
 
