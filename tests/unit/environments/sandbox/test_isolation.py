@@ -227,6 +227,9 @@ def test_who_does_not_read_is_not_waited_for() -> None:
         with pytest.raises(InterpreterStopped, match="it does not read what it is sent"):
             for _ in range(100):
                 interpreter._send(b" " * 60_000)
+        with pytest.raises(InterpreterStopped, match="it does not read what it is sent"):
+            for _ in range(100_000):  # until not one byte finds room
+                interpreter._send(b" ")
     finally:
         interpreter.stop()
 
