@@ -67,6 +67,7 @@ def test_the_offer_says_what_a_call_must_look_like(environment: PyEnvironment) -
     jsonschema.Draft202012Validator.check_schema(tool.parameters)
     accepts = jsonschema.Draft202012Validator(tool.parameters).is_valid
     assert accepts({"expressions": ["1 + 1", "2"]})
+    assert accepts({"expressions": ["1"]})
     for wrong in (
         {},
         {"expressions": []},
