@@ -220,6 +220,10 @@ def test_files_beyond_the_limit_stop_it_and_not_one_before() -> None:
         interpreter.stop()
 
 
+def test_signals_of_a_workers_terminal_do_not_reach_it(interpreter: Interpreter) -> None:
+    assert os.getsid(interpreter._process.pid) == interpreter._process.pid
+
+
 def test_who_does_not_read_is_not_waited_for() -> None:
     interpreter = Interpreter(SandboxLimits(seconds=60))
     try:
