@@ -226,4 +226,8 @@ class Interpreter:
             status = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return "it closed its output"
-        return f"it ended with exit status {status}" if status < 128 else f"it was killed by signal {status - 128}"
+        if 0 <= status < 128:
+            return f"it ended with exit status {status}"
+        return (
+            f"it was killed by signal {-status if status < 0 else status - 128}"  # bubblewrap itself, or what it runs
+        )

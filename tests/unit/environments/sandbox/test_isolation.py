@@ -224,6 +224,26 @@ def test_signals_of_a_workers_terminal_do_not_reach_it(interpreter: Interpreter)
     assert os.getsid(interpreter._process.pid) == interpreter._process.pid
 
 
+def test_it_has_none_of_its_workers_streams(interpreter: Interpreter) -> None:
+    process = Path(f"/proc/{interpreter._process.pid}/fd")
+    assert {name: (process / name).readlink().name.partition(":")[0] for name in "012"} == {
+        "0": "socket", "1": "socket", "2": "pipe"
+    }  # fmt: skip
+
+
+def test_who_has_ended_is_told_by_its_end_when_something_is_sent() -> None:
+    interpreter = Interpreter(SandboxLimits(seconds=60))
+    try:
+        interpreter._process.kill()
+        interpreter._process.wait()
+        with pytest.raises(InterpreterStopped, match="it was killed by signal 9"):
+            for _ in range(1000):  # what runs inside ends with it, a moment later
+                interpreter._send(b" ")
+                time.sleep(0.01)
+    finally:
+        interpreter.stop()
+
+
 def test_who_does_not_read_is_not_waited_for() -> None:
     interpreter = Interpreter(SandboxLimits(seconds=60))
     try:
