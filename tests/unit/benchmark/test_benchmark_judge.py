@@ -359,6 +359,7 @@ def test_an_endpoint_that_says_nothing_is_given_up(endpoint: Endpoint) -> None:
         graded("Rome", "Paris", ITEM)
 
     assert (caught.value.failure_class, len(endpoint.requests)) == ("model_overload", 2)
+    assert str(caught.value) == "judge grader: the reply was not complete within 2 s"
 
 
 def test_the_deadline_of_an_answer_bounds_its_tries(endpoint: Endpoint) -> None:

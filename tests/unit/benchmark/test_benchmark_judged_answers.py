@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,11 +22,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "judged.jsonl"
 
 
-def test_what_is_kept_is_found_by_whoever_opens_the_file_next(path: Path) -> None:
+def test_what_is_kept_is_found_by_whoever_opens_the_file_next(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with JudgedAnswers(path) as answers:
         assert answers.find("grader", ASKED) is None
         answers.keep("grader", ASKED, CORRECT)
         assert answers.find("grader", ASKED) == CORRECT
+    assert caplog.messages == []
 
     assert JudgedAnswers(path).find("grader", ASKED) == CORRECT
     (line,) = path.read_text().splitlines()
@@ -49,6 +51,32 @@ def test_another_question_is_another_answer(
     answers.keep("grader", ASKED, CORRECT)
 
     assert answers.find(model, judge_messages(question, answer, prediction)) is None
+
+
+def test_what_is_kept_is_on_disk_and_was_kept_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", lambda _descriptor: synced.append(path.read_text()))
+    one, two = JudgedAnswers(path), JudgedAnswers(path)
+    one.keep("grader", ASKED, CORRECT)
+    two.keep("grader", ASKED, Judgement("Incorrect", 1))
+
+    assert synced == [path.read_text()]
+    assert two.find("grader", ASKED) == CORRECT
+
+
+def test_a_line_that_finds_no_room_is_told_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:-1]))
+    with JudgedAnswers(path) as answers:
+        answers.keep("grader", ASKED, CORRECT)
+        answers.keep("another", ASKED, CORRECT)
+        assert answers.find("grader", ASKED) == answers.find("another", ASKED) == CORRECT
+
+    assert caplog.messages == [
+        f"{path} cannot be written: no room for the whole line; scoring this run again may ask the judge again"
+    ]
 
 
 def test_two_that_are_at_work_find_each_others_verdicts(path: Path) -> None:

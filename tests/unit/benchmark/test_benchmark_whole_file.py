@@ -21,6 +21,8 @@ def test_what_is_durable_is_the_content_then_the_name(tmp_path: Path, monkeypatc
         fsync(descriptor)
 
     def replaced(source: Path, target: Path) -> None:
+        still_open = [one.readlink() for one in Path("/proc/self/fd").iterdir() if one.exists()]
+        assert Path(source) not in still_open, "an error of closing it would come too late"
         done.append(("named", Path(target).name))
         replace(source, target)
 
