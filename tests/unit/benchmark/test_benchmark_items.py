@@ -365,3 +365,10 @@ def test_real_gsm8k(shared_data: Path) -> None:
 )
 def test_what_a_task_list_names_must_be_fit_for_a_files_name(name: str, fit: bool) -> None:
     assert _is_file_name(name) is fit
+
+
+@pytest.mark.parametrize(
+    ("said", "domain"), [("chrome", "chrome"), ("", None), (7, None), (None, None), (["os"], None)]
+)
+def test_a_domain_is_a_text(said: object, domain: str | None) -> None:
+    assert Item("a", "?", "", {"domain": said}).domain == domain
