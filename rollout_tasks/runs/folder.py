@@ -217,9 +217,10 @@ class RunFolder:
 
     def remove_temporary_files(self, rollout_id: str) -> None:
         """Removes temporary files of killed executions of a rollout; one that still lives writes its file again."""
-        for path in self.rollout(rollout_id).rglob(".*"):
-            if path.suffix in {".tmp", ".part"}:
-                path.unlink(missing_ok=True)
+        for parent, _, files in os.walk(self.rollout(rollout_id)):  # passes over folders that vanish meanwhile
+            for name in files:
+                if name.startswith(".") and name.endswith((".tmp", ".part")):
+                    Path(parent, name).unlink(missing_ok=True)
 
     def _numbers(self, rollout_id: str) -> list[int]:
         return _attempts_in(self.rollout(rollout_id))

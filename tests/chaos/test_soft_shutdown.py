@@ -16,6 +16,7 @@ from celery import Celery
 
 from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import QUEUES, Cluster, Run
+from tests.paths import paths_below
 
 ROLLOUTS = 2
 SOFT_SECONDS = 1
@@ -63,7 +64,7 @@ def wait_until_at_work(run: Run, worker: str, *, seconds: float = 60) -> None:
 
 
 def begun_by(run: Run, worker: str) -> list[Path]:
-    records = run.folder.path.rglob("attempt-*/trajectory.jsonl")
+    records = paths_below(run.folder.path, "trajectory.jsonl")
     return [record for record in records if f'"worker":"{worker}@' in record.read_text().replace('": "', '":"')]
 
 

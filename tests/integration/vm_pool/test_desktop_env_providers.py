@@ -21,6 +21,7 @@ from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
 from tests import fake_hypervisor
+from tests.paths import paths_below
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.gate_client import relayed
@@ -84,7 +85,7 @@ def on_disk(endpoint: Endpoint, write: str | None = None) -> str:
 
 
 def traces(home: Path) -> list[str]:
-    records = [str(path) for path in home.parent.joinpath("cache").rglob(f"{HOST}*")]
+    records = [str(path) for path in paths_below(home.parent / "cache", f"{HOST}*")]
     return records + processes_naming(str(home)) + processes_naming(str(home.parent / "cache"))
 
 

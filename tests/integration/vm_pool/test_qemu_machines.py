@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import paths_below
 from tests.virtual_machines import processes_naming, put_failing_kvm, wait_until
 from vm_pool.errors import ProviderError
 from vm_pool.providers.base import check_available, load_provider
@@ -51,7 +52,7 @@ def provider_for(disk: Path, **options: object) -> QemuProvider:
 
 
 def traces(tmp_path: Path, vm_id: str = VM) -> list[str]:
-    found = [str(path) for path in (tmp_path / "cache").rglob(vm_id)]
+    found = [str(path) for path in paths_below(tmp_path / "cache", vm_id)]
     return found + processes_naming(str(tmp_path))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -689,3 +690,27 @@ def test_where_a_run_was_looked_for_is_said() -> None:
         find_run("none", Path("out"))
     with pytest.raises(UserError, match=r"^no run 'xxx.*\.\.\. has a run\.json$"):
         find_run("x" * 300, Path("out"))
+
+
+def test_temporary_files_are_removed_while_an_execution_that_lives_changes_the_folder(folder: RunFolder) -> None:
+    attempt = folder.attempt("a/b#c#0", 1)
+    attempt.mkdir(parents=True)
+    done = threading.Event()
+
+    def change() -> None:
+        while not done.is_set():
+            for number in range(20):
+                (attempt / f"work-{number}").mkdir()
+            for number in range(20):
+                (attempt / f"work-{number}").rmdir()
+
+    with ThreadPoolExecutor(1) as executor:
+        changing = executor.submit(change)
+        try:
+            for _ in range(300):
+                (attempt / ".result.json.1-2.tmp").touch()
+                folder.remove_temporary_files("a/b#c#0")
+                assert not (attempt / ".result.json.1-2.tmp").exists()
+        finally:
+            done.set()
+        changing.result()
