@@ -211,17 +211,6 @@ class Profile(_Part):
         return self
 
     @model_validator(mode="after")
-    def _without_what_is_not_used(self) -> Profile:
-        if self.computer_tool is None:
-            return self
-        for part, used in ((self.prompts, ("system", "task")), (self.history, ("images",))):
-            for name, field in type(part).model_fields.items():
-                if name not in used and getattr(part, name) != field.default:
-                    where = "prompts" if part is self.prompts else "history"
-                    raise ValueError(f"{where}.{name} is not used with the protocol {self.protocol}")
-        return self
-
-    @model_validator(mode="after")
     def _with_most_tokens(self) -> Profile:
         if self.protocol == "anthropic_computer" and self.sampling.max_tokens is None:
             raise ValueError("sampling.max_tokens is missing: Anthropic's API needs it")

@@ -19,6 +19,8 @@ from rollout_tasks.validation_messages import clause, location_of
 ENDINGS = (".yaml", ".yml")
 _LARGEST_FILE = 1 << 20
 _DEEPEST = 20
+_USED_WITH_A_TOOL = {"prompts": ("system", "task"), "history": ("images",)}
+"""The fields of these parts that agents with a computer tool use."""
 
 
 def is_file_name(agent: str) -> bool:
@@ -32,7 +34,7 @@ def read_profile(file: Path) -> Profile:
     Raises:
         UserError: The file, or a text file that it names, cannot be read, or a field is wrong; names both.
     """
-    values = _mapping(file)
+    own = values = _mapping(file)
     base = values.pop("base", None)
     if base is not None:
         if not isinstance(base, str) or base not in BUILT_IN:
@@ -40,11 +42,20 @@ def read_profile(file: Path) -> Profile:
         below = BUILT_IN[base].model_dump(mode="json")
         values = _merged(_without_contradictions(below, values), values)
     profile = checked_profile(_with_files(values, file, ()), str(file))
+    _check_used(own, profile, file)
     if base is not None and (profile.name, profile.version) == (base, BUILT_IN[base].version):
         raise UserError(
             f"{file}: name: {base} with version {profile.version} is the built-in profile: give yours another name or version"
         )
     return profile
+
+
+def _check_used(own: Mapping[str, Any], profile: Profile, file: Path) -> None:
+    """Checks that what a file says itself is used. Stored profiles are not checked: an earlier version may have taken them."""
+    for part, used in _USED_WITH_A_TOOL.items() if profile.computer_tool is not None else ():
+        for name in own.get(part, {}):
+            if name not in used:
+                raise UserError(f"{file}: {part}.{name} is not used with the protocol {profile.protocol}")
 
 
 def checked_profile(values: object, where: str) -> Profile:

@@ -11,7 +11,7 @@ import pytest
 
 from rollout_tasks.agents.profiles.built_in import BUILT_IN
 from rollout_tasks.agents.profiles.profile import PackagedText, Profile
-from rollout_tasks.agents.profiles.profile_file import read_profile
+from rollout_tasks.agents.profiles.profile_file import checked_profile, read_profile
 from rollout_tasks.errors import UserError
 
 WHOLE = """
@@ -202,3 +202,19 @@ def test_the_examples_of_the_docs(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none.yaml: cannot be read: No such file"):
         read_profile(tmp_path / "none.yaml")
+
+
+def test_a_stored_profile_may_say_what_is_not_used() -> None:
+    stored = BUILT_IN["claude"].model_dump(mode="json")
+    stored["history"]["steps"] = 3
+
+    assert checked_profile(stored, "profile").history.steps == 3
+
+
+def test_of_a_base_with_another_protocol_what_is_not_used_is_no_mistake(tmp_path: Path) -> None:
+    text = (
+        "base: qwen3-vl\nname: mine\nprotocol: anthropic_computer\ncomputer_tool: computer_20250124\n"
+        "prompts: {task: '{instruction}'}\nsampling: {max_tokens: 100}\n"
+    )
+
+    assert read_profile(written(tmp_path, text)).api == "messages"
