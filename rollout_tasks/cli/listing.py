@@ -57,7 +57,7 @@ class ListedRun:
     submitted: str
     environment: str
     agent: str | None
-    """With the version of its profile; None for an environment's own without one."""
+    """With the version of its profile; None if it is not known here."""
     model: str | None
     """None where no model is asked."""
     metric: str
@@ -90,20 +90,31 @@ def listing(
 
 def _runs(output_dir: Path) -> list[ListedRun]:
     try:
-        folders = [Path(entry.path) for entry in os.scandir(output_dir) if entry.is_dir()]
+        names = os.listdir(output_dir)  # noqa: PTH208 - an entry that cannot be looked at is none of the others' concern
     except FileNotFoundError:
         return []
     except OSError as error:
         raise UserError(f"--output-dir: {output_dir} cannot be read: {error.strerror}") from error
-    found = [(path / "run.json", path) for path in folders]
-    dated = sorted(((file.stat().st_mtime, path) for file, path in found if file.is_file()), reverse=True)
+    dated: list[tuple[float, Path]] = []
+    for name in names:
+        try:
+            dated.append(((output_dir / name / "run.json").stat().st_mtime, output_dir / name))
+        except (FileNotFoundError, NotADirectoryError):  # no run, or one that was removed just now
+            continue
+        except OSError as error:
+            sys.stderr.write(f"left out: {_line(f'{output_dir / name} cannot be read: {error.strerror}')}\n")
     runs = []
-    for when, path in dated:
+    for when, path in sorted(dated, reverse=True):
         try:
             runs.append(_listed(RunFolder(path), when))
         except (UserError, BenchmarkError) as error:
-            sys.stderr.write(f"left out: {printable(str(error))}\n")
+            sys.stderr.write(f"left out: {_line(str(error))}\n")
     return runs
+
+
+def _line(text: str) -> str:
+    """Returns a text as it may stand within a line."""
+    return printable(" ".join(text.split()))
 
 
 def _listed(folder: RunFolder, when: float) -> ListedRun:
@@ -145,7 +156,7 @@ def _table(runs: Sequence[ListedRun]) -> FittingTable:
             "-" if run.score is None else f"{run.score:.4g}",
             "-" if run.coverage is None else f"{run.coverage:.1%}",
         )
-        rows.append([*map(printable, texts), *numbers])
+        rows.append([*map(_line, texts), *numbers])
     return FittingTable(columns, rows, box=None, pad_edge=False)
 
 

@@ -41,8 +41,8 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
     if not isinstance(message, dict):
         raise NotAReplyError(f"with a choice without a message: {body[:200]!r}")
     text = message.get("content")
-    refuses = text is None and bool(message.get("refusal"))
-    if text is None:
+    refuses = bool(message.get("refusal")) and (text is None or (isinstance(text, str) and not text.strip()))
+    if refuses or text is None:
         text = message.get("refusal") or ""
     if not isinstance(text, str):
         raise NotAReplyError(f"with content that is no text: {str(text)[:200]!r}")

@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from benchmark.items import Item
 from benchmark.whole_file import write_whole
+from rollout_tasks import registry
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.provenance import provenance
@@ -177,14 +179,20 @@ class RunDescription:
         return self.config().model.answerer if self.document().get("asks_model", True) else None
 
     def agent(self) -> str | None:
-        """Returns the name of the run's agent, for reports, with its profile's version; None for an environment's own without one.
+        """Returns the name of the run's agent, for reports, with its profile's version; None if it is not known any more.
 
         Raises:
             UserError: The description is missing or broken.
         """
         config = self.config()
         profile = config.profile
-        return config.agent if profile is None else f"{profile.get('name')} {profile.get('version')}"
+        if profile is not None:
+            return f"{profile.get('name')} {profile.get('version')}"
+        if config.agent is not None:
+            return config.agent
+        with suppress(UserError):  # its package may not be installed here
+            return registry.environment(config.env_mode).default_agent
+        return None
 
     def items(self) -> list[Item]:
         """Returns the run's items, in the order of the benchmark.

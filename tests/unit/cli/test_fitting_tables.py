@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import re
 from pathlib import Path
 
@@ -66,7 +68,7 @@ def test_in_a_pipe_a_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
     assert len(lines) == 3
     assert re.search(
-        rf"^{RUN_ID}\d +\d{{4}}-\d\d-\d\d \d\d:\d\d +osworld +- +gpt-4.1-2025-04-14 +exact_match ", lines[0]
+        rf"^{RUN_ID}\d +\d{{4}}-\d\d-\d\d \d\d:\d\d +osworld +tool_calling +gpt-4.1-2025-04-14 +exact_match ", lines[0]
     )
 
 
@@ -118,3 +120,33 @@ def test_on_a_narrow_terminal_no_word_is_broken(pool: VMPool) -> None:
     rows = [line for line in on_terminal(events_table(pool.latest_events(50))) if "vm-host-" in line]
     assert len(rows) == len(pool.latest_events(50))
     assert "…" not in "".join(rows)
+
+
+def test_a_folder_that_cannot_be_looked_at_hides_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("good", "gone", "shut"):
+        RunFolder(tmp_path / name).description.create(
+            RunConfig(env_mode="math", agent="two\nlines\t\x1b[2J"), [Item("a", "?")], data_path="x", data_name="x"
+        )
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    look = Path.stat
+
+    def stat(path: Path, **how: bool) -> os.stat_result:
+        if path.parent.name == "gone":
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        if path.parent.name == "shut":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return look(path, **how)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    listing(output_dir=tmp_path)
+
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == ["run", "good"]
+    assert " two lines \N{REPLACEMENT CHARACTER}[2J " in said.out
+    assert sorted(said.err.splitlines()) == [
+        f"left out: {tmp_path}/loop cannot be read: Too many levels of symbolic links",
+        f"left out: {tmp_path}/shut cannot be read: Permission denied",
+    ]

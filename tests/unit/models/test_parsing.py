@@ -170,9 +170,10 @@ def test_numbers_that_are_not_finite_are_none(number: str) -> None:
     assert parse_messages_response(body, Usage()).message["content"][0]["input"] == {"duration": None, "other": 1.5}
 
 
+@pytest.mark.parametrize("content", [None, "", " \n"])
 @pytest.mark.parametrize("ended", ["stop", "content_filter"])
-def test_a_refusal_is_no_answer(ended: str) -> None:
-    message = {"role": "assistant", "content": None, "refusal": "I will not."}
+def test_a_refusal_is_no_answer(ended: str, content: str | None) -> None:
+    message = {"role": "assistant", "content": content, "refusal": "I will not."}
     choice = {"index": 0, "message": message, "finish_reason": ended}
     reply = parse_reply(json.dumps({"choices": [choice]}), Usage())
 

@@ -161,12 +161,18 @@ def test_a_run_names_its_agent_and_its_version(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(WHOLE)
     named = []
-    for number, config in enumerate((with_profile(RunConfig(agent=str(file))), RunConfig(agent="tool_calling"))):
+    configs = (
+        with_profile(RunConfig(agent=str(file))),
+        RunConfig(agent="simulated"),
+        RunConfig(env_mode="math"),
+        RunConfig(env_mode="gone"),
+    )
+    for number, config in enumerate(configs):
         run = RunFolder(tmp_path / f"run-{number}")
         run.description.create(config, [Item("a", "?")], data_path="x", data_name="x")
         named.append(run.description.agent())
 
-    assert named == ["mine 1", "tool_calling"]
+    assert named == ["mine 1", "simulated", "tool_calling", None]
 
 
 TEXTS = [

@@ -175,7 +175,7 @@ def test_items_are_written_as_they_are(tmp_path: Path) -> None:
 
     assert '"ü"' in (tmp_path / "run" / "items.jsonl").read_text("utf-8")
     assert description.answerer() is None
-    assert description.agent() is None
+    assert description.agent() == "simulated"
     assert description.embedded() is False
 
 

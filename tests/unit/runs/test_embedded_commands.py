@@ -104,7 +104,7 @@ def test_no_report_names_a_model_that_was_not_asked(shell: Shell) -> None:
     score_run(shell.run, "exact_match")
 
     about = json.loads(shell.run.evaluation.read_text())["benchmark_info"]
-    assert about["description"] == "run night-1, environment simulated, no model"
+    assert about["description"] == "run night-1, environment simulated, agent simulated, no model"
     listing(output_dir=shell.run.path.parent, as_json=True)
     shell.out, _ = shell._capsys.readouterr()
     assert json.loads(shell.out)[0]["model"] is None
@@ -117,7 +117,7 @@ def test_a_report_names_the_model_that_was_asked(shell: Shell) -> None:
     score_run(shell.run, "final_number")
 
     about = json.loads(shell.run.evaluation.read_text())["benchmark_info"]
-    assert about["description"] == "run night-1, environment math, model m-1"
+    assert about["description"] == "run night-1, environment math, agent tool_calling, model m-1"
 
 
 @pytest.mark.parametrize(("embedded", "refused"), [(True, ""), (False, "--trust-tasks: this run goes to workers")])

@@ -93,7 +93,7 @@ def test_a_finished_run_is_scored_once(finished: Finished, caplog: pytest.LogCap
     report = json.loads(finished.folder.evaluation.read_text("utf-8"))
     assert report["benchmark_info"] == {
         "name": "x",
-        "description": f"run {RUN}, environment math, model {finished.config.model.name}",
+        "description": f"run {RUN}, environment math, agent tool_calling, model {finished.config.model.name}",
         "data_path": "x.jsonl",
         "total_items": 2,
         "scripted": False,

@@ -236,7 +236,7 @@ def test_scores_of_the_scripted_model_are_said_to_be_that(tmp_path: Path, capsys
     assert "infeasible" not in shown
     assert read_report(folder.evaluation)["benchmark_info"] == {
         "name": "x",
-        "description": "run tried, environment osworld, model scripted",
+        "description": "run tried, environment osworld, agent tool_calling, model scripted",
         "data_path": "x.jsonl",
         "total_items": 1,
         "scripted": True,
