@@ -37,6 +37,14 @@ def cancelled(shell: Shell, run: Run) -> Run:
     return run
 
 
+def test_a_run_is_cancelled(shell: Shell, run: Run) -> None:
+    run.cancel()
+    progress = shell.store.progress(RUN)
+
+    assert progress is not None
+    assert (progress.state, progress.failures) == ("cancelling", {"cancelled": 3})
+
+
 def test_a_cancelled_run_has_a_result_for_each_rollout(cancelled: Run) -> None:
     result = cancelled.wait(10)
     given = [list(cancelled.results()), list(result.results()), list(cancelled.result().results())]

@@ -21,7 +21,7 @@ import redis
 from rollout_tasks.embedded import services as embedded
 from rollout_tasks.embedded.cleanup import CleanupProcess
 from rollout_tasks.embedded.services import EmbeddedServices
-from rollout_tasks.errors import UserError
+from rollout_tasks.errors import ServiceEnded, UserError
 
 free_port = embedded._free_port
 
@@ -161,6 +161,15 @@ def test_a_run_goes_on_where_flower_cannot_be_started_again(stack: EmbeddedServi
     stack.check()
     assert stack.flower_lost == "flower ended, and cannot be started again: Is a directory"
     stack.check()
+
+
+def test_a_service_that_the_run_needs_is_named_when_it_ends(stack: EmbeddedServices) -> None:
+    stack.start_valkey()
+    stack.check()
+    stack._services["valkey"].kill()
+    stack._services["valkey"].wait()
+    with pytest.raises(ServiceEnded, match="valkey ended by itself"):
+        stack.check()
 
 
 def test_a_cleanup_process_that_was_killed_is_replaced_and_told_everything(stack: EmbeddedServices) -> None:

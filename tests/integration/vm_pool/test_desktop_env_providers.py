@@ -253,7 +253,6 @@ def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
     assert seen.items() >= of_clouds.items()
 
 
-@pytest.mark.slow
 def test_two_vms_never_share_a_path(home: Path) -> None:
     paths = [vm(home, "vmware", number) for number in (0, 1)]
     provider = make("vmware", path_to_vm=paths)
@@ -287,7 +286,6 @@ def test_a_killed_owner_leaves_nothing(home: Path, owner: tuple[subprocess.Popen
     wait_until(lambda: traces(home) == [])
 
 
-@pytest.mark.slow
 def test_the_vms_of_a_living_process_are_not_reaped(
     home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

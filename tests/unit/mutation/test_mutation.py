@@ -149,6 +149,8 @@ def test_an_explanation_speaks_for_its_line_and_change() -> None:
     for entry in read_explained():
         assert (REPOSITORY / entry["file"]).is_file()
         assert entry["why"].endswith(".")
+    places = [(entry["file"], entry["before"], entry.get("after")) for entry in read_explained()]
+    assert [place for place in places if places.count(place) > 1 or (place[2] and (*place[:2], None) in places)] == []
     entries = [
         {"file": "f.py", "before": "a", "after": "b", "why": "one."},
         {"file": "f.py", "before": "c", "why": "all."},
