@@ -10,11 +10,12 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from rollout_tasks.config_fields import (
     LONGEST_LIMIT,
     FilePath,
+    Part,
     check_url,
     field_spellings,
     option,
@@ -27,11 +28,7 @@ from rollout_tasks.validation_messages import clause, location_of, shown
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DataConfig(_Part):
+class DataConfig(Part):
     """The benchmark, and which of its items to roll out."""
 
     path: FilePath | None = option(
@@ -87,7 +84,7 @@ class DataConfig(_Part):
         return pattern
 
 
-class ModelConfig(_Part):
+class ModelConfig(Part):
     """The model, and how it is called."""
 
     name: str = option(DEFAULT_MODEL, "Any OpenAI-compatible model.", "--model", min_length=1)
@@ -166,7 +163,7 @@ class ModelConfig(_Part):
         return None if url is None else check_url(url)
 
 
-class Limits(_Part):
+class Limits(Part):
     """The limits of one attempt."""
 
     max_turns: int = option(50, "Model turns in one attempt.", "--max-turns", ge=1)
@@ -180,7 +177,7 @@ class Limits(_Part):
     max_tokens: int | None = option(None, "Prompt and completion tokens of one attempt together.", "--max-tokens", ge=1)
 
 
-class VMConfig(_Part):
+class VMConfig(Part):
     """Which VM a rollout gets, if it needs one."""
 
     use_pool: bool = option(
@@ -215,7 +212,7 @@ class VMConfig(_Part):
         return str(parse_policy(text))
 
 
-class DesktopConfig(_Part):
+class DesktopConfig(Part):
     """What a desktop environment shows and accepts; other environments ignore it."""
 
     action_space: Literal["computer_13", "pyautogui", "claude_computer_use"] = option(
@@ -254,7 +251,7 @@ class DesktopConfig(_Part):
     enable_recording: bool = option(True, "Keep a video of each episode.", "--enable-recording/--no-recording")
 
 
-class SimulatedConfig(_Part):
+class SimulatedConfig(Part):
     """How the `simulated` environment behaves; an item's `env_config` overrides each field."""
 
     seconds: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] = Field(
@@ -284,7 +281,7 @@ class SimulatedConfig(_Part):
         return seconds
 
 
-class RunConfig(_Part):
+class RunConfig(Part):
     """The options of one run."""
 
     data: DataConfig = DataConfig()

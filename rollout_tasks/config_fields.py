@@ -6,10 +6,11 @@ import json
 import re
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from rollout_tasks.validation_messages import shown
@@ -30,6 +31,34 @@ _SECRET = re.compile(
     r"|((access|api|auth|bearer|hf|refresh|session)_)?token"
 )
 """Names of fields, in lower case and with _ in place of -, whose text is a secret."""
+
+
+class Part(BaseModel):
+    """A part of what users configure: without unknown fields, and without a truth value where a number belongs.
+
+    YAML reads ``yes`` and ``on`` as true, which is 1 to Python.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and info.field_name is not None:
+            kinds = _kinds_in(cls.model_fields[info.field_name].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"must be {'a number' if float in kinds else 'a whole number'}, got {shown(value)}")
+        return value
+
+
+def _kinds_in(annotation: Any) -> set[Any]:
+    """Returns the types that a value may be of."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _kinds_in(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        return set().union(*map(_kinds_in, get_args(annotation)))
+    return {annotation if origin is None else origin}
 
 
 def option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:

@@ -125,7 +125,7 @@ def _listed(folder: RunFolder, when: float) -> ListedRun:
     return ListedRun(
         run_id=folder.path.name,
         submitted=datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds"),
-        environment=config.env_mode,
+        environment=", ".join(folder.description.environments()),
         agent=folder.description.agent(),
         model=folder.description.answerer(),
         metric=str(summary.get("metric") or config.metric),

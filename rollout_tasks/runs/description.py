@@ -91,6 +91,7 @@ class RunDescription:
                 "images": list(images),
                 "embedded": embedded,
                 "asks_model": asks_model,
+                "environments": sorted({registry.environment_name(item, config) for item in items}),
                 "config": config.model_dump(mode="json"),
             }
             self._write(document)
@@ -179,7 +180,7 @@ class RunDescription:
         return self.config().model.answerer if self.document().get("asks_model", True) else None
 
     def agent(self) -> str | None:
-        """Returns the name of the run's agent, for reports, with its profile's version; None if it is not known any more.
+        """Returns the name of the run's agent, for reports, with its profile's version; None if it is not known here.
 
         Raises:
             UserError: The description is missing or broken.
@@ -191,8 +192,17 @@ class RunDescription:
         if config.agent is not None:
             return config.agent
         with suppress(UserError):  # its package may not be installed here
-            return registry.environment(config.env_mode).default_agent
+            return ", ".join(sorted({registry.environment(name).default_agent for name in self.environments()}))
         return None
+
+    def environments(self) -> list[str]:
+        """Returns the environments of the run's items, which may have others than the run's own, for reports.
+
+        Raises:
+            UserError: The description is missing or broken.
+        """
+        stored = self.document().get("environments")  # runs of earlier versions do not have it
+        return [str(name) for name in stored] if isinstance(stored, list) and stored else [self.config().env_mode]
 
     def items(self) -> list[Item]:
         """Returns the run's items, in the order of the benchmark.

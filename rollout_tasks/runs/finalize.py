@@ -181,7 +181,7 @@ def write_reports(
     """
     document = folder.description.document()
     answerer = folder.description.answerer()
-    parts = [f"run {folder.path.name}", f"environment {config.env_mode}"]
+    parts = [f"run {folder.path.name}", f"environment {', '.join(folder.description.environments())}"]
     if agent := folder.description.agent():
         parts.append(f"agent {agent}")
     parts.append(f"model {answerer}" if answerer else "no model")

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rollout_tasks.agents.profiles.coordinates import Resizing, Rounding
-from rollout_tasks.config_fields import LONGEST_LIMIT, request_fields, safe_name
+from rollout_tasks.config_fields import LONGEST_LIMIT, Part, request_fields, safe_name
 
 MOST_PIXELS = 7680 * 4320
 LONGEST_TEXT = 200_000
 """Characters of one text of a prompt."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
 _PlainText = Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
-class PackagedText(_Part):
+class PackagedText(Part):
     """A text that is read from the source of an installed package when it is needed; the package's code is not run."""
 
     module: str = Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_length=200)
@@ -41,7 +37,7 @@ Text = _PlainText | PackagedText | tuple[_PlainText | PackagedText, ...]
 """A text, one of a package, or several of both in a row."""
 
 
-class Prompts(_Part):
+class Prompts(Part):
     """The texts of a prompt, and where they stand."""
 
     system: Text | None = None
@@ -63,7 +59,7 @@ class Prompts(_Part):
     """Whether system and assistant messages hold a list with their text, or the text itself. User messages hold lists."""
 
 
-class History(_Part):
+class History(Part):
     """Which earlier steps a prompt has."""
 
     images: int | None = Field(5, ge=1)
@@ -81,7 +77,7 @@ class History(_Part):
     """Whether ``{action}`` is the whole line that names the action, as Qwen2.5-VL has it, ``Action:`` included."""
 
 
-class Resize(_Part):
+class Resize(Part):
     """Both sides become multiples of a factor, within limits of pixels. A factor of 1 only keeps the limits."""
 
     factor: int = Field(ge=1, le=1000)
@@ -100,7 +96,7 @@ class Resize(_Part):
         return Resizing(self.factor, self.fewest_pixels, self.most_pixels)
 
 
-class Pictures(_Part):
+class Pictures(Part):
     """How screenshots are sent."""
 
     format: Literal["unchanged", "png", "jpeg", "webp"] = "unchanged"
@@ -122,7 +118,7 @@ class Pictures(_Part):
         return self
 
 
-class Places(_Part):
+class Places(Part):
     """What the model's coordinates mean."""
 
     span: Literal["screen", "picture", "resized", "grid", "shares"]
@@ -142,7 +138,7 @@ class Places(_Part):
         return self
 
 
-class Sampling(_Part):
+class Sampling(Part):
     """How replies are sampled; None leaves it to the endpoint. The run's own options win."""
 
     temperature: float | None = Field(None, ge=0, le=2)
@@ -150,7 +146,7 @@ class Sampling(_Part):
     max_tokens: int | None = Field(None, ge=1)
     """Of one reply, thinking included; sent under this name, or as ``max_output_tokens`` in the Responses API.
     ``--max-completion-tokens`` stands in its place."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = Field({})
     """More fields of each request; ``--extra-body`` wins field by field."""
 
     @field_validator("extra", mode="before")
@@ -169,7 +165,7 @@ _APIS: dict[str, Literal["responses", "messages"]] = {
 }
 
 
-class Profile(_Part):
+class Profile(Part):
     """One agent."""
 
     name: Annotated[str, safe_name(64)]

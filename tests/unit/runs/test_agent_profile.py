@@ -172,6 +172,11 @@ def test_a_run_names_its_agent_and_its_version(tmp_path: Path) -> None:
         run.description.create(config, [Item("a", "?")], data_path="x", data_name="x")
         named.append(run.description.agent())
 
+    mixed = [Item("a", "?"), Item("b", "?", env_config={"env_mode": "simulated"})]
+    run = RunFolder(tmp_path / "mixed")
+    run.description.create(RunConfig(env_mode="math"), mixed, data_path="x", data_name="x")
+    assert run.description.environments() == ["math", "simulated"]
+    assert run.description.agent() == "simulated, tool_calling"
     assert named == ["mine 1", "simulated", "tool_calling", None]
 
 

@@ -336,6 +336,7 @@ def test_a_new_run_is_described_and_nothing_else_is_left_in_its_folder(tmp_path:
         "images": [],
         "embedded": None,
         "asks_model": True,
+        "environments": ["osworld"],
         "config": config.model_dump(mode="json"),
     }
     assert folder.description.count_items() == 2
