@@ -115,6 +115,20 @@ def remove(name: str) -> bool:
     return True
 
 
+def discard(name: str) -> None:
+    """Takes away a part that is of no use, also from those that use it; who needs it next makes it anew.
+
+    A part that another process is making anew is left to it.
+    """
+    finished = guest_cache_folder() / name
+    with locked(_lock_file(name)) as idle:
+        if idle and finished.is_dir():
+            partial = finished.with_name(name + _PARTIAL)
+            _remove(partial)
+            finished.rename(partial)  # as in `remove`
+            _remove(partial)
+
+
 def is_used(name: str) -> bool:
     """Whether a process uses a part.
 

@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from desktop_image.cache import Progress, part
+from desktop_image.cache import Progress, discard, part
 from vm_pool import canary
 from vm_pool.providers import guest_server
 from vm_pool.providers.guest_server import DesktopUnwell
@@ -86,16 +87,18 @@ class MachineType:
             self._first_boot(machine, progress)
             machine.let_out()
             return
-        saved = part(
-            f"saved-{self._identity()}", lambda target: self._save(machine, target, progress), progress, as_root=False
-        )
+        name = f"saved-{self._identity()}"
+        saved = part(name, lambda target: self._save(machine, target, progress), progress, as_root=False)
         try:
+            if not (saved / DISK).exists():
+                raise DesktopUnwell(f"{saved} has no {DISK}")
             machine.launch(lambda folder: _copy(saved / DISK, folder / DISK), self._command, snapshot_nodes(self._boot))
             self.revert(machine)
         except (QMPError, DesktopUnwell) as error:
             if machine.stopped:  # this says nothing about the saved state
                 raise
-            shutil.rmtree(saved, ignore_errors=True)
+            with suppress(OSError):  # then the next boot fails in the same way, and says so
+                discard(name)
             raise RuntimeError(
                 f"{machine.vm_id}: what a first boot saved is of no use, and is made anew at the next boot: {error}"
             ) from error

@@ -1,0 +1,62 @@
+"""A part of the cache that is of no use is taken away whole, also when who does so is killed meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from desktop_image.cache import discard, guest_cache_folder, part
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def made(content: str) -> Path:
+    def build(target: Path) -> None:
+        target.mkdir()
+        (target / "disk").write_text(content)
+
+    return part("saved-1", build, lambda _sentence: None, as_root=False)
+
+
+def test_a_part_of_no_use_is_made_anew_by_who_needs_it_next() -> None:
+    assert (made("old") / "disk").read_text() == "old"
+
+    discard("saved-1")
+
+    assert [path.suffix for path in sorted(guest_cache_folder().iterdir())] == [".lock", ".used"]
+    assert (made("new") / "disk").read_text() == "new"
+
+
+def test_who_is_killed_while_taking_a_part_away_leaves_none_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    made("old")
+
+    def killed(folder: Path) -> None:
+        (folder / "disk").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            discard("saved-1")
+
+    assert (made("new") / "disk").read_text() == "new"
+    assert not list(guest_cache_folder().glob("*.partial"))
+
+
+def test_a_part_that_another_makes_anew_is_left_to_it() -> None:
+    seen: list[list[str]] = []
+
+    def build(target: Path) -> None:
+        target.mkdir()
+        discard("saved-1")
+        seen.append([path.name for path in target.parent.iterdir()])
+
+    part("saved-1", build, lambda _sentence: None, as_root=False)
+
+    assert "saved-1.partial" in seen[0]
+    assert (guest_cache_folder() / "saved-1").is_dir()
