@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,12 +89,13 @@ def guest_image_name(name: str) -> str:
 
 
 def size_of(layer: Path) -> int:
-    """Returns how many bytes a layer takes on disk."""
+    """Returns how many bytes a layer takes on disk; files that another process removes meanwhile count nothing."""
     counted: dict[tuple[int, int], int] = {}
     for folder, _directories, files in os.walk(layer):
         for name in files:
-            found = Path(folder, name).lstat()
-            counted[found.st_dev, found.st_ino] = found.st_blocks * 512
+            with suppress(FileNotFoundError):
+                found = Path(folder, name).lstat()
+                counted[found.st_dev, found.st_ino] = found.st_blocks * 512
     return sum(counted.values())
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from desktop_image.cache import discard, guest_cache_folder, part
+from desktop_image.root import size_of
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +61,14 @@ def test_a_part_that_another_makes_anew_is_left_to_it() -> None:
 
     assert "saved-1.partial" in seen[0]
     assert (guest_cache_folder() / "saved-1").is_dir()
+
+
+def test_a_part_that_is_removed_meanwhile_has_the_size_of_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"x" * 4096)
+    whole, look = size_of(tmp_path), Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda path: (path.unlink(), look(path))[1] if path.name == "a" else look(path))
+
+    assert size_of(tmp_path) == whole // 2
