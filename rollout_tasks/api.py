@@ -62,7 +62,7 @@ class RunResult:
 
     @property
     def score(self) -> float | None:
-        """The mean over all rollouts, a loss counting 0; None where nothing was evaluated."""
+        """The average over all rollouts, a loss counting 0; None where nothing was evaluated."""
         value = self.summary.get("average_score")
         return None if value is None else float(value)
 
@@ -201,7 +201,7 @@ def run(config: RunConfig, benchmark: Benchmark | None = None, *, show_progress:
         show_progress: Whether its progress is written to this process's standard error.
 
     Raises:
-        UserError: Something is wrong, or the run was stopped.
+        UserError: An option, the data or a service cannot be used, or the run was stopped.
         KeyboardInterrupt: Ctrl-C; the run ends first, and can be resumed.
     """
     said = _call("run", config=_asking(config, benchmark), show_progress=show_progress)
@@ -216,7 +216,8 @@ def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
         benchmark: What is asked; default: what ``config.data`` names.
 
     Raises:
-        UserError: Something is wrong; nothing was sent.
+        UserError: An option, the data or a service cannot be used, and nothing was sent. Or Redis was lost while the
+            rollouts were being sent: the workers then go on with the run, and the message says so.
     """
     said = _call("submit", config=_asking(config, benchmark))
     return Run(said["run_id"], Path(said["folder"]))

@@ -108,7 +108,9 @@ class ModelConfig(Part):
         {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False
     )
     timeout: float = option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0, le=LONGEST_LIMIT)
-    max_retries: int = option(3, "Tries of one model call before its rollout fails.", "--max-retries", ge=1)
+    max_retries: int = option(
+        3, "Tries of one model call before its rollout fails, the first one included.", "--max-retries", ge=1
+    )
     images_in: Literal["user", "tool"] = option(
         "user",
         "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",

@@ -87,7 +87,7 @@ def run_parallel_rollout(config: ParallelRolloutConfig, benchmark: Benchmark) ->
         ``details``; ``summary``, the report's figures; ``output_dir``, the run's folder.
 
     Raises:
-        UserError: Something is wrong.
+        UserError: An option, the data or a service cannot be used, or the run was stopped.
     """
     result = run(config.run_config(), benchmark, show_progress=True)
     return {

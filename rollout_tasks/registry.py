@@ -21,6 +21,8 @@ from rollout_tasks.errors import UserError
 
 ENVIRONMENTS = "rollout_tasks.environments"
 AGENTS = "rollout_tasks.agents"
+FILE_AGENT = "profile"
+"""The agent of a run whose profile came from a file. Users name the file."""
 
 
 def environment(name: str) -> type[Environment]:
@@ -53,8 +55,8 @@ def known_environments() -> list[str]:
 
 
 def known_agents() -> list[str]:
-    """Returns the names of all agents; imports none."""
-    return sorted(_offered(AGENTS))
+    """Returns the names of all agents that users can name; imports none."""
+    return sorted(_offered(AGENTS).keys() - {FILE_AGENT})
 
 
 def available_environments() -> dict[str, str | None]:

@@ -23,7 +23,7 @@ class AsyncVMPool:
     """A pool for the coroutines of one event loop. The caller renews each grant itself, every third of its TTL.
 
     Args:
-        client: Says where Redis is and how to get in.
+        client: Says where Redis is and how to log in.
         name: The pool's name.
     """
 

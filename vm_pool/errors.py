@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PoolError(Exception):
-    """Something about a pool went wrong."""
+    """The base class of the pool's errors."""
 
 
 class PoolUnreachable(PoolError):
@@ -69,4 +69,4 @@ class VMsInUse(PoolError):
 
 
 class ProviderError(PoolError):
-    """A provider could not be found, or does not accept its options."""
+    """A provider could not be found, does not accept its options, or lacks something on this machine."""

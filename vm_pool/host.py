@@ -203,7 +203,7 @@ class VMHost:
         self._joined = True
         self._publish_image()
         if self.pool.gate_key is None:
-            log.warning("host %s: Redis has no password, so VMs are lent out at ports without a login", self.host_id)
+            log.warning("host %s: Redis has no password, so leased VMs listen at ports without a login", self.host_id)
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         return True
 

@@ -57,7 +57,7 @@ class VMPool:
         heartbeat: bool = True,
         should_stop: Callable[[], bool] | None = None,
     ) -> Lease:
-        """Waits for a VM, first come first served within a priority.
+        """Waits for a VM, first come, first served within a priority; each step of priority counts as a day of waiting.
 
         Args:
             holder: Who wants it; free text for people.

@@ -21,7 +21,7 @@ def refused_login(error: BaseException, where: str) -> str:
     refused = isinstance(error, (AuthenticationError, AuthorizationError))
     if not refused and not (isinstance(error, RedisError) and any(code in str(error) for code in _LOGIN_CODES)):
         return ""
-    return f"Redis at {where} refuses the login: check user and password in its URL, such as REDIS_URL ({error})"
+    return f"Redis at {where} refuses the login: check the user and the password in its URL, REDIS_URL by default ({error})"
 
 
 def passing_refusal(error: ResponseError) -> str:

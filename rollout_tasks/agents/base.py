@@ -51,7 +51,7 @@ class Agent(Protocol):
             environment: Already reset; its `execute` classifies its errors and refuses once the lease is lost.
             observation: What `environment.reset` returned.
             model: The model, already bound to this rollout's session.
-            limits: Turns, tokens and parse failures allowed.
+            limits: Turns, seconds and tokens allowed.
             trajectory: Already started; the first observation, every message and every step goes here as it happens.
 
         Raises:

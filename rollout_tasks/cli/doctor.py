@@ -35,8 +35,8 @@ from vm_pool.providers import check_available
 GOOD, LACKING = 0, 1
 PROVIDERS = ("local", "qemu", "docker")
 """The providers of VMs on this machine itself."""
-DESKTOP_GIB = 1.5
-"""Memory that one desktop takes with one or two programs."""
+DESKTOP_GIB = 1.0
+"""Memory to plan for one desktop with a program or two."""
 IMAGE_GIB = 3
 """Space that an image with all programs takes, including its packages."""
 _GIB = 1 << 30

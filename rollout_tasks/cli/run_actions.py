@@ -110,8 +110,8 @@ def _say_of_items(left_out: Sequence[str], doubts: Sequence[str], unknown: str) 
         sys.stderr.write(f"not to be relied on: {sentence}\n")
     if unknown:
         sys.stderr.write(
-            f"note: what {unknown} have is not known, so nothing says which scores can be relied on;"
-            " rollouts image build --check finds it out\n"
+            f"note: what {unknown} have was never examined, so nothing says which tasks they can serve and score;"
+            " rollouts image build --check examines them\n"
         )
 
 

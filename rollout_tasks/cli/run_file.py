@@ -8,7 +8,7 @@ from typing import Any
 
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.agent_profile import with_profile, without_leavings
+from rollout_tasks.runs.agent_profile import with_profile, without_other_profile
 from rollout_tasks.strict_yaml import UnwelcomeYaml, dump_yaml, load_yaml
 
 
@@ -23,15 +23,15 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
         below = parse_config(values, where=f"--config: {file}")
         if not options:
             return with_profile(below)
-        values = _without_leavings(below, values, options)
+        values = _without_other_profile(below, values, options)
     return with_profile(parse_config(_merged(values, options)))
 
 
-def _without_leavings(below: RunConfig, values: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _without_other_profile(below: RunConfig, values: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a file's values without what the profile of another agent than the options' filled in there."""
     update = {name: options[name] for name in ("agent", "env_mode") if name in options}
     changed = below.model_copy(update=update)
-    left = without_leavings(changed)
+    left = without_other_profile(changed)
     return values if left is changed else left.model_dump(mode="json", exclude_unset=True)
 
 

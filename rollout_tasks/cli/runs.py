@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -150,6 +151,10 @@ def resume(
         float | None, typer.Option("--max-cost", help="Dollars that all its rollouts may cost.")
     ] = None,
     embedded: Embedded = None,
+    trust_tasks: Annotated[
+        bool,
+        typer.Option("--trust-tasks", help="As of rollouts run, where the run is embedded: you wrote its tasks."),
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show progress until the run is over.")] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -161,7 +166,8 @@ def resume(
         options["model"] = given
     if max_cost is not None:
         options["max_cost"] = max_cost
-    return run_actions.resume(run, options, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
+    go_on = partial(run_actions.resume, run, options, embedded=embedded, trust=trust_tasks)
+    return go_on(follow=watch, as_json=as_json, dry_run=dry_run)
 
 
 @application.command()

@@ -41,8 +41,9 @@ def serve(
         str,
         typer.Option(
             "--address",
-            help="This machine's address for workers that lease its VMs. The default serves this machine alone; any other "
-            "lets whoever reaches it act in leased VMs, so keep it inside a network you trust.",
+            help="This machine's address for workers that lease its VMs. The default serves this machine alone; at any other, "
+            "connections use TLS and need a token made from Redis's password or ROLLOUT_GATE_KEY: without either, "
+            "whoever reaches the address can act in leased VMs.",
         ),
     ] = "127.0.0.1",
     option: Annotated[

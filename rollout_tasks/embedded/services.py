@@ -1,6 +1,6 @@
 """The services of an embedded run: Valkey, a worker, its VMs and Flower, all on this machine.
 
-They listen on loopback, with passwords made for the run, and leave nothing behind. For a first run and for tests.
+They listen on loopback, with passwords made for the run, and leave nothing behind: what `rollouts run` uses.
 A `CleanupProcess` cleans up even when this process is killed.
 """
 

@@ -79,7 +79,7 @@ class VMAccess(Protocol):
 
 
 class VMLost(Exception):
-    """The VM stopped answering; the message says how that was noticed. The rollout is retried on another VM."""
+    """The VM stopped answering; the message says how that was noticed. The rollout is retried with another lease."""
 
 
 class ItemUnsupported(ValueError):

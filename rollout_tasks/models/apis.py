@@ -37,7 +37,7 @@ def _anthropic_betas(tools: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One of them."""
+    """How one API is asked: its path, fields and replies."""
 
     path: str
     """After the base URL."""

@@ -22,8 +22,6 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.runs.profile_options import check_options
 from rollout_tasks.runs.stored_profile import check_stored
 
-FILE_AGENT = "profile"
-"""The agent that takes the profile of the configuration."""
 _MOST_TOKENS = {"responses": "max_output_tokens"}
 """What an API calls the most tokens of a reply, if not ``max_tokens``."""
 _Options = TypeVar("_Options", bound=BaseModel)
@@ -37,13 +35,13 @@ def with_profile(config: RunConfig) -> RunConfig:
     Raises:
         UserError: The profile's file is wrong, one of its texts cannot be read, or an option contradicts it.
     """
-    config = without_leavings(config)
+    config = without_other_profile(config)
     profile = _profile(config)
     if profile is None:
         return config
     named = f"--agent {config.agent or profile.name}"
     if _has_file(config):
-        config = config.model_copy(update={"agent": FILE_AGENT})
+        config = config.model_copy(update={"agent": registry.FILE_AGENT})
     check_options(config, profile)
     try:
         profile = with_texts(profile)
@@ -62,7 +60,7 @@ def with_profile(config: RunConfig) -> RunConfig:
     return _as_stored(config.model_copy(update=update), named)
 
 
-def without_leavings(config: RunConfig) -> RunConfig:
+def without_other_profile(config: RunConfig) -> RunConfig:
     """Returns a configuration without what the profile of another agent than its own filled in; itself if there is nothing.
 
     Of such a configuration, and of a printed one (which says ``profile: null``) that is given an agent with a profile, values
@@ -77,7 +75,9 @@ def without_leavings(config: RunConfig) -> RunConfig:
         printed = "profile" in config.model_fields_set
         if (own is None or not printed) and (own is not None or config.model.api == "chat"):
             return config
-    elif config.agent == FILE_AGENT or (own is not None and stored.get("name") == own.name and not _has_file(config)):
+    elif config.agent == registry.FILE_AGENT or (
+        own is not None and stored.get("name") == own.name and not _has_file(config)
+    ):
         return config
     values = config.model_dump(mode="json", exclude_defaults=True, exclude={"profile": True, "model": {"api"}})
     if stored is not None:
@@ -115,7 +115,7 @@ def _profile(config: RunConfig) -> Profile | None:
         return read_profile(Path(config.agent))
     if config.profile is not None:
         return checked_profile(config.profile, "profile")
-    if config.agent == FILE_AGENT:
+    if config.agent == registry.FILE_AGENT:
         raise UserError("--agent profile: name a profile's file, as in --agent my-profile.yaml")
     return _own_profile(config)
 

@@ -213,7 +213,7 @@ def check_provider(config: RunConfig, environments: Iterable[str]) -> None:
     if config.vm.guest_network != "none" and "guest_network" not in option_names(config.vm.provider_name):
         raise UserError(
             f"--guest-network: VMs of the provider {config.vm.provider_name} have whatever network it gives them;"
-            " local ones have the network that is asked for"
+            " those of the providers local and qemu have the network that is asked for"
         )
     for name in sorted(environments):
         if registry.environment(name).needs_desktop and config.vm.provider_name == SIMULATED_PROVIDER:

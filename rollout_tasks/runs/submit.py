@@ -1,4 +1,6 @@
-"""Submits a run: reserves its id, writes its folder, stores it and sends its messages. If anything is wrong, nothing is sent."""
+"""Submits a run: reserves its id, writes its folder, stores it and sends its messages.
+
+Nothing is sent before all of it is stored. What goes wrong until then is taken back."""
 
 from __future__ import annotations
 

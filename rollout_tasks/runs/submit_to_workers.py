@@ -21,7 +21,8 @@ def submit_to_workers(submission: Submission, count: Counting = silently) -> tup
         count: Shows how far that is.
 
     Raises:
-        UserError: Something is wrong; nothing was enqueued, unless Redis was lost while messages were being sent.
+        UserError: An option or a service cannot be used, and nothing was enqueued; or Redis was lost while messages were
+            being sent, and the workers go on with the run.
         SubmissionStopped: Ctrl-C. The run is removed if none of it was sent, else the workers go on with it.
         KeyboardInterrupt: Ctrl-C before there was anything of the run.
     """

@@ -49,6 +49,7 @@ def test_a_run_ends_when_it_has_cost_as_much_as_it_may_and_goes_on_with_more(tmp
     assert (config["model"]["prompt_price"], config["model"]["completion_price"], config["max_cost"]) == (1, 2, 1000)
 
 
+@pytest.mark.slow
 def test_a_limit_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     for options, sentence in [
         (("--max-cost", "2"), "error: --max-cost: what 'scripted' costs is not known: give --prompt-price and"),

@@ -119,6 +119,14 @@ def test_the_blocks_of_a_page_run_as_they_stand(page: str, copy: Path, valkey: V
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_each_block_of_a_page_says_what_it_is(page: str) -> None:
+    """One without a language would look like a command and be run by nobody."""
+    opened = re.findall(r"^ *```(\w*)\n.*?^ *```$", text_of(page), re.M | re.S)
+
+    assert set(opened) <= {"bash", "python", "json", "yaml", "mermaid", "text"}
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_within_the_repository_lead_somewhere(page: str) -> None:
     folder = (REPOSITORY / page).parent
     links = [unquote(link) for link in LINK.findall(text_of(page)) if not re.match(r"[a-z]+:|#", link)]

@@ -56,6 +56,7 @@ def right(run: Run) -> int:
     return sum(rollout["score"] == 1.0 for row in rows for rollout in row["rollouts"])
 
 
+@pytest.mark.slow
 def test_a_run_outlasts_an_outage_of_its_endpoint(cluster: Cluster) -> None:
     """With one attempt, and one try a call: whatever was counted would lose a rollout."""
     cluster.write_items(items())

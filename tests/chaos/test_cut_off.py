@@ -15,6 +15,7 @@ from vm_pool.pool import VMPool
 ROLLOUTS = 16
 
 
+@pytest.mark.slow
 def test_another_worker_takes_over(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.start_vm_host(num_vms=3)
     with Proxy(cluster.valkey.port) as proxy:

@@ -381,7 +381,7 @@ def test_without_a_password_nobody_has_a_secret_and_the_host_says_so(
         host.end()
         pool.close()
         server.kill_at_once()
-    assert "Redis has no password, so VMs are lent out at ports without a login" in caplog.text
+    assert "Redis has no password, so leased VMs listen at ports without a login" in caplog.text
 
 
 def test_hosts_of_an_older_version_tell_of_no_gate() -> None:

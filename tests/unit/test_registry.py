@@ -40,6 +40,7 @@ def offer(folder: Path, *lines: str) -> None:
 def test_the_projects_own_are_found() -> None:
     assert {"math", "py", "simulated"} <= set(registry.known_environments())
     assert {"tool_calling", "simulated"} <= set(registry.known_agents())
+    assert registry.FILE_AGENT not in registry.known_agents(), "users name the profile's file"
     assert registry.environment("math").queue == "rollout.light"
     assert registry.agent(registry.environment("math").default_agent).needs_model
 

@@ -15,7 +15,7 @@ from rollout_tasks.config_fields import LONGEST_LIMIT, Part, request_fields, saf
 
 MOST_PIXELS = 7680 * 4320
 LONGEST_TEXT = 200_000
-"""Characters of one text of a prompt."""
+"""Characters of one text of a prompt; bytes of a file with one."""
 
 
 _PlainText = Annotated[str, Field(max_length=LONGEST_TEXT)]

@@ -74,7 +74,7 @@ class FaultRule(BaseModel):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         if self.seconds is not None and self.kind not in _WAITING:
-            raise ValueError(f"seconds means nothing to {self.kind}")
+            raise ValueError(f"seconds has no meaning for {self.kind}")
         if self.retry_after is not None and self.kind not in _RETRY_LATER:
             raise ValueError(f"retry_after has no meaning for {self.kind}")
         return self

@@ -212,11 +212,11 @@ def test_sigterm_stops_the_vms_and_the_host(served: tuple[VMPool, subprocess.Pop
         (["vm_host.py", "--host-id", "a b"], "'a b' is not a host's id"),
         (
             ["pool.py", "status", "--redis-url", "redis://:wrong-word@HERE"],
-            "refuses the login: check user and password in its URL, such as REDIS_URL",
+            "refuses the login: check the user and the password in its URL, REDIS_URL by default",
         ),
         (
             ["vm_host.py", "--redis-url", "redis://:wrong-word@HERE"],
-            "refuses the login: check user and password in its URL, such as REDIS_URL",
+            "refuses the login: check the user and the password in its URL, REDIS_URL by default",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

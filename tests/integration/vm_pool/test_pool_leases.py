@@ -271,7 +271,7 @@ def test_a_wrong_password_is_refused_at_once_without_being_shown(redis_url: str)
     port = redis.Redis.from_url(redis_url).connection_pool.connection_kwargs["port"]
     pool = VMPool(redis.Redis(port=port, password="hunter2"), "test")
     with pytest.raises(
-        PoolRefused, match="refuses the login: check user and password in its URL, such as REDIS_URL"
+        PoolRefused, match="refuses the login: check the user and the password in its URL, REDIS_URL by default"
     ) as caught:
         pool.acquire("me", timeout=30)
     assert "hunter2" not in str(caught.value)

@@ -273,7 +273,7 @@ def test_a_worker_that_redis_refuses_at_its_start_says_so_and_ends(redis_url: st
     assert done.returncode == 2, done.stderr[-2000:]
     last = done.stderr.splitlines()[-1]
     assert last.startswith(
-        f"error: Redis at {here} refuses the login: check user and password in its URL, such as REDIS_URL ("
+        f"error: Redis at {here} refuses the login: check the user and the password in its URL, REDIS_URL by default ("
     ), done.stderr
     assert "hunter2" not in done.stderr
     assert "Traceback" not in done.stderr

@@ -136,8 +136,8 @@ def test_vms_of_which_nothing_is_known_leave_nothing_out(shell: Shell, image: st
 
     assert len(shell.run.description.items()) == 3
     assert shell.err == (
-        "note: what the VMs of a have is not known, so nothing says which scores can be relied on;"
-        " rollouts image build --check finds it out\n"
+        "note: what the VMs of a have was never examined, so nothing says which tasks they can serve and score;"
+        " rollouts image build --check examines them\n"
     )
 
 
@@ -224,4 +224,4 @@ def test_of_many_hosts_of_which_nothing_is_known_three_are_named(shell: Shell) -
 
     assert shell.call(run_actions.submit, shell.config(*TASKS, **options())) == 0
 
-    assert shell.err.startswith("note: what the VMs of a, b, c have is not known, ")
+    assert shell.err.startswith("note: what the VMs of a, b, c have was never examined, ")

@@ -9,9 +9,10 @@ import os
 from dataclasses import replace
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from rollout_tasks.cli import run_actions
+from rollout_tasks.cli import run_actions, runs
 from rollout_tasks.cli.listing import listing
 from rollout_tasks.cli.submit_script import application
 from rollout_tasks.errors import UserError
@@ -121,14 +122,17 @@ def test_a_report_names_the_model_that_was_asked(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("embedded", "refused"), [(True, ""), (False, "--trust-tasks: this run goes to workers")])
+@pytest.mark.parametrize(
+    ("command", "resume"), [(application, "--resume"), (runs.application, "resume")], ids=["submit.py", "rollouts"]
+)
 def test_tasks_are_trusted_in_a_resumed_run_that_goes_on_here(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, embedded: bool, refused: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: typer.Typer, resume: str, embedded: bool, refused: str
 ) -> None:
     begin(shell, embedded=embedded)
     monkeypatch.setenv("ROLLOUT_TRUST_TASKS", "0")
 
-    arguments = ["--resume", str(shell.run.path), "--trust-tasks", "--dry-run", "--json"]
-    done = CliRunner().invoke(application, arguments)
+    arguments = [resume, str(shell.run.path), "--trust-tasks", "--dry-run", "--json"]
+    done = CliRunner().invoke(command, arguments)
 
     settings.cache_clear()
     assert str(done.exception or "").startswith(refused), done.exception

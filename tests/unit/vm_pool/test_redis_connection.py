@@ -48,17 +48,17 @@ def test_a_place_is_named_without_its_password() -> None:
         (
             exceptions.AuthenticationError("x"),
             PoolRefused,
-            "Redis at h refuses the login: check user and password in its URL, such as REDIS_URL (x)",
+            "Redis at h refuses the login: check the user and the password in its URL, REDIS_URL by default (x)",
         ),
         (
             exceptions.AuthorizationError("x"),
             PoolRefused,
-            "Redis at h refuses the login: check user and password in its URL, such as REDIS_URL (x)",
+            "Redis at h refuses the login: check the user and the password in its URL, REDIS_URL by default (x)",
         ),
         (
             exceptions.ResponseError("NOAUTH x"),
             PoolRefused,
-            "Redis at h refuses the login: check user and password in its URL, such as REDIS_URL (NOAUTH x)",
+            "Redis at h refuses the login: check the user and the password in its URL, REDIS_URL by default (NOAUTH x)",
         ),
         (exceptions.ConnectionError("x"), PoolUnreachable, "Redis at h does not answer: x"),
         (exceptions.TimeoutError("x"), PoolUnreachable, "Redis at h does not answer: x"),

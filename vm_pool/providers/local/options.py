@@ -23,7 +23,7 @@ class LocalOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     profile: Annotated[str, AfterValidator(_known)] = "core"
-    """The guest image: core, office, media, browser, full, or your own (rollouts image build --name). Built on first use."""
+    """The guest image: core, office, media, browser, full, gnome, or your own (rollouts image build --name). Built on first use."""
     screen_width: int = Field(1920, ge=320, le=7680)
     """Pixels."""
     screen_height: int = Field(1080, ge=200, le=4320)

@@ -76,7 +76,7 @@ def test_a_request_that_failed_by_chance_may_pass_when_tried_again():
         ([{"kind": "hang", "times": 0}], "0.times: "),
         ([{"kind": "hang", "rate": 1.5}], "0.rate: "),
         ([{"kind": "hang", "wait": 3}], "0.wait: is not an option"),
-        ([{"kind": "server_error", "seconds": 3}], "0: seconds means nothing to server_error"),
+        ([{"kind": "server_error", "seconds": 3}], "0: seconds has no meaning for server_error"),
         ([{"kind": "hang", "retry_after": 3}], "0: retry_after has no meaning for hang"),
     ],
 )
