@@ -79,17 +79,18 @@ class RunStore:
         """Drains the run: rollouts that have not begun are left for a resume; running ones finish."""
         SCRIPTS.run(self.client, "change_state", [run_key(run_id)], ["draining", "submitting", "running"])
 
-    def forget(self, run_id: str, *states: RunState) -> bool:
+    def forget(self, run_id: str, *states: RunState, submission: str = "") -> bool:
         """Removes every key of a run.
 
         Args:
             run_id: The run.
             states: The states it may be in.
+            submission: The token of the submission that it must belong to, if not to any.
 
         Returns:
-            False when it is in another state.
+            False when it is in another state, or another submission's.
         """
-        return bool(SCRIPTS.run(self.client, "forget", [run_key(run_id), ACTIVE_RUNS], [run_id, *states]))
+        return bool(SCRIPTS.run(self.client, "forget", [run_key(run_id), ACTIVE_RUNS], [run_id, submission, *states]))
 
     # -- rolling out ------------------------------------------------------------------------------------------------
 

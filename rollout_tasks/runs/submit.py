@@ -164,9 +164,10 @@ def _clear_the_way(
             todo = [name for name in submission.todo if name not in names]
             kept = [submission.folder.settle(verdict, written=True) for verdict in (*submission.kept, *finished)]
             for rollout_id in todo:
+                stored.submitter_lives()  # raises before files are moved that another resume has by now
                 submission.folder.set_aside(rollout_id)
     except (OSError, UserError) as error:
-        store.forget(submission.run_id, "submitting", "half_submitted")
+        store.forget(submission.run_id, "submitting", "half_submitted", submission=stored.token)
         if isinstance(error, UserError):
             raise
         raise UserError(f"{submission.folder.path} cannot be written: {error.strerror}") from error

@@ -33,7 +33,7 @@ def withdraw(submission: Submission, store: RunStore, token: str) -> bool:
     except UserError:  # the store has no run of this submission
         gone = submission.resumed or not is_stored_there(submission, store)
     else:
-        gone = store.forget(submission.run_id, "submitting", "half_submitted")
+        gone = store.forget(submission.run_id, "submitting", "half_submitted", submission=token)
     if gone:
         discard(submission)
     return gone

@@ -665,17 +665,27 @@ def test_delivered_messages_are_noted_too(store: Recorder) -> None:
 
 
 def test_a_run_is_forgotten_only_in_the_states_that_are_said(running: Recorder) -> None:
-    assert running.run("forget", "r", "done", "submitting", keys=(KEY, ACTIVE)) == {}
+    assert running.run("forget", "r", "", "done", "submitting", keys=(KEY, ACTIVE)) == {}
     assert running.reply == 0
     start(running)
     running.client.hset(f"{KEY}:results", "x", "y")
     running.client.hset(f"{KEY}:counts", "x", "1")
     running.client.sadd(f"{KEY}:suspects", "x")
 
-    running.run("forget", "r", "submitting", "running", keys=(KEY, ACTIVE))
+    running.run("forget", "r", "", "submitting", "running", keys=(KEY, ACTIVE))
 
     assert running.reply == 1
     assert running.state() == {}
     running.client.sadd(ACTIVE, "r")
-    assert running.run("forget", "r", keys=(KEY, ACTIVE)) == {ACTIVE: "-"}
+    assert running.run("forget", "r", "", keys=(KEY, ACTIVE)) == {ACTIVE: "-"}
     assert running.reply == 1
+
+
+def test_a_submission_forgets_its_own_run_alone(submitting: Recorder) -> None:
+    assert submitting.run("forget", "r", "other", "submitting", keys=(KEY, ACTIVE)) == {}
+    assert submitting.reply == 0
+
+    submitting.run("forget", "r", "s", "submitting", keys=(KEY, ACTIVE))
+
+    assert submitting.reply == 1
+    assert submitting.state() == {}

@@ -56,7 +56,7 @@ def test_a_run_that_is_forgotten_leaves_none_of_its_parts_and_all_others(running
     running.client.sadd(ACTIVE, "another")
     running.client.set("{run:another}", "stays")
 
-    running.run("forget", "r", "running", keys=(KEY, ACTIVE))
+    running.run("forget", "r", "", "running", keys=(KEY, ACTIVE))
 
     assert sorted(running.client.keys("*")) == sorted([ACTIVE, "{run:another}"])
     assert running.client.smembers(ACTIVE) == {"another"}

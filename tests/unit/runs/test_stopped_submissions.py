@@ -89,7 +89,7 @@ def test_ctrl_c_before_a_resume_has_begun_says_that_nothing_was_sent(
     submit(shell, "a", "b")
     lose(shell)
     with monkeypatch.context() as patched:
-        patched.setattr(RunStore, "forget", lambda *_: interrupt())
+        patched.setattr(RunStore, "forget", lambda *_, **__: interrupt())
 
         said = stopped(shell, capsys, lambda: resume(shell))
 

@@ -26,6 +26,7 @@ from rollout_tasks.cli.program import INTERRUPTED
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.execution.verdicts import RolloutVerdicts
 from rollout_tasks.runs import enqueue, submission_store
+from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.progress import progress_in_folder
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import resumed_submission
@@ -183,7 +184,7 @@ def test_a_redis_that_stays_lost_leaves_the_folder_to_be_resumed(
     shell: Shell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def gone(*_: object) -> None:
+    def gone(*_: object, **__: object) -> None:
         raise redis.ConnectionError("gone")
 
     monkeypatch.setattr(StoredSubmission, "add_items", gone)
@@ -711,3 +712,57 @@ with submission_progress.submitting() as count:
     os.close(master)
     assert b"Storing items" in drawn
     assert b"100/201" in drawn or b"200/201" in drawn
+
+
+def overtaken(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, meanwhile: Callable[[], None]
+) -> str:
+    """A resume is overtaken by another one at its first call of a function; returns what it says then."""
+    call, overtook = getattr(owner, name), []
+
+    def called(*arguments: Any) -> Any:
+        if not overtook:
+            overtook.append(True)
+            assert shell.call(run_actions.cancel, RUN, {}) == 0
+            assert shell.store.state(RUN) == "cancelled"
+            assert resume(shell) == 0
+            meanwhile()
+        return call(*arguments)
+
+    monkeypatch.setattr(owner, name, called)
+    with pytest.raises(UserError) as told:
+        resume(shell)
+    assert overtook
+    return str(told.value)
+
+
+def lost_two(shell: Shell) -> None:
+    """A run that is over and lost both of its rollouts."""
+    assert submit(shell, "a", "b") == 0
+    lose(shell, "a#0", state="running")
+    lose(shell, "b#0")
+
+
+def test_a_resume_that_was_overtaken_moves_no_result_of_the_one_that_overtook_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost_two(shell)
+
+    said = overtaken(shell, monkeypatch, RunFolder, "set_aside", lambda: shell.finish("b#0"))
+
+    assert said == f"run {RUN} cannot be submitted any further: it has been submitted again meanwhile"
+    settled = shell.run.settled("b#0")
+    assert settled is not None
+    assert settled.status == "completed"
+    assert shell.store.state(RUN) == "running"
+
+
+def test_a_resume_that_was_overtaken_forgets_only_itself(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was about to move is gone, and the other one is still being stored."""
+    lost_two(shell)
+
+    said = overtaken(shell, monkeypatch, Path, "rename", lambda: shell.client.hset(KEY, "state", "submitting") and None)
+
+    assert said.startswith(f"{shell.run.path} cannot be written: ")
+    assert shell.store.state(RUN) == "submitting"
+    assert shell.client.scard(f"{KEY}:pending") == 2
