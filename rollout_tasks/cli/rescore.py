@@ -83,7 +83,7 @@ def _scored_by_environment(report: Path) -> int:
 def _lacks_report_with(folder: RunFolder, metric: str) -> bool:
     """Whether the run's own report is missing and one with this metric can take its place."""
     config = folder.description.config()
-    return not folder.evaluation.exists() and (metric == config.metric or not config.evaluate_results)
+    return not folder.has_report() and (metric == config.metric or not config.evaluate_results)
 
 
 def main() -> None:

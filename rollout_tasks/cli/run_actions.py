@@ -167,7 +167,7 @@ def _complete(submission: Submission, *, as_json: bool) -> int:
         print_json({"run_id": submission.run_id, "folder": str(submission.folder.path), "rollouts": 0})
     else:
         each = f"each of its {submission.total} rollouts has a verdict"
-        scored = submission.folder.evaluation.exists()
+        scored = submission.folder.has_report()
         where = f"Its report: {submission.folder.report}" if scored else f"Its folder: {submission.folder.path}"
         sys.stdout.write(f"Run {submission.run_id} is complete: {each}. {where}\n")
     return DONE

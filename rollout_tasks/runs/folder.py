@@ -65,7 +65,20 @@ class RunFolder:
         Raises:
             UserError: run.json is missing or broken.
         """
-        return self.evaluation.exists() or not self.description.config().evaluate_results
+        return self.has_report() or not self.description.config().evaluate_results
+
+    def has_report(self) -> bool:
+        """Whether the run's own report is there, in both of its files."""
+        return self.evaluation.exists() and self.report.exists()
+
+    def remove_report(self) -> None:
+        """Removes the run's own report: a resume goes on, and then it would tell of what was before.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        for path in (self.evaluation, self.report):
+            path.unlink(missing_ok=True)
 
     def rollout(self, rollout_id: str) -> Path:
         """Returns the folder of one rollout."""

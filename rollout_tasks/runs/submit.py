@@ -155,6 +155,7 @@ def _clear_the_way(
     """
     try:
         with submitter_beats(stored):
+            submission.folder.remove_report()
             ending.record_beginning(submission.folder)
             submission.folder.description.record_resume(described, embedded=submission.embedded)
             finished = [

@@ -22,7 +22,7 @@ from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.store import run_store
 from rollout_tasks.runs.submission_store import reserve
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
-from tests.unit.runs.test_submit import KEY, QUEUE, RUN, resume, submit
+from tests.unit.runs.test_submit import KEY, QUEUE, RUN, lose, resume, submit
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +116,44 @@ def test_a_run_whose_end_could_not_be_recorded_is_over_all_the_same(shell: Shell
     assert f"; 2 of 3 rollouts have no verdict, roll them out with: rollouts resume {shell.run.path}\n" in said
     assert "rescore" not in said
     assert "2 of 3 rollouts have no verdict" in refused(shell)
+
+
+def asked_to_score(shell: Shell) -> bool:
+    """Whether a resume asks a worker for the report, instead of saying that the run is complete."""
+    shell.client.delete("finalize")
+    assert resume(shell) == 0
+    return bool(shell.client.llen("finalize"))
+
+
+def test_a_report_of_which_one_file_could_not_be_written_is_written_by_a_resume(shell: Shell) -> None:
+    assert submit(shell, "a") == 0
+    shell.finish("a#0")
+    shell.run.report.mkdir()
+    assert finalize(RUN) == "done"
+    shell.run.report.rmdir()
+    assert shell.run.evaluation.exists()
+
+    assert asked_to_score(shell)
+
+    assert finalize(RUN) == "done"
+    assert shell.run.report.exists()
+    assert not asked_to_score(shell)
+
+
+def test_a_resumed_run_never_shows_the_report_of_before(shell: Shell) -> None:
+    assert submit(shell, "a", "b") == 0
+    shell.finish("a#0")
+    lose(shell, "b#0", state="running")
+    assert finalize(RUN) == "done"
+    assert shell.run.has_report()
+
+    assert resume(shell) == 0
+    shell.finish("b#0")
+    with full_disk():
+        assert finalize(RUN) == "done"
+
+    assert not shell.run.evaluation.exists()
+    assert asked_to_score(shell)
 
 
 def half_submitted(shell: Shell) -> None:
