@@ -98,4 +98,6 @@ class RolloutClaim:
             "worker": self._delivery.worker,
             "process": this_process(),
         }
-        return self._store.claim(self._run_id, self._rollout_id, holder, after=after, dead_holder=dead_holder)
+        claim = self._store.claim(self._run_id, self._rollout_id, holder, after=after, dead_holder=dead_holder)
+        self.counted = claim.status == "claimed"  # an exhausted or cancelled rollout is claimed without an attempt
+        return claim

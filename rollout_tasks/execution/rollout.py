@@ -119,7 +119,7 @@ class Execution:
             logger.warning("%s: run %s is gone from Redis; nothing to do", self.rollout_id, self.run_id)
             return "unknown"
         except UnreadableRun as error:
-            self.store.hand_back(self.run_id, self.rollout_id, self.claim.token)
+            self.store.hand_back(self.run_id, self.rollout_id, self.claim.token, counted=self.claim.counted)
             return self._leave(str(error))
         self.verdicts = RolloutVerdicts(self.folder, self.rollout_id, self.delivery.worker)
         pulse = Pulse(

@@ -225,6 +225,23 @@ def test_an_attempt_after_an_outage_is_given_back_like_any_other(
     assert bench.client.llen(QUEUE) == 1
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_claim_without_an_attempt_takes_none_away_when_it_is_handed_back(submit: Any, cancelled: bool) -> None:
+    bench = submit({}, max_attempts=1)
+    ended = RolloutClaim(bench.store, RUN, ROLLOUT, DELIVERY)
+    assert ended.take().status == "claimed"
+    bench.client.zadd(f"{KEY}:alive", {ROLLOUT: 0})  # its process died
+    if cancelled:
+        bench.client.hset(KEY, "state", "cancelling")
+
+    claim = RolloutClaim(bench.store, RUN, ROLLOUT, DELIVERY)
+    assert claim.take().status == ("cancelled" if cancelled else "exhausted")
+    claim.hand_back()
+
+    assert counted(bench) == "1"
+    assert RolloutClaim(bench.store, RUN, ROLLOUT, DELIVERY).take().status == ("cancelled" if cancelled else "exhausted")
+
+
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_an_attempt_is_counted_again_once_however_often_that_is_asked_for(submit: Any, attempt: int) -> None:
     """As after a reply that was lost."""
