@@ -26,7 +26,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.enqueue import rollout_queues, send_rollouts
 from rollout_tasks.runs.store import RunStore, run_store
-from rollout_tasks.runs.store_format import ACTIVE_RUNS, SCRIPTS, run_key
+from rollout_tasks.runs.store_format import SCRIPTS, run_key
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Reconciliation:
             self._cancel(self.store, run_id)
         progress = self.store.progress(run_id)
         if progress is None or progress.state in {"done", "cancelled"}:
-            self.client.srem(ACTIVE_RUNS, run_id)
+            self.store.retire(run_id)
             return 0
         if progress.state in {"submitting", "half_submitted"}:
             return 0

@@ -73,7 +73,7 @@ class RunStore:
 
     def finalize_by_last_commit(self, run_id: str) -> None:
         """Makes the last commit ask for the run to be finalised, because no chord will."""
-        self.client.hset(run_key(run_id), "chord_spent", "1")
+        SCRIPTS.run(self.client, "finalize_by_last_commit", [run_key(run_id)], [])
 
     def set_draining(self, run_id: str) -> None:
         """Drains the run: rollouts that have not begun are left for a resume; running ones finish."""
@@ -91,6 +91,10 @@ class RunStore:
             False when it is in another state, or another submission's.
         """
         return bool(SCRIPTS.run(self.client, "forget", [run_key(run_id), ACTIVE_RUNS], [run_id, submission, *states]))
+
+    def retire(self, run_id: str) -> None:
+        """Takes a run from the active ones, unless it goes on, as one that was resumed just now does."""
+        SCRIPTS.run(self.client, "retire", [run_key(run_id), ACTIVE_RUNS], [run_id])
 
     # -- rolling out ------------------------------------------------------------------------------------------------
 

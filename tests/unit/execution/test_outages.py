@@ -239,7 +239,9 @@ def test_a_claim_without_an_attempt_takes_none_away_when_it_is_handed_back(submi
     claim.hand_back()
 
     assert counted(bench) == "1"
-    assert RolloutClaim(bench.store, RUN, ROLLOUT, DELIVERY).take().status == ("cancelled" if cancelled else "exhausted")
+    assert RolloutClaim(bench.store, RUN, ROLLOUT, DELIVERY).take().status == (
+        "cancelled" if cancelled else "exhausted"
+    )
 
 
 @pytest.mark.parametrize("attempt", [1, 2])

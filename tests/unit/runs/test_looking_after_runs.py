@@ -18,6 +18,7 @@ from rollout_tasks.execution.cancellation import cancel_run
 from rollout_tasks.runs import reconcile as module
 from rollout_tasks.runs.reconcile import reconcile_runs
 from rollout_tasks.runs.store import RunStore, run_store
+from rollout_tasks.runs.submission_store import reserve
 from rollout_tasks.runs.verdict import Verdict
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 
@@ -327,3 +328,34 @@ def test_a_run_that_does_not_say_its_queues_has_its_messages_in_those_that_are_k
     shell.client.hset("{run:r-1}", "queues", "")
 
     assert [reconcile_runs(cancel_run)["rollouts"] for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("left", ["gone", "over"])
+def test_a_run_that_is_resumed_during_the_look_stays_one_that_is_looked_after(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    submit(shell, "r-1", "a")
+    if left == "gone":
+        shell.store.forget("r-1", "running")
+        shell.client.sadd("runs:active", "r-1")
+    else:
+        shell.client.hset("{run:r-1}", "state", "done")
+    progress = RunStore.progress
+
+    def resumed_meanwhile(store: RunStore, run_id: str) -> object:
+        found = progress(store, run_id)
+        store.forget(run_id, "done")
+        assert reserve(store.client, run_id, shell.config({"id": "a"}), "/f", 1) is not None
+        return found
+
+    monkeypatch.setattr(RunStore, "progress", resumed_meanwhile)
+
+    reconcile_runs(cancel_run)
+
+    assert shell.store.active() == ["r-1"]
+
+
+def test_a_run_that_is_gone_is_not_brought_back_by_the_wish_for_a_report(shell: Shell) -> None:
+    shell.store.finalize_by_last_commit("r-1")
+
+    assert shell.client.keys("{run:r-1}*") == []
