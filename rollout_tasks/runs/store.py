@@ -196,13 +196,8 @@ class RunStore:
 
     def finalizer_silent(self, run_id: str) -> float:
         """Returns the seconds since the finaliser's last heartbeat; infinite when nobody finalises the run."""
-        with self.client.pipeline(transaction=False) as pipe:
-            pipe.time()
-            pipe.hmget(run_key(run_id), ["state", "finalizer_beat"])
-            (seconds, microseconds), (state, beat) = pipe.execute()
-        if state != "finalizing":
-            return math.inf
-        return float(seconds) + float(microseconds) / 1e6 - float(beat or 0.0)
+        silent = str(SCRIPTS.run(self.client, "finalizer_silence", [run_key(run_id)], []))
+        return math.inf if silent == "none" else float(silent)
 
     def end_finalize(self, run_id: str, token: str, finished: str, problem: str = "") -> str:
         """Marks the run as over, with the reason if it has no report; returns its final state or ``superseded``."""

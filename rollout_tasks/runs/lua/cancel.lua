@@ -13,11 +13,13 @@ if not state then return {'unknown', 0, 0, '0', {}} end
 if state == 'done' or state == 'cancelled' or state == 'finalizing' then return {state, 0, 0, '0', {}} end
 redis.call('HSET', run, 'state', 'cancelling', 'chord_spent', '1')
 local time = redis.call('TIME')
-local fresh = tonumber(time[1]) + tonumber(time[2]) / 1e6 - tonumber(ARGV[2])
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local fresh = now - tonumber(ARGV[2])
 local cancelled, begun = 0, {}
 local found = redis.call('SSCAN', run .. ':pending', ARGV[3], 'COUNT', ARGV[4])
 for _, rollout in ipairs(found[2]) do
   local beat = tonumber(redis.call('ZSCORE', run .. ':alive', rollout) or '0')
+  if beat > now then redis.call('ZADD', run .. ':alive', now, rollout) end -- the clock was set back, see claim.lua
   if beat < fresh and redis.call('HEXISTS', run .. ':attempts', rollout) == 1 then
     begun[#begun + 1] = rollout
   elseif beat < fresh then

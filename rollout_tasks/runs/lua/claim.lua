@@ -32,7 +32,12 @@ if holder then
   elseif tonumber(ARGV[5]) > 0 then
     return answer('superseded', attempts, holder)
   else
-    local silent = now - tonumber(redis.call('ZSCORE', run .. ':alive', rollout) or '0')
+    local beat = tonumber(redis.call('ZSCORE', run .. ':alive', rollout) or '0')
+    if beat > now then -- the server's clock was set back: the holder counts as silent some day all the same
+      redis.call('ZADD', run .. ':alive', now, rollout)
+      beat = now
+    end
+    local silent = now - beat
     if silent < tonumber(ARGV[6]) and held_by ~= ARGV[7] then return answer('busy', attempts, holder, silent) end
   end
 elseif tonumber(ARGV[5]) > 0 then

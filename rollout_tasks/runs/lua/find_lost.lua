@@ -4,10 +4,12 @@
 -- Returns the next cursor, '0' at the end.
 local run = KEYS[1]
 local time = redis.call('TIME')
-local fresh = tonumber(time[1]) + tonumber(time[2]) / 1e6 - tonumber(ARGV[2])
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local fresh = now - tonumber(ARGV[2])
 local found = redis.call('SSCAN', run .. ':pending', ARGV[3], 'COUNT', ARGV[4])
 for _, rollout in ipairs(found[2]) do
   local beat = tonumber(redis.call('ZSCORE', run .. ':alive', rollout) or '0')
+  if beat > now then redis.call('ZADD', run .. ':alive', now, rollout) end -- the clock was set back, see claim.lua
   if beat < fresh and redis.call('SISMEMBER', KEYS[2], ARGV[1] .. ' ' .. rollout) == 0 then
     redis.call('SADD', KEYS[3], rollout)
   end

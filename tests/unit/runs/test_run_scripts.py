@@ -689,3 +689,54 @@ def test_a_submission_forgets_its_own_run_alone(submitting: Recorder) -> None:
 
     assert submitting.reply == 1
     assert submitting.state() == {}
+
+
+# -- a server whose clock was set back
+
+
+@pytest.fixture
+def later(running: Recorder) -> float:
+    """An hour from now: when things happened, by the clock as it was before."""
+    return float(running.client.time()[0]) + 3600  # type: ignore[index]
+
+
+@pytest.mark.parametrize("by", ["claim", "find_lost", "cancel"])
+def test_a_holder_from_before_the_clock_was_set_back_is_silent_from_the_next_look_on(
+    running: Recorder, later: float, by: str
+) -> None:
+    start(running)
+    running.client.zadd(f"{KEY}:alive", {"a#0": later})
+
+    looks = {
+        "claim": lambda: start(running, "other"),
+        "find_lost": lambda: running.run("find_lost", "r", 60, "0", 100, keys=(KEY, "notes", "found")),
+        "cancel": lambda: running.run("cancel", "{}", 60, "0", 100, "r", 60, "", keys=(KEY, ACTIVE)),
+    }
+    assert looks[by]()["alive.a#0"] == "now"
+
+    assert running.client.hget(f"{KEY}:results", "a#0") is None
+    assert not running.client.sismember("found", "a#0")
+    assert running.client.hget(f"{KEY}:attempts", "a#0") == "1"
+
+
+def test_a_submitter_from_before_the_clock_was_set_back_is_silent_from_the_next_look_on(
+    submitting: Recorder, later: float
+) -> None:
+    submitting.client.hset(KEY, mapping={"state": "submitting", "submitter_beat": later})
+
+    assert submitting.run("adopt", 60) == {"run.submitter_beat": "now"}
+    assert submitting.reply == "submitting"
+    assert submitting.run("adopt", 60) == {}
+
+
+def test_a_finaliser_from_before_the_clock_was_set_back_is_silent_from_the_next_look_on(
+    running: Recorder, later: float
+) -> None:
+    running.client.hset(KEY, mapping={"state": "finalizing", "finalizer_beat": later})
+
+    assert running.run("finalizer_silence") == {"run.finalizer_beat": "now"}
+    assert running.reply == "0.000000"
+    assert running.run("finalizer_silence") == {}
+    running.client.hset(KEY, "state", "running")
+    assert running.run("finalizer_silence") == {}
+    assert running.reply == "none"
