@@ -34,7 +34,7 @@ def cancel_run(store: RunStore, run_id: str) -> Cancellation:
     if not done.begun or not os.access(store.config(run_id)[1], os.R_OK | os.W_OK | os.X_OK):
         return done
     delivery = Delivery(uuid.uuid4().hex, None, f"cancelling on {socket.gethostname()}")
-    ended = [Execution(store, run_id, rollout_id, delivery).run() for rollout_id in done.begun]
+    ended = [Execution(store, run_id, rollout_id, delivery).run(begins=False) for rollout_id in done.begun]
     progress = store.progress(run_id)
     left = progress.pending if progress is not None else 0
     return Cancellation(done.found, done.cancelled + ended.count("cancelled"), left)

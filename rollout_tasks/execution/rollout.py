@@ -105,9 +105,16 @@ class Execution:
         self.claim = RolloutClaim(store, run_id, rollout_id, delivery)
         self.stop = ShutdownSignals()
 
-    def run(self) -> str:
-        """Claims, attempts and commits."""
+    def run(self, *, begins: bool = True) -> str:
+        """Claims, attempts and commits.
+
+        Args:
+            begins: Whether an attempt may be begun here. Who cancels a run begins none: it may have been resumed meanwhile.
+        """
         claimed = self.claim.take()
+        if claimed.status == "claimed" and not begins:
+            self.claim.hand_back()
+            return HANDED_BACK
         if claimed.status == "newer":
             return self._leave(too_new(self.run_id))
         if claimed.status not in {"claimed", "exhausted", "cancelled"}:

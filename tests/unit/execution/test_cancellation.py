@@ -138,3 +138,22 @@ def test_the_end_of_a_run_that_was_cancelled_before_is_recorded_by_nobody_else(s
     assert cancel_run(bench.store, RUN).found == "cancelled"
 
     assert not ending.is_over(bench.folder)
+
+
+def test_who_cancels_begins_nothing_of_a_run_that_is_resumed_just_then(submit: Any) -> None:
+    bench = submit({})
+    begun_and_left(bench)
+    cancel = bench.store.cancel
+
+    def cancelled_and_resumed(*arguments: Any, **options: Any) -> Any:
+        done = cancel(*arguments, **options)
+        bench.client.hset(KEY, "state", "running")
+        return done
+
+    bench.store.cancel = cancelled_and_resumed
+
+    assert cancel_run(bench.store, RUN) == Cancellation("running", cancelled=0, left=1)
+
+    assert bench.folder.begun_attempts(ROLLOUT) == []
+    assert bench.client.hget(f"{KEY}:attempts", ROLLOUT) == "1"
+    assert bench.client.hget(f"{KEY}:holders", ROLLOUT) is None
