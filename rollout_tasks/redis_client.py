@@ -24,6 +24,8 @@ REFUSED_SECONDS = 3600.0
 
 _PROOF_SECONDS = 5.0
 """How long Redis may take to answer a check."""
+_DURABLE_MILLISECONDS = 3_000
+"""How long to wait until the server has written to disk: three times what everysec takes."""
 _WORKS = threading.Event()
 
 
@@ -124,6 +126,12 @@ def server_time(client: redis.Redis) -> float:
     """Returns the time of Redis's clock, in seconds since 1970: the only clock that all machines share."""
     answer: Any = client.time()
     return float(answer[0]) + float(answer[1]) / 1e6
+
+
+def wait_until_durable(client: redis.Redis) -> None:
+    """Waits a few seconds at most until the server's disk has what this client wrote, if it keeps an append-only file."""
+    with suppress(redis.ResponseError):  # an older server, or one without such a file
+        client.waitaof(1, 0, _DURABLE_MILLISECONDS)
 
 
 class LuaScripts:

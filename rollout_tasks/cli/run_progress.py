@@ -20,7 +20,7 @@ from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
 from rollout_tasks.cli.result_tables import show_run
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.queues import finalize_task
-from rollout_tasks.redis_client import checked_client
+from rollout_tasks.redis_client import checked_client, wait_until_durable
 from rollout_tasks.runs.completeness import lacking
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.progress import progress_in_folder, progress_of
@@ -205,6 +205,7 @@ def cancel(run: str, *, as_json: bool) -> int:
         raise UserError(f"run {run_id} is {found} already")
     if left == 0:
         finalize_task(run_id).apply_async()
+    wait_until_durable(store.client)  # so that a server without its last second still has it
     if as_json:
         print_json({"run_id": run_id, "cancelled": done.cancelled, "being_stopped": left})
     else:

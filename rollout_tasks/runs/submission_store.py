@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 
 import redis
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.redis_client import wait_until_durable
 from rollout_tasks.runs.store_format import (
     ACTIVE_RUNS,
     CHUNK,
@@ -30,8 +30,6 @@ from rollout_tasks.runs.store_format import (
 from rollout_tasks.runs.verdict import Verdict
 
 SUBMITTER_BEAT_SECONDS = 5.0
-_DURABLE_MILLISECONDS = 3_000
-"""How long a submission waits until the server has written it to disk: three times what everysec takes."""
 _CHUNK_CHARACTERS = 4_000_000
 """Characters of items stored at a time; other commands wait while the server stores them."""
 
@@ -172,8 +170,7 @@ class StoredSubmission:
 
     def wait_until_durable(self) -> None:
         """Waits a few seconds at most until the server's disk has what was stored, if it keeps an append-only file."""
-        with suppress(redis.ResponseError):  # an older server, or one without such a file
-            self._client.waitaof(1, 0, _DURABLE_MILLISECONDS)
+        wait_until_durable(self._client)
 
 
 def _why_not(state: str) -> str:

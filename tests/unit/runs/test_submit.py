@@ -372,6 +372,19 @@ def test_what_is_stored_is_on_the_servers_disk_before_messages_are_sent(
     assert (answered["calls"], answered["failed_calls"]) == (1, 0)
 
 
+def test_what_is_said_to_be_cancelled_is_on_the_servers_disk(shell: Shell) -> None:
+    assert submit(shell, "a") == 0
+    shell.client.config_set("appendonly", "yes")
+    shell.client.config_resetstat()
+    try:
+        assert shell.call(run_actions.cancel, RUN, {}) == 0
+        answered = commandstats(shell)["cmdstat_waitaof"]
+    finally:
+        shell.client.config_set("appendonly", "no")
+
+    assert (answered["calls"], answered["failed_calls"]) == (1, 0)
+
+
 def test_of_a_resumed_run_what_is_kept_and_what_came_since_is_committed(shell: Shell) -> None:
     submit(shell, "a", "b", "c")
     shell.finish("a#0")
