@@ -28,16 +28,28 @@ def cancel_run(store: RunStore, run_id: str) -> Cancellation:
     Returns:
         The result. Rollouts that were begun are left to the workers if the run's folder cannot be written here.
     """
+    folder = _folder_here(store, run_id)
+    if folder is not None:
+        store.note_begun(run_id, folder.was_begun)
     done = store.cancel(run_id)
     if done.found != "cancelled" and store.state(run_id) == "cancelled":
         _record_end(store, run_id)
-    if not done.begun or not os.access(store.config(run_id)[1], os.R_OK | os.W_OK | os.X_OK):
+    if not done.begun or folder is None:
         return done
     delivery = Delivery(uuid.uuid4().hex, None, f"cancelling on {socket.gethostname()}")
     ended = [Execution(store, run_id, rollout_id, delivery).run(begins=False) for rollout_id in done.begun]
     progress = store.progress(run_id)
     left = progress.pending if progress is not None else 0
     return Cancellation(done.found, done.cancelled + ended.count("cancelled"), left)
+
+
+def _folder_here(store: RunStore, run_id: str) -> RunFolder | None:
+    """Returns the run's folder if it can be used here: it may be another machine's, or the run a newer version's."""
+    try:
+        path = store.config(run_id)[1]
+    except (KeyError, UnreadableRun):
+        return None
+    return RunFolder(Path(path)) if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
 
 
 def _record_end(store: RunStore, run_id: str) -> None:

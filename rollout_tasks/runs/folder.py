@@ -224,6 +224,10 @@ class RunFolder:
         costs = [verdict.cost for verdict in ended if verdict.cost is not None]
         return sum(costs) if costs else None
 
+    def was_begun(self, rollout_id: str) -> bool:
+        """Whether a rollout has an attempt or a verdict; those that a resume has set aside do not count."""
+        return bool(self._numbers(rollout_id)) or (self.rollout(rollout_id) / _RESULT).exists()
+
     def begun_attempts(self, rollout_id: str) -> list[Path]:
         """Returns the folder of each attempt that was begun, in order."""
         return [self.attempt(rollout_id, number) for number in self._numbers(rollout_id)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -185,6 +185,20 @@ class RunStore:
             begun.update(names)
             if cursor == "0":
                 return Cancellation(state_found, cancelled, int(left), sorted(begun))
+
+    def note_begun(self, run_id: str, was_begun: Callable[[str], bool]) -> None:
+        """Notes which rollouts were begun: a server that came back without its last second may not know it.
+
+        Whoever cancels a run does this first, so that no result in its folder is passed over.
+
+        Args:
+            run_id: The run.
+            was_begun: Whether the run's folder shows that a rollout was begun.
+        """
+        for names in chunks(self.client.sscan_iter(f"{run_key(run_id)}:pending", count=CHUNK)):
+            begun = [name for name in names if was_begun(name)]
+            if begun:
+                SCRIPTS.run(self.client, "note_begun", [run_key(run_id)], begun)
 
     def begin_finalize(self, run_id: str, token: str, *, silent_seconds: float) -> str:
         """Claims the finalising; returns ``go``, ``incomplete``, ``busy``, ``over`` or ``unknown``."""

@@ -28,6 +28,13 @@ def begun_and_left(bench: Bench, *, others: int = 0) -> None:
     bench.client.zadd(f"{KEY}:alive", {ROLLOUT: 1.0})
 
 
+def forgotten(bench: Bench) -> None:
+    """Redis has lost what the claim of the rollout wrote."""
+    for part in ("attempts", "holders"):
+        bench.client.hdel(f"{KEY}:{part}", ROLLOUT)
+    bench.client.zrem(f"{KEY}:alive", ROLLOUT)
+
+
 def half_submitted(bench: Bench) -> None:
     assert bench.store.forget(RUN, "running")
     stored = reserve(bench.store.client, RUN, bench.config, str(bench.folder.path), 2)
@@ -157,3 +164,30 @@ def test_who_cancels_begins_nothing_of_a_run_that_is_resumed_just_then(submit: A
     assert bench.folder.begun_attempts(ROLLOUT) == []
     assert bench.client.hget(f"{KEY}:attempts", ROLLOUT) == "1"
     assert bench.client.hget(f"{KEY}:holders", ROLLOUT) is None
+
+
+@pytest.mark.parametrize("settled", [True, False], ids=["settled", "attempt only"])
+def test_a_result_whose_claim_redis_has_forgotten_is_not_cancelled(submit: Any, settled: bool) -> None:
+    bench = submit({})
+    begun_and_left(bench, others=1)
+    forgotten(bench)
+    completed = Verdict(ROLLOUT, 1, "completed", answer="42", score=0.5)
+    bench.folder.begin_attempt(ROLLOUT, 1)
+    bench.folder.write_attempt(completed)
+    if settled:
+        bench.folder.settle(completed, written=True)
+
+    assert cancel_run(bench.store, RUN) == Cancellation("running", cancelled=1, left=0)
+
+    verdicts = {verdict.rollout_id: verdict.status for verdict in bench.store.verdicts(RUN)}
+    assert verdicts == {ROLLOUT: "completed", "item#1": "cancelled"}
+
+
+def test_what_a_resume_has_set_aside_was_not_begun(submit: Any) -> None:
+    bench = submit({})
+    bench.folder.begin_attempt(ROLLOUT, 1)
+    bench.folder.set_aside(ROLLOUT)
+
+    assert cancel_run(bench.store, RUN) == Cancellation("running", cancelled=1, left=0, begun=[])
+
+    assert bench.folder.settled(ROLLOUT) is None, "that would take long for many"
