@@ -1,9 +1,9 @@
 r"""The metric ``final_number``: compares the last number of two texts, in the forms that people and models write.
 
-It reads signs, thousands separators (``1,234``, ``1'234``, ``1_234``, ``1{,}234``, thin and no-break spaces), fractions
-(``3/4``, ``1 1/2``, ``\frac{3}{4}``, ``½``), per cent, powers (``1.5e3``, ``1.5 × 10^3``, ``2^10``), and the words
-thousand to trillion. It ignores units, ordinals and currencies around a number. The decimal mark is a point: ``3,5`` is
-two numbers.
+It reads signs, thousands separators (``1,234``, ``1'234``, ``1_234``, ``1{,}234``, ``1,\!234``, thin and no-break
+spaces), fractions (``3/4``, ``1 1/2``, ``\frac{3}{4}``, ``½``), per cent, powers (``1.5e3``, ``1.5 × 10^3``, ``2^10``,
+``10³``), and the words thousand to trillion. It ignores units, ordinals and currencies around a number. The decimal mark
+is a point: ``3,5`` is two numbers.
 """
 
 from __future__ import annotations
@@ -26,23 +26,27 @@ _SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _EXPONENT_CHARACTERS = 5
 
-_DECIMAL = r"(?:\d{1,3}(?:(?:,|\{,\}|\\,|['’_\u00a0\u2009\u202f])\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
+_DECIMAL = r"(?:\d{1,3}(?:(?:,\\!|,|\{,\}|\\,|['’_\u00a0\u2009\u202f])\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 _TIMES_TEN = (
     r"\s?(?:×|\\times|\*|x|·|\\cdot)\s?10\s?(?:(?:\^|\*\*)\s?\{?\s?(?P<power>[-+−]?\d+)\}?|(?P<raised>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
 )
-_RAISED_TO = r"\s?(?:\^|\*\*)\s?\{?\s?(?P<own_power>[-+−]?\d+)\}?"
+_RAISED_TO = r"(?:\s?(?:\^|\*\*)\s?\{?\s?(?P<own_power>[-+−]?\d+)\}?|(?P<own_raised>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
+_SPACE = r"[^\S\r\n]"
+_NO_SCRIPT = r"(?<![_^])(?<![_^]\{)"
+"""Not at the beginning of an exponent or an index."""
 _NUMBER = re.compile(
     rf"""
-    (?:(?<![\w)\]}}.%])(?P<sign>[-+−]))?
-    (?:\\?[$€£¥]\s?(?P<inner_sign>[-−])?)?
-    (?<![A-Za-z0-9_^.])(?<!\^\{{)(?<!_\{{)
+    (?:(?<![\w)\]}}.%]){_NO_SCRIPT}(?P<sign>[-+−]))?
+    (?:(?:\\?[$€£¥₹]|(?<![A-Za-z])(?:USD|EUR|GBP|INR|Rs)\.?)\s?(?P<inner_sign>[-−])?|(?<![A-Za-z0-9_^.])(?<![_^]\{{)(?<![_^][-+−])(?<![_^]\{{[-+−])|(?=\\[dtc]?frac))
     (?:
-        \\[dt]?frac\s?\{{\s?(?P<latex_above>{_DECIMAL})\s?\}}\s?\{{\s?(?P<latex_below>{_DECIMAL})\s?\}}
-      | (?:(?P<whole>\d+)[\s\u00a0])?(?P<above>{_DECIMAL})\s?/\s?(?P<below>{_DECIMAL})(?![\d/]|\s?/)
+        (?:(?P<latex_whole>\d+){_SPACE}?)?{_NO_SCRIPT}\\[dtc]?frac\s?
+        (?:\{{\s?(?P<latex_sign>[-+−]?)\s?(?P<latex_above>{_DECIMAL})\s?\}}|(?P<latex_above_digit>\d))\s?
+        (?:\{{\s?(?P<latex_below>{_DECIMAL})\s?\}}|(?P<latex_below_digit>\d))
+      | (?:(?P<whole>\d+){_SPACE})?(?P<above>{_DECIMAL})\s?/\s?(?P<below>{_DECIMAL})(?![\d/]|\s?/)
       | (?P<before>\d*)\s?(?P<vulgar>[{_VULGAR}])
       | (?P<decimal>{_DECIMAL})(?:[eE](?P<exponent>[-+]?\d+)(?![A-Za-z0-9])|{_TIMES_TEN}|{_RAISED_TO})?
     )
-    (?:\s?(?:(?P<percent>\\?%|percent\b|per\ cent\b)|(?P<scale>thousand|million|billion|trillion)\b))?
+    (?:\s?(?:(?P<percent>\\?%|(?i:percent|per\ cent)\b)|(?P<scale>(?i:thousand|million|billion|trillion))\b))?
     """,
     re.VERBOSE,
 )
@@ -102,11 +106,13 @@ def _number(match: re.Match[str]) -> Number | None:
     elif part["decimal"]:
         value = _raised(_decimal(part["decimal"]), part)
     else:
-        value = _ratio(part["latex_above"] or part["above"], part["latex_below"] or part["below"], part["whole"])
+        above = part["latex_above"] or part["latex_above_digit"] or part["above"]
+        below = part["latex_below"] or part["latex_below_digit"] or part["below"]
+        value = _ratio(above, below, part["latex_whole"] or part["whole"], negative=(part["latex_sign"] or "+") != "+")
     if value is None:
         return None
     if part["scale"]:
-        value = _shifted(value, _SCALES[part["scale"]])
+        value = _shifted(value, _SCALES[part["scale"].lower()])
     if (part["sign"] or part["inner_sign"] or "+") != "+":
         value = value.copy_negate()
     return Number(value, bool(part["percent"]))
@@ -117,12 +123,12 @@ def _decimal(text: str) -> Decimal:
 
 
 def _raised(value: Decimal, part: dict[str, str | None]) -> Decimal | None:
-    written = part["exponent"] or part["power"] or part["raised"] or part["own_power"] or "0"
+    written = part["exponent"] or part["power"] or part["raised"] or part["own_power"] or part["own_raised"] or "0"
     written = written.translate(_SUPERSCRIPTS).replace("−", "-")
     if len(written) > _EXPONENT_CHARACTERS:
         return None
     exponent = int(written)
-    if part["own_power"] is None:
+    if part["own_power"] is None and part["own_raised"] is None:
         return _shifted(value, exponent)
     return WIDE.power(value, exponent) if value or exponent > 0 else None
 
@@ -133,9 +139,12 @@ def _shifted(value: Decimal, places: int) -> Decimal:
     return Decimal((sign, digits, int(exponent) + places))
 
 
-def _ratio(above: str, below: str, whole: str | None) -> Decimal | None:
+def _ratio(above: str, below: str, whole: str | None, *, negative: bool) -> Decimal | None:
     divisor = _decimal(below)
-    return WIDE.add(Decimal(whole or 0), WIDE.divide(_decimal(above), divisor)) if divisor else None
+    if not divisor:
+        return None
+    ratio = WIDE.divide(_decimal(above), divisor)
+    return WIDE.add(Decimal(whole or 0), ratio.copy_negate() if negative else ratio)
 
 
 def _vulgar(character: str) -> Decimal:

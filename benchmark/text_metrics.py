@@ -98,7 +98,7 @@ def numeric_match(prediction: str, answer: str, _item: Item) -> Score:
 
     Numbers are read without thousands separators and compared as decimals, so long ones are not rounded.
     """
-    predicted, reference = sorted(_numbers(prediction)), _numbers(answer)
+    predicted, reference = sorted(numbers_in(prediction)), numbers_in(answer)
     if not predicted or not reference:
         return Score(float(not predicted and not reference), {"matched": None})
     for number in reference:
@@ -132,5 +132,6 @@ def _f1(common: int, predicted: int, reference: int) -> Score:
     return Score(2 * common / (predicted + reference), details)
 
 
-def _numbers(text: str) -> list[Decimal]:
+def numbers_in(text: str) -> list[Decimal]:
+    """Returns the numbers that `numeric_match` reads from a text."""
     return [Decimal(number) for number in _NUMBER.findall(_THOUSANDS_SEPARATOR.sub("", text))]

@@ -153,6 +153,14 @@ def test_numeric_match_is_any_against_any(predicted: list[object], reference: li
         ("numeric_match", "it is 4", ""),
         ("final_number", "four", "its answer 'four' holds no number, which final_number compares"),
         ("numeric_match", "four", "its answer 'four' holds no number, which numeric_match compares"),
+        ("numeric_match", "\u00bd", "its answer '\u00bd' holds no number, which numeric_match compares"),
+        ("final_number", "\u00bd", ""),
+        *(
+            (name, "A", f"its answer 'A' has no word for {name}, which leaves out a, an, the and punctuation")
+            for name in ("contains_answer", "exact_match_normalized", "f1_score")
+        ),
+        ("exact_match", "A", ""),
+        ("contains_answer", "B", ""),
         ("final_number", "x" * 60, f"its answer '{'x' * 60}' holds no number, which final_number compares"),
         ("final_number", "x" * 61, f"its answer '{'x' * 57}...' holds no number, which final_number compares"),
     ],
