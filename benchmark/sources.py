@@ -35,7 +35,7 @@ def find_entries(path: Path, split: str | None = None) -> Iterator[Entry]:
         BenchmarkError: The file or tree as a whole cannot be read, or is empty.
     """
     if split is not None and not (path != STANDARD_INPUT and _is_directory(path)):
-        raise BenchmarkError(f"{path}: has no splits to choose from (--split)")
+        raise _without_splits(path)
     if path == STANDARD_INPUT:
         return _json_lines("standard input", sys.stdin.buffer)
     if _is_directory(path):
@@ -57,9 +57,15 @@ def find_entries(path: Path, split: str | None = None) -> Iterator[Entry]:
     raise BenchmarkError(f"{path}: has an unknown suffix {suffix!r}; known are {known}")
 
 
+def _without_splits(path: Path) -> BenchmarkError:
+    return BenchmarkError(f"{path}: has no splits to choose from (--split)")
+
+
 def _folder_entries(folder: Path, split: str | None) -> Iterator[Entry]:
     list_file = folder / _FULL_LIST
     if list_file.is_file():
+        if split is not None:
+            raise _without_splits(folder)
         return _osworld_list(list_file, _json_file(list_file))
     from benchmark import tables
 

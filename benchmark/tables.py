@@ -93,6 +93,8 @@ def dataset_entries(folder: Path, split: str | None) -> Iterator[Entry]:
         folder = folder / _chosen(folder, sorted(_listed(folder / _DICT, "splits")), split)
         if not (folder / _STATE).is_file():
             raise BenchmarkError(f"{folder}: is a split without {_STATE}")
+    elif split is not None and (folder / _STATE).is_file():
+        _check_only_split(folder, split)
     if (folder / _STATE).is_file():
         files = [folder / name for name in _listed(folder / _STATE, "_data_files", "filename")]
     else:
@@ -138,6 +140,17 @@ def _chosen(folder: Path, splits: list[str], split: str | None) -> str:
         return str(split)
     given = "which one" if split is None else f"not {split!r}"
     raise BenchmarkError(f"{folder}: has the splits {', '.join(splits)}; {given}? (--split)")
+
+
+def _check_only_split(folder: Path, split: str) -> None:
+    """Raises unless a folder saved from one split is of this one."""
+    try:
+        own = json.loads((folder / _STATE).read_text(encoding="utf-8")).get("_split")
+    except (OSError, ValueError, AttributeError):
+        own = None  # `_listed` says what is wrong with the file
+    if own != split:
+        what = f"is the split {own!r}, not {split!r}" if isinstance(own, str) else "has no splits to choose from"
+        raise BenchmarkError(f"{folder}: {what} (--split)")
 
 
 def _arrow_entries(place: Path, files: list[Path]) -> Iterator[Entry]:
@@ -203,8 +216,17 @@ def _batches(file: Path) -> Iterator[pyarrow.RecordBatch]:
 
 
 def _is_text(kind: pyarrow.DataType) -> bool:
-    """Whether an item can hold values of this type: not when any part of it is binary."""
-    return "binary" not in str(kind)
+    """Whether an item can hold values of this type: not when any part of it is binary, as in a picture's struct."""
+    import pyarrow
+    from pyarrow import types
+
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        return isinstance(kind, pyarrow.UuidType) or _is_text(kind.storage_type)
+    parts = [kind.field(number).type for number in range(kind.num_fields)]
+    if types.is_dictionary(kind):
+        parts.append(kind.value_type)
+    binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return not any(is_kind(kind) for is_kind in binary) and all(map(_is_text, parts))
 
 
 def _plain(value: Any) -> Any:

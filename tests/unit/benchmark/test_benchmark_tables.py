@@ -137,6 +137,31 @@ def test_a_file_that_a_dataset_names_and_lacks_is_told(tmp_path: Path) -> None:
         load_items(tmp_path / "set", fields=FIELDS)
 
 
+def test_the_split_of_a_set_of_one_is_no_other(tmp_path: Path) -> None:
+    saved_split(tmp_path / "set", ROWS)
+    with pytest.raises(BenchmarkError, match=r"set: has no splits to choose from \(--split\)$"):
+        load_items(tmp_path / "set", fields=FIELDS, split="train")
+    state = json.loads((tmp_path / "set" / "state.json").read_text())
+    (tmp_path / "set" / "state.json").write_text(json.dumps(state | {"_split": "train"}))
+
+    assert len(load_items(tmp_path / "set", fields=FIELDS, split="train").items) == 3
+    with pytest.raises(BenchmarkError, match=r"set: is the split 'train', not 'test' \(--split\)$"):
+        load_items(tmp_path / "set", fields=FIELDS, split="test")
+
+
+def test_a_tree_of_tasks_has_no_splits(tmp_path: Path) -> None:
+    (tmp_path / "test_all.json").write_text("{}")
+    with pytest.raises(BenchmarkError, match=r": has no splits to choose from \(--split\)$"):
+        load_items(tmp_path, split="test")
+
+
+def test_a_field_that_is_only_called_binary_is_kept(tmp_path: Path) -> None:
+    rows = [{"question": "?", "metadata": {"binary_label": 1}}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "items.parquet")
+
+    assert load_items(tmp_path / "items.parquet").items[0].metadata == {"binary_label": 1}
+
+
 def test_of_several_splits_one_is_named(tmp_path: Path) -> None:
     saved_split(tmp_path / "set" / "test", ROWS[:1])
     saved_split(tmp_path / "set" / "train", ROWS[1:])
