@@ -84,9 +84,7 @@ class CellSession:
 
     def begin(self) -> DesktopView:
         """See `DesktopSession`."""
-        downloads = DownloadCache()
-        for url in self._urls:  # before a cell waits for them
-            downloads.fetch(url)
+        DownloadCache().fetch_all(self._urls)  # before a cell waits for them
         ports = {name: port for name, port in PORTS.items() if name in self._vm.endpoint.ports}
         accounts_of_task = accounts.accounts_of(self._task, proxy=self._proxy)
         self._cell = Cell(self._template, ports=ports, dial=self._dial, hosts=accounts_of_task.hosts)
