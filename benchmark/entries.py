@@ -31,7 +31,7 @@ MOST_LEVELS = 64
 
 def too_deep(value: object) -> str | None:
     """Returns that lists and objects are nested too deeply, as the end of a sentence; None where they are not."""
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(MOST_LEVELS + 1):
         level = [one for one in level if isinstance(one, list | dict)]
         if not level:
