@@ -265,6 +265,8 @@ def test_files_that_the_task_names_are_given(opened: Open, server: str) -> None:
         "'fetch', {'url': SERVER + '/elsewhere'}",
         "'fetch', {'url': SERVER + '/x', 'headers': 'Host: x'}",
         "'fetch', {'url': SERVER + '/x', 'headers': {'A': 'b\\r\\nHost: x'}}",
+        "'fetch', {'url': SERVER + '/x', 'headers': {'Host': 'other.example'}}",
+        "'fetch', {'url': SERVER + '/x', 'headers': {'cookie': 'a=b'}}",
         "'fetch', {'url': SERVER + '/x', 'method': 'POST'}",
         "'fetch', {'url': SERVER + '/x', 'timeout': 10**9}",
         "'settings', {'path': '/root/.ssh/id_rsa'}",
