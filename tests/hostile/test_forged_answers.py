@@ -131,6 +131,7 @@ BAD_SIGHTS = {
     "half a size": f"value, content = {GOOD | {'screen': [64]}!r}, [{png()!r}]",
     "another size": f"value, content = {GOOD | {'screen': [65, 48]}!r}, [{png()!r}]",
     "a size in text": f"value, content = {GOOD | {'screen': ['64', '48']}!r}, [{png()!r}]",
+    "more than a picture": f"value, content = {GOOD!r}, [{png()!r} + bytes(2 << 20)]",
     "another picture's size": f"value, content = {GOOD!r}, [{png(65, 48)!r}]",
     "no picture": f"value, content = {GOOD!r}, []",
     "an empty picture": f"value, content = {GOOD!r}, [b'']",
