@@ -33,7 +33,7 @@ def too_deep(value: object) -> str | None:
     """Returns that lists and objects are nested too deeply, as the end of a sentence; None where they are not."""
     level: list[Any] = [value]
     for _ in range(MOST_LEVELS + 1):
-        level = [one for one in level if isinstance(one, list | dict)]
+        level = [one for one in level if isinstance(one, list | tuple | dict)]
         if not level:
             return None
         level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
