@@ -25,6 +25,21 @@ class Entry:
     """Name of the question's field in the source."""
 
 
+MOST_LEVELS = 64
+"""Lists and objects in each other: whatever handles an item later, here or on a worker, may call itself for each one."""
+
+
+def too_deep(value: object) -> str | None:
+    """Returns that lists and objects are nested too deeply, as the end of a sentence; None where they are not."""
+    level: list[Any] = [value]
+    for _ in range(MOST_LEVELS + 1):
+        level = [one for one in level if isinstance(one, list | tuple | dict)]
+        if not level:
+            return None
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return f"has lists and objects in each other more than {MOST_LEVELS} deep"
+
+
 def unreadable(path: Path, error: OSError) -> BenchmarkError:
     """Returns an error that names the file and why it cannot be read."""
     reason = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.entries import Entry
+from benchmark.entries import Entry, too_deep
 from benchmark.errors import BenchmarkError
 from benchmark.sources import find_entries
 
@@ -189,8 +189,8 @@ def _renamed(entry: Entry, names: Mapping[str, str]) -> Entry:
 
 
 def _item(entry: Entry, pattern: regex.Pattern[str] | None) -> Item:
-    if entry.problem:
-        raise BenchmarkError(f"{entry.where}: {entry.problem}")
+    if problem := entry.problem or too_deep(entry.fields):
+        raise BenchmarkError(f"{entry.where}: {problem}")
     rest = dict(entry.fields)
     item_id = _id(entry, rest.pop("id", None))
     question = _question(entry, rest.pop("question", None))

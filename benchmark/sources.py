@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmark.entries import Entry, unreadable
+from benchmark.entries import Entry, too_deep, unreadable
 from benchmark.errors import BenchmarkError
 
 _EXAMPLES = "examples"
@@ -174,6 +174,8 @@ def _listed_task(where: str, number: int, examples: Path, domain: str, task_id: 
         return Entry(where, number, problem=str(error))
     if not isinstance(task, dict):
         return Entry(str(path), number, problem=f"must be an object, got {_kind(task)}")
+    if problem := too_deep(task):  # before any of it is shown
+        return Entry(str(path), number, problem=problem)
     if task.setdefault("id", task_id) != task_id:
         return Entry(str(path), number, problem=f"id is {task['id']!r}, but {where} lists it as {task_id!r}")
     return _osworld_task(str(path), number, task, domain)
@@ -252,6 +254,8 @@ def _refuse_half_characters(value: object) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"holds half a surrogate pair, \\u{ord(error.object[error.start]):04x}") from error
+    except RecursionError as error:
+        raise ValueError("is JSON nested too deeply") from error
 
 
 def _kind(value: object) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.entries import Entry, unreadable
+from benchmark.entries import Entry, too_deep, unreadable
 from benchmark.errors import BenchmarkError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _listed(path: Path, key: str, inner: str | None = None) -> list[str]:
         names = [name if inner is None else name[inner] for name in names]
     except OSError as error:
         raise unreadable(path, error) from error
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise BenchmarkError(f"{path}: is no description of a dataset: it must have {key!r}") from error
     for name in names:
         if not isinstance(name, str) or Path(name).name != name:
@@ -160,9 +160,15 @@ def _arrow_entries(place: Path, files: list[Path]) -> Iterator[Entry]:
             kept = batch.select(_text_columns(file, batch.schema))
             for row in _rows(kept, place, number):
                 number += 1
-                yield Entry(f"{place}, row {number}", number, {name: _plain(value) for name, value in row.items()})
+                yield _arrow_entry(f"{place}, row {number}", number, row)
     if number == 0:
         raise BenchmarkError(f"{place}: has no rows")
+
+
+def _arrow_entry(where: str, number: int, row: dict[str, Any]) -> Entry:
+    if problem := too_deep(row):
+        return Entry(where, number, problem=problem)
+    return Entry(where, number, {name: _plain(value) for name, value in row.items()})
 
 
 def _text_columns(file: Path, schema: pyarrow.Schema) -> list[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from rollout_tasks.cells.isolation import CellLimits
+
+logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -22,7 +26,7 @@ class ResourceWatch:
         Args:
             pid: The cell's first process, which adopts all its orphans.
             limits: What the cell may use.
-            overdone: Called once, with what the cell used too much of.
+            overdone: Called once, with what the cell used too much of, or why that cannot be known any more.
         """
         self._pid = pid
         self._limits = limits
@@ -41,14 +45,19 @@ class ResourceWatch:
 
     def _look_on(self) -> None:
         while not self._stopped.wait(LOOK_SECONDS):
-            if why := self._too_much():
+            try:
+                why = self._too_much()
+            except Exception as error:  # a defect, but a cell that nothing watches has no limits
+                logger.exception("what cell %d uses cannot be counted", self._pid)
+                why = f"what it uses cannot be counted: {type(error).__name__}: {error}"
+            if why:
                 self._overdone(why)
                 return
 
     def _too_much(self) -> str:
         """Returns what the cell uses too much of, in words; empty if nothing."""
         limits = self._limits
-        processes = list(_with_descendants(self._pid))
+        processes = list(islice(_with_descendants(self._pid), limits.processes + 1))  # more are too many already
         memory = sum(map(_memory_of, processes))
         if memory > limits.memory_bytes:
             memory = sum(map(_own_share_of, processes))  # slower, but counts memory shared by forks once
@@ -64,19 +73,20 @@ class ResourceWatch:
 
 
 def _with_descendants(pid: int) -> Iterator[int]:
-    """Yields a process and all its descendants; only the process itself if it has ended."""
-    yield pid
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return
-    for thread in threads:
+    """Yields a process and all its descendants, however deep; only the process itself if it has ended."""
+    left = [pid]
+    while left:
+        pid = left.pop()
+        yield pid
         try:
-            children = (thread / "children").read_text(encoding="utf-8").split()
+            threads = list(Path(f"/proc/{pid}/task").iterdir())
         except OSError:
             continue
-        for child in children:
-            yield from _with_descendants(int(child))
+        for thread in threads:
+            try:
+                left.extend(map(int, (thread / "children").read_text(encoding="utf-8").split()))
+            except OSError:
+                continue
 
 
 def _own_share_of(pid: int) -> int:

@@ -17,6 +17,9 @@ from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
 from vm_pool.contracts import returned
 from vm_pool.errors import LeaseLost
 
+MOST_TEXT = 250_000_000
+"""Characters that an environment may say in one attempt: they stay in memory and on disk."""
+
 
 class GuardedEnvironment(World):
     """An environment whose errors become `RolloutFailure`s, and which refuses calls once its lease is lost.
@@ -28,6 +31,7 @@ class GuardedEnvironment(World):
         self._world = world
         self._vm = vm
         self._name = type(world).__name__
+        self._said = 0
         self.seconds = {"setup": 0.0, "acting": 0.0, "evaluation": 0.0}
         """Wall time by stage."""
 
@@ -55,13 +59,17 @@ class GuardedEnvironment(World):
         """See `World`."""
         self._check_lease()
         with boundary(FailureClass.ENV_SETUP, f"{self._name}: reset"), self._touching("setup"):
-            return returned(self._world.reset(item), Observation, f"{self._name}.reset")
+            observation = returned(self._world.reset(item), Observation, f"{self._name}.reset")
+            self._count(observation)
+            return observation
 
     def execute(self, call: ToolCall) -> ToolResult:
         """See `World`."""
         self._check_lease()
         with boundary(FailureClass.ENV_STEP, f"{self._name}: {call.name}"), self._touching("acting"):
-            return returned(self._world.execute(call), ToolResult, f"{self._name}.execute")
+            result = returned(self._world.execute(call), ToolResult, f"{self._name}.execute")
+            self._count(result.observation, result.response)
+            return result
 
     def evaluate(self) -> float | None:
         """See `World`. A score outside [0, 1] is an error."""
@@ -76,6 +84,11 @@ class GuardedEnvironment(World):
         """See `World`."""
         with boundary(FailureClass.ENV_STEP, f"{self._name}: close"):
             self._world.close()
+
+    def _count(self, observation: Observation | None, response: str = "") -> None:
+        self._said += len(response) + len(observation.text if observation is not None else "")
+        if self._said > MOST_TEXT:
+            raise ValueError(f"it has said more than {MOST_TEXT:,} characters in all")
 
     @contextmanager
     def _touching(self, stage: str) -> Iterator[None]:

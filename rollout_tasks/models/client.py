@@ -35,6 +35,8 @@ SESSION_HEADER = "X-Session-Id"
 OPENAI_URL = "https://api.openai.com/v1"
 LARGEST_RESPONSE = 64 << 20
 """Bytes, decompressed; token ids and log-probabilities of 100,000 tokens take a quarter of it."""
+LARGEST_CONVERSATION = 250_000_000
+"""Characters of all replies of a session, which stay in memory and on disk; a million tokens with token data have 160 million."""
 _NO_KEY = "none"
 """Sent if no key is configured: local servers need none, others answer 401."""
 
@@ -91,6 +93,7 @@ class ModelClient:
         self._base_url = base_url
         self._api = APIS[config.api]
         self._session = (SESSION_HEADER.encode(), session_id.encode())
+        self._received = 0
         self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), config.timeout)}
         self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}
         for name in ("temperature", "top_p", "max_completion_tokens", "seed"):
@@ -123,6 +126,10 @@ class ModelClient:
             response, text = self._send(body, headers)
             if not response.is_success:
                 return self._refused(response, self._without_key(text))  # before it is cut
+            self._received += len(text)
+            if self._received > LARGEST_CONVERSATION:
+                much = f"{self._endpoint} has answered with more than {LARGEST_CONVERSATION:,} characters in all"
+                return FailedTry(much, FailureClass.MODEL, retried=False)
             return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"

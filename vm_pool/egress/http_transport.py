@@ -26,7 +26,13 @@ _NO_INTERNET = ("localhost", "local", "internal", "localdomain", "home.arpa")
 
 @contextmanager
 def opened(
-    method: str, url: str, *, timeout: httpx.Timeout, trusted: Collection[str] = (), **sent: Any
+    method: str,
+    url: str,
+    *,
+    timeout: httpx.Timeout,
+    trusted: Collection[str] = (),
+    hosts: Collection[str] | None = None,
+    **sent: Any,
 ) -> Iterator[httpx.Response]:
     """Sends a request that may only reach the internet, redirects included; does not read the redirects' bodies.
 
@@ -35,6 +41,7 @@ def opened(
         url: Its address.
         timeout: For connecting, and for silence.
         trusted: See `PublicTransport`.
+        hosts: The only hosts that it may reach, redirects included, in lower case; None: all of the internet.
         sent: Other arguments of `httpx.Client.build_request`.
 
     Yields:
@@ -42,13 +49,16 @@ def opened(
 
     Raises:
         NotPublic: A host has no public address and is not trusted; the message names it.
-        httpx.HTTPError: It cannot be sent, nothing comes back, there are too many redirects, or the body is compressed.
+        httpx.HTTPError: It cannot be sent, nothing comes back, there are too many redirects, one leads to another host, or
+            the body is compressed.
         httpx.InvalidURL: The URL is not valid.
     """
     with httpx.Client(transport=PublicTransport(trusted), timeout=timeout) as client:
         request = client.build_request(method, url, **sent)
         request.headers["Accept-Encoding"] = "identity"
         for _ in range(MOST_REDIRECTS + 1):
+            if hosts is not None and {_host(request.url), request.url.host}.isdisjoint(hosts):
+                raise httpx.RequestError(f"it leads to {request.url.host}, which it may not", request=request)
             response = client.send(request, stream=True)
             if response.next_request is None:
                 break

@@ -50,7 +50,7 @@ def health(connect: Connect, seconds: float) -> Health:
             raise DesktopUnwell(f"GET /health: {said['failed']}")
         width, height = said["screen"]
         return Health((int(width), int(height)), tuple(map(str, said["processes"])), tuple(map(str, said["windows"])))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DesktopUnwell(f"GET /health: the answer is not as agreed: {body[:100]!r}") from error
 
 

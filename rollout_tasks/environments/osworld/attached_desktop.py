@@ -292,7 +292,7 @@ def _sentence(refusals: Sequence[Refusal]) -> str:
 
 def _said(body: str) -> str:
     """Returns the message in an error's body, which the guest's own server sends as JSON."""
-    with contextlib.suppress(ValueError, AttributeError):
+    with contextlib.suppress(ValueError, AttributeError, RecursionError):
         message = json.loads(body).get("message")
         body = message if isinstance(message, str) else body
     return " ".join(body.split())[:300]

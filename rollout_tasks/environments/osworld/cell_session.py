@@ -22,7 +22,7 @@ from rollout_tasks.environments.osworld.downloads import DownloadCache
 from rollout_tasks.environments.osworld.guest_http import LARGEST_ANSWER
 from rollout_tasks.environments.osworld.guest_python import Action
 from rollout_tasks.environments.osworld.http_guard import ELSEWHERE_SECONDS, VMUnreachable
-from rollout_tasks.environments.osworld.named_hosts import named_hosts
+from rollout_tasks.environments.osworld.named_hosts import named_hosts, named_urls
 from rollout_tasks.environments.osworld.screenshot import size_of
 from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
 from rollout_tasks.environments.osworld.task_files import files_of
@@ -37,6 +37,8 @@ CONNECT_SECONDS = 10.0
 MOST_TEXT = 8 << 20
 """Characters of an observation, or of what a command printed."""
 MOST_MARKS = 10_000
+_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""What a request from a cell may say; desktop-env's own requests say nothing. Others might lead it to another host."""
 _LARGEST_PIXEL = 100_000
 _PLAIN_ERRORS = [
     "AssertionError",
@@ -78,15 +80,14 @@ class CellSession:
         self._proxy = proxy
         self._keep_log = keep_log
         self._hosts = named_hosts(task)
+        self._named = named_urls(task)
         self._urls = {file.url for file in files_of(task)}
         self._cell: Cell | None = None
         self._handlers = Handlers({"file": self._file, "fetch": self._fetch}, {"log": files.log_bytes})
 
     def begin(self) -> DesktopView:
         """See `DesktopSession`."""
-        downloads = DownloadCache()
-        for url in self._urls:  # before a cell waits for them
-            downloads.fetch(url)
+        DownloadCache().fetch_all(self._urls)  # before a cell waits for them
         ports = {name: port for name, port in PORTS.items() if name in self._vm.endpoint.ports}
         accounts_of_task = accounts.accounts_of(self._task, proxy=self._proxy)
         self._cell = Cell(self._template, ports=ports, dial=self._dial, hosts=accounts_of_task.hosts)
@@ -173,9 +174,25 @@ class CellSession:
         """Returns the answer of a host that the task names or that desktop-env asks by itself."""
         if not isinstance(url, str) or urlsplit(url).hostname not in self._hosts:
             raise ValueError("the task names no such host")
-        response = public_http.request("GET", url, timeout=ELSEWHERE_SECONDS, headers=headers, params=params)
+        if headers and not (isinstance(headers, dict) and all(map(_may_be_sent, headers.items()))):
+            raise ValueError(f"no such header can be sent; known are {', '.join(sorted(_HEADERS))}")
+        # A named file is often stored at another host. A page of the cell's choice may lead anywhere.
+        as_named = url in self._named and not params
+        response = public_http.request(
+            "GET",
+            url,
+            timeout=ELSEWHERE_SECONDS,
+            hosts=None if as_named else self._hosts,
+            headers=headers,
+            params=params,
+        )
         described = {"status": response.status_code, "url": response.url, "headers": dict(response.headers)}
         return described, [response.content]
+
+
+def _may_be_sent(header: tuple[Any, Any]) -> bool:
+    name, value = header
+    return name.lower() in _HEADERS and isinstance(value, str)
 
 
 def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[CommandOutcome, DesktopView]:

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +32,10 @@ from vm_pool.egress.http_transport import opened
 
 MAX_BYTES = 4 << 30
 """No task needs a larger file."""
+MAX_BYTES_TOGETHER = 8 << 30
+"""For all files of one task. What is too much by one file is kept: it is complete, and another task may need it."""
+MOST_FILES_TOGETHER = 1000
+"""For one task."""
 TRIES = 4
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds: the longest pause after the first try, and the longest of all."""
@@ -103,6 +107,22 @@ class DownloadCache:
         with self._lock(url):
             return self.find(url) or self._download(url, progress)
 
+    def fetch_all(self, urls: Iterable[str]) -> None:
+        """Downloads the files of one task, as far as they are not cached.
+
+        Raises:
+            DownloadError: One cannot be downloaded, or they are too many, or too large together.
+        """
+        named = dict.fromkeys(urls)
+        if len(named) > MOST_FILES_TOGETHER:
+            raise DownloadError(f"the task names {len(named)} files, more than {MOST_FILES_TOGETHER}")
+        together = 0
+        for url in named:
+            together += self.fetch(url).size
+            if together > MAX_BYTES_TOGETHER:
+                larger = f"larger than {MAX_BYTES_TOGETHER >> 30} GiB together"
+                raise DownloadError(f"{url}: with this one, the task's files are {larger}")
+
     def copy(self, url: str, target: Path) -> None:
         """Writes a copy of a URL's file to a path; a copy, since its users may change it.
 
@@ -123,16 +143,19 @@ class DownloadCache:
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
                 if status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE and partial.exists() and left:
-                    partial.unlink()
+                    _forget(partial)
                 elif not passing(status) or not left:
                     if not passing(status):  # else a later download goes on from there
-                        partial.unlink(missing_ok=True)
+                        _forget(partial)
                     raise DownloadError(f"{url}: HTTP {status} {error.response.reason_phrase}") from error
                 asked = retry_after(error.response.headers)
             except NotPublic as error:
                 if not left or not (isinstance(error, Unresolved) and error.for_now):
                     raise DownloadError(f"{url}: {error}{_how_to_trust(error)}") from error
-            except (httpx.HTTPError, httpx.InvalidURL, _BrokenOff) as error:
+            except _TooLarge as error:
+                _forget(partial)
+                raise DownloadError(f"{url}: {error}") from error
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, _BrokenOff) as error:
                 if not left:
                     raise DownloadError(f"{url}: {str(error) or type(error).__name__} ({TRIES} tries)") from error
             if asked is not None:
@@ -179,6 +202,10 @@ class _BrokenOff(Exception):
     """A transfer ended before it was complete."""
 
 
+class _TooLarge(Exception):
+    """A file is larger than any may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class _State:
     """The complete file that a partial file belongs to."""
@@ -192,7 +219,7 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
     """Tries to download once: goes on where an earlier try ended, if the server still has the same file."""
     have = partial.stat().st_size if partial.exists() else 0
     state = _read_state(partial) if have else None
-    if have and (state is None or not state.validator):
+    if have and (state is None or not _can_be_sent(state.validator)):
         have = 0
     headers = {}
     if have and state is not None:
@@ -207,7 +234,7 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
             partial.unlink(missing_ok=True)
             raise _BrokenOff("another part was sent than the one asked for")
         total = _total(response, have)
-        _check_size(url, have if total is None else total)
+        _check_size(have if total is None else total)
         if not have:
             partial.unlink(missing_ok=True)  # before its state says that its bytes are of this version
         _write_state(partial, _State(_validator(response), total))
@@ -215,7 +242,7 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
             for chunk in response.iter_raw():
                 file.write(chunk)
                 have += len(chunk)
-                _check_size(url, have)
+                _check_size(have)
                 progress(have, total)
     if total is not None and have != total:
         raise _BrokenOff(f"broke off after {have} of {total} bytes")
@@ -231,17 +258,29 @@ def _total(response: httpx.Response, have: int) -> int | None:
 
 
 def _validator(response: httpx.Response) -> str:
+    """Returns what the server names this version of the file by; empty if by nothing that can be sent back to it."""
     tag = response.headers.get("ETag", "")
-    return str(tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", ""))
+    named = ("" if tag.startswith("W/") else tag, response.headers.get("Last-Modified", ""))
+    return next(filter(_can_be_sent, named), "")
 
 
-def _check_size(url: str, size: int) -> None:
+def _can_be_sent(validator: object) -> bool:
+    """Whether a header can hold it: servers send any bytes as theirs."""
+    return isinstance(validator, str) and validator.isascii() and validator.isprintable() and bool(validator)
+
+
+def _check_size(size: int) -> None:
     if size > MAX_BYTES:
-        raise DownloadError(f"{url}: larger than {MAX_BYTES >> 30} GiB")
+        raise _TooLarge(f"larger than {MAX_BYTES >> 30} GiB")
 
 
 def _state_of(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
+
+
+def _forget(partial: Path) -> None:
+    partial.unlink(missing_ok=True)
+    _state_of(partial).unlink(missing_ok=True)
 
 
 def _read_state(partial: Path) -> _State | None:

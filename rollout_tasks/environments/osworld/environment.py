@@ -111,9 +111,7 @@ class OSWorldEnvironment(Environment):
         from rollout_tasks.environments.osworld.downloads import DownloadCache
         from rollout_tasks.environments.osworld.task_files import files_of
 
-        downloads = DownloadCache()
-        for file in files_of(task_config(item)):
-            downloads.fetch(file.url)
+        DownloadCache().fetch_all(file.url for file in files_of(task_config(item)))
 
     @classmethod
     def preload(cls) -> None:

@@ -1,4 +1,4 @@
-"""The internet hosts that a task names: its code may ask only those, through the worker."""
+"""The addresses and hosts of the internet that a task names: its code may ask only those, through the worker."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ _URL = re.compile(r"https?://[^\s\"'<>\\]+")
 def named_hosts(task: Mapping[str, Any]) -> frozenset[str]:
     """Returns the hosts, in lower case, of every URL in a task's setup and evaluator."""
     found = set(ASKED_BY_ITSELF)
-    for text in _texts([task["config"], task["evaluator"]]):
-        for url in _URL.findall(text):
-            try:
-                host = urlsplit(url).hostname
-            except ValueError:
-                continue
-            if host:
-                found.add(host)
+    for url in named_urls(task):
+        try:
+            host = urlsplit(url).hostname
+        except ValueError:
+            continue
+        if host:
+            found.add(host)
     return frozenset(found)
+
+
+def named_urls(task: Mapping[str, Any]) -> frozenset[str]:
+    """Returns every URL in a task's setup and evaluator, as it is written there."""
+    return frozenset(url for text in _texts([task["config"], task["evaluator"]]) for url in _URL.findall(text))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import httpx
@@ -13,13 +13,16 @@ from rollout_tasks.settings import settings
 from vm_pool.egress.http_transport import opened
 
 
-def request(method: str, url: str, *, timeout: tuple[float, float], **options: Any) -> requests.Response:
+def request(
+    method: str, url: str, *, timeout: tuple[float, float], hosts: Collection[str] | None = None, **options: Any
+) -> requests.Response:
     """Sends one request, following redirects; from a cell, through the worker.
 
     Args:
         method: GET or POST.
         url: A URL of the internet, or of a host in `settings().trusted_hosts`.
         timeout: Seconds for connecting, and for silence.
+        hosts: The only hosts that it may reach, redirects included; None: all of those.
         options: ``params``, ``headers``, ``json`` and ``data`` (a form's fields or the body), as `requests` takes them.
 
     Raises:
@@ -39,6 +42,7 @@ def request(method: str, url: str, *, timeout: tuple[float, float], **options: A
             headers=options.get("headers"),
             timeout=httpx.Timeout(silence, connect=connect),
             trusted=settings().trusted_hosts,
+            hosts=hosts,
             **asked,
         ) as response:
             return _whole(response)

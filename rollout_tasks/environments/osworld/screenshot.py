@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MOST_PIXELS = 7680 * 4320
+_BYTES_BESIDES = 1 << 20
+"""How much a picture may have besides its pixels (four bytes for each, and one for each row), which need not be packed."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
 _HEADER = struct.Struct(">I4sII")
@@ -36,14 +38,17 @@ def size_of(png: bytes) -> tuple[int, int]:
     """Returns width and height.
 
     Raises:
-        ValueError: It is not a PNG, or too large.
+        ValueError: It is not a PNG, or too large, also for its pixels: whatever else is in it would be kept with it.
     """
     if not png.startswith(_PNG) or len(png) < len(_PNG) + _HEADER.size:
         raise ValueError("the screenshot is no PNG")
     length, kind, width, height = _HEADER.unpack_from(png, len(_PNG))
     if (length, kind) != (13, b"IHDR") or not width or not height:
         raise ValueError("the screenshot is no PNG")
-    return _checked(width, height)
+    _checked(width, height)
+    if len(png) > (4 * width + 1) * height + _BYTES_BESIDES:
+        raise ValueError(f"the screenshot is too large: {len(png)} bytes for {width}x{height}")
+    return width, height
 
 
 def decoded(image: bytes) -> Image.Image:
@@ -65,7 +70,6 @@ def decoded(image: bytes) -> Image.Image:
         raise ValueError(f"the screenshot is no picture: {' '.join(str(error).split())[:200]}") from error
 
 
-def _checked(width: int, height: int) -> tuple[int, int]:
+def _checked(width: int, height: int) -> None:
     if width * height > MOST_PIXELS:
         raise ValueError(f"the screenshot is too large: {width}x{height}")
-    return width, height

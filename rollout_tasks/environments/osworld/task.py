@@ -25,6 +25,8 @@ REFUSED_STEPS = {
 
 ACCOUNTS = "evaluation_examples/settings/"
 """Where OSWorld's tasks expect the settings of accounts, below the folder that a worker runs in."""
+_NO_NAMES = frozenset({"", ".", ".."})
+"""What may be between two slashes but names no file: a path that ends so leads to the folder, or to the one above."""
 _TIME_FORMAT = re.compile(r"(%[YmdHMSfjpBbAa]|[\w .-])*")
 
 
@@ -207,8 +209,10 @@ def _check_getter(where: str, getter: Mapping[str, Any], names: DesktopEnvNames 
 
 def _check_accounts(where: str, parameters: Mapping[str, Any]) -> None:
     """Checks that account settings are the user's own files: libraries may run code that such files contain."""
-    path = parameters.get("settings_file", ACCOUNTS)
-    if not isinstance(path, str) or not path.startswith(ACCOUNTS) or "\0" in path or ".." in path.split("/"):
+    if "settings_file" not in parameters:
+        return
+    path = parameters["settings_file"]
+    if not isinstance(path, str) or "\0" in path or not path.startswith(ACCOUNTS) or _NO_NAMES & {*path.split("/")}:
         raise TaskError(f"{where}: settings_file must be in {ACCOUNTS}, got {_shown(path)}")
 
 
@@ -233,7 +237,7 @@ def _check_name(where: str, name: Any) -> None:
 
 def _names_a_file(path: Any) -> bool:
     """Returns whether a path, split as desktop-env does, ends with a name."""
-    return isinstance(path, str) and "\0" not in path and posixpath.basename(path) not in {"", ".", ".."}
+    return isinstance(path, str) and "\0" not in path and posixpath.basename(path) not in _NO_NAMES
 
 
 def _shown(value: Any) -> str:

@@ -20,7 +20,7 @@ import pytest
 
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
-from rollout_tasks.models import retries
+from rollout_tasks.models import client, retries
 from rollout_tasks.models.client import ModelClient, open_model, session_id
 
 KEY = "sk-not-to-be-seen"
@@ -313,6 +313,22 @@ def test_a_bomb_is_not_unpacked(endpoint: Endpoint, connect: Callable[..., Model
 
     assert caught.value.failure_class is FailureClass.MODEL
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
+
+
+def test_replies_have_a_limit_together(
+    endpoint: Endpoint, connect: Callable[..., ModelClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "LARGEST_CONVERSATION", 2 * len(Answer().body))
+    model = connect()
+    for _ in range(2):
+        assert model.complete(MESSAGES, []).text == "42"
+
+    with pytest.raises(RolloutFailure, match=r"has answered with more than .* characters in all") as caught:
+        model.complete(MESSAGES, [])
+
+    assert caught.value.failure_class is FailureClass.MODEL
+    assert len(endpoint.requests) == 3, "it is not asked again"
+    assert connect().complete(MESSAGES, []).text == "42", "another session has its own"
 
 
 def test_nobody_there() -> None:

@@ -91,6 +91,12 @@ def test_fields(tmp_path: Path, entry: dict[str, Any], expected: Item) -> None:
 
 GOOD = '{"question": "q"}'
 
+
+def nested(levels: int) -> str:
+    """An item of so many lists and objects in each other."""
+    return f'{{"id": "deep", "question": "q", "config": {"[" * (levels - 1)}{"]" * (levels - 1)}}}'
+
+
 WRONG_FILES = [
     ("a.jsonl", f'{GOOD}\n{{"question": ', r"a\.jsonl, line 2: is broken JSON at column 14: .+"),
     ("a.jsonl", f"{GOOD}\n\nnull", r"a\.jsonl, line 3: must be an object, got null"),
@@ -103,6 +109,9 @@ WRONG_FILES = [
     ("a.jsonl", '{"question": "q", "x": ' + "9" * 5000 + "}", r"a\.jsonl, line 1: .*4300.*"),
     ("a.jsonl", '{"question": "\\ud800"}', r"a\.jsonl, line 1: holds half a surrogate pair, \\ud800"),
     ("a.jsonl", '{"x": ' + "[" * 100_000, r"a\.jsonl, line 1: is JSON nested too deeply"),
+    ("a.jsonl", f"{GOOD}\n{nested(65)}", r"a\.jsonl, line 2: has lists and objects in each other more than 64 deep"),
+    ("a.json", f"[{GOOD}, {nested(500)}]", r"a\.json, entry 2: has lists and objects in each other more than 64 deep"),
+    ("a.json", nested(500), r"a\.json, entry 1: has lists and objects in each other more than 64 deep"),
     ("a.jsonl", "", r"a\.jsonl: is empty"),
     ("a.jsonl", "\n \n", r"a\.jsonl: is empty"),
     ("a.json", " \n", r"a\.json: is empty"),
@@ -182,6 +191,11 @@ WRONG_TREES = [
         r'examples/os/1\.json: id "1" is already used .+',
     ),
     ({"chrome": ["9"]}, {"chrome/9": TASK}, r"examples/chrome/9\.json: id is '1', but .+ lists it as '9'"),
+    (
+        {"chrome": ["9"]},
+        {"chrome/9": {"id": json.loads(nested(900))}},
+        r"examples/chrome/9\.json: has lists .+ 64 deep",
+    ),
     ({"chrome": ["1"]}, {"chrome/1": {"id": "1"}}, r"examples/chrome/1\.json: instruction is missing"),
     ({"chrome": ["1"]}, {"chrome/1": [TASK]}, r"examples/chrome/1\.json: must be an object, got a list"),
     ({"chrome": ["../1"]}, {"chrome/x": TASK, "1": TASK}, r"test_all\.json, chrome entry 1: '\.\./1' cannot be a .+"),
@@ -243,6 +257,15 @@ def test_skip_invalid_keeps_the_good_ones_and_their_sentences(tmp_path: Path) ->
 
     assert [item.id for item in benchmark] == ["item_1", "item_4"]
     assert [sentence.split(": ")[0] for sentence in benchmark.skipped] == [f"{path}, line 2", f"{path}, line 3"]
+
+
+def test_an_item_that_is_nested_too_deeply_is_left_out_like_any_other(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.json", f"[{nested(500)}, {nested(64).replace('deep', 'fine')}]")
+
+    benchmark = load_items(path, skip_invalid=True)
+
+    assert [item.id for item in benchmark.items] == ["fine"]
+    assert len(benchmark.skipped) == 1
 
 
 def test_skip_invalid_does_not_make_a_benchmark_out_of_nothing(tmp_path: Path) -> None:

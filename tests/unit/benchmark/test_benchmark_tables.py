@@ -86,6 +86,7 @@ def test_a_saved_dataset_is_read_over_all_its_files(tmp_path: Path) -> None:
     [
         ("{", "state.json: is no description of a dataset: it must have '_data_files'"),
         ("{}", "state.json: is no description of a dataset: it must have '_data_files'"),
+        ("[" * 100_000, "state.json: is no description of a dataset: it must have '_data_files'"),
         ('{"_data_files": [{}]}', "state.json: is no description of a dataset: it must have '_data_files'"),
         ('{"_data_files": [{"filename": "../a"}]}', "state.json: '../a' is not the name of a file beside it"),
         ('{"_data_files": [{"filename": 7}]}', "state.json: 7 is not the name of a file beside it"),
@@ -113,6 +114,22 @@ def test_a_table_with_one_name_twice_is_refused(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(BenchmarkError, match=r"a\.parquet: has the column 'a' twice$"):
         load_items(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("levels", [70, 480])
+def test_a_row_that_is_nested_too_deeply_is_left_out_like_any_other(tmp_path: Path, levels: int) -> None:
+    deep: list[object] = []
+    kind = pyarrow.list_(pyarrow.int64())
+    for _ in range(levels):
+        deep, kind = [deep], pyarrow.list_(kind)
+    table = pyarrow.table({"question": ["?", "!"], "more": pyarrow.array([deep, None], kind)})
+    parquet.write_table(table, tmp_path / "a.parquet", store_schema=False)
+
+    loaded = load_items(tmp_path / "a.parquet", skip_invalid=True)
+
+    assert [item.id for item in loaded.items] == ["item_2"]
+    place = f"{tmp_path / 'a.parquet'}, row 1"
+    assert loaded.skipped == (f"{place}: has lists and objects in each other more than 64 deep",)
 
 
 def test_without_pyarrow_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
-from rollout_tasks.environments.base import EnvironmentContext, Tool
+from rollout_tasks.environments.base import EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
-from rollout_tasks.execution import heartbeat, rollout
+from rollout_tasks.execution import guarded_environment, heartbeat, rollout
 from rollout_tasks.execution.guarded_environment import GuardedEnvironment
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched
@@ -487,6 +487,23 @@ def test_every_door_to_the_world_has_its_class(tmp_path: Path, call: str, failur
         getattr(world, call)(*([Item("1", "?")] if call == "instructions" else []))
 
     assert raised.value.failure_class == failure
+
+
+def test_what_a_world_says_has_a_limit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Talkative(watched.WatchedEnvironment):
+        def execute(self, call: ToolCall) -> ToolResult:  # noqa: ARG002
+            return ToolResult("success", "x" * 400, Observation("y" * 600))
+
+    monkeypatch.setattr(guarded_environment, "MOST_TEXT", 3000)
+    world = GuardedEnvironment(Talkative(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+    call = ToolCall("1", "look", {})
+    for _ in range(3):
+        world.execute(call)
+
+    with pytest.raises(RolloutFailure, match=r"Talkative: look: ValueError: it has said more than .* in all") as raised:
+        world.execute(call)
+
+    assert raised.value.failure_class is FailureClass.ENV_STEP
 
 
 class Endpoint(BaseHTTPRequestHandler):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.25
 MOST_LOCKS = 10_000
@@ -32,7 +35,7 @@ class KernelMemoryWatch:
         Args:
             processes: A ``/proc`` that shows only the desktop's processes and their keeper.
             init: The desktop's first process there.
-            overdone: Called once, with what the desktop holds too much of.
+            overdone: Called once, with what the desktop holds too much of, or may hold.
 
         Raises:
             OSError: That process has ended.
@@ -65,10 +68,16 @@ class KernelMemoryWatch:
 
     def _look_on(self) -> None:
         while not self._stopped.wait(LOOK_SECONDS):
-            with suppress(OSError):  # the desktop has ended
-                if why := self._too_much():
-                    self._overdone(why)
-                    return
+            try:
+                why = self._too_much()
+            except OSError:  # the desktop has ended
+                continue
+            except Exception:  # a defect, but a desktop that nothing watches has no limits
+                log.exception("what a desktop's programs hold of kernel memory cannot be counted")
+                why = "what cannot be counted"
+            if why:
+                self._overdone(why)
+                return
 
     def _too_much(self) -> str:
         """Returns what the desktop holds too much of; empty while it does not."""

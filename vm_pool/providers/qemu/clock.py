@@ -35,7 +35,7 @@ def set_over_http(connect: Connect, password: str) -> None:
             raise ValueError("its answer is no object")
         if said.get("returncode") != 0:
             log.warning("the clock of a VM could not be set after its reset: %s", str(said.get("error"))[-200:])
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         log.warning("the clock of a VM could not be set after its reset: %s", error)
     finally:
         client.close()

@@ -30,6 +30,8 @@ ANSWER_SECONDS = 20.0
 SNAPSHOT_SECONDS = 120.0
 """For writing or reading the machine's memory; half a second for a guest that has just started."""
 CLOCK_SECONDS = 20.0
+_LONGEST_ANSWER = 100
+"""Of the guest about its clock."""
 SNAPSHOT = "clean"
 
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)")
@@ -178,7 +180,7 @@ class QemuProcess:
         return self._folder
 
     def set_clock(self) -> None:
-        """Sets the guest's clock to the current time.
+        """Sets the guest's clock to the current time; what the guest has said before is skipped.
 
         Raises:
             DesktopUnwell: The guest does not confirm it.
@@ -189,9 +191,10 @@ class QemuProcess:
             raise QemuStopped(f"{self.vm_id} is not running")
         said = b""
         try:
+            _skip_received(clock)
             clock.settimeout(CLOCK_SECONDS)
             clock.sendall(f"time {time.time():.3f}\n".encode())
-            while not said.endswith(b"\n") and (data := clock.recv(100)):
+            while not said.endswith(b"\n") and (data := clock.recv(_LONGEST_ANSWER - len(said))):
                 said += data
         except OSError as error:
             raise DesktopUnwell(f"{self.vm_id}: its clock could not be set: {error}") from error
@@ -278,6 +281,15 @@ class QemuProcess:
         if monitor is None:
             raise QemuStopped(f"{self.vm_id} is not running")
         return monitor
+
+
+def _skip_received(connection: socket.socket) -> None:
+    """Reads what has come already: root in a guest that was reverted since may have written answers to later questions."""
+    connection.setblocking(False)
+    until = time.monotonic() + CLOCK_SECONDS
+    with suppress(BlockingIOError):
+        while connection.recv(1 << 16) and time.monotonic() < until:
+            pass
 
 
 _processes: weakref.WeakSet[QemuProcess] = weakref.WeakSet()

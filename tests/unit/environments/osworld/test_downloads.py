@@ -30,6 +30,7 @@ class FileServer:
 
     content: bytes = CONTENT
     tag: str = '"one"'
+    date: str = ""
     faults: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     url: str = ""
@@ -71,7 +72,7 @@ def handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(b"HTTP/1.1 404 \x1b[2J\r\nContent-Length: 0\r\n\r\n")
                 return
             start = 0
-            if asked and self.headers.get("If-Range") == server.tag:
+            if asked and self.headers.get("If-Range") in {server.tag, server.date}:
                 start = int(asked.removeprefix("bytes=").removesuffix("-"))
             body = server.content[start:]
             self.send_response(206 if start else 200)
@@ -80,6 +81,8 @@ def handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Range", f"bytes {at}-{len(server.content) - 1}/{len(server.content)}")
             if server.tag:
                 self.send_header("ETag", server.tag)
+            if server.date:
+                self.send_header("Last-Modified", server.date)
             if fault != "no length":
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -200,6 +203,33 @@ def test_without_a_validator_nothing_is_glued_together(server: FileServer, cache
     assert server.requests == ["/file.bin?download=true"] * 2
 
 
+@pytest.mark.parametrize("tag", ['"caf\xe9"', '"\x85"'])
+def test_a_validator_that_no_header_can_hold_is_none(tag: str, server: FileServer, cache: DownloadCache) -> None:
+    server.tag = tag
+    server.faults = ["break off"]
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+    assert server.requests == ["/file.bin?download=true"] * 2
+
+
+def test_the_date_validates_where_the_tag_cannot(server: FileServer, cache: DownloadCache) -> None:
+    server.tag, server.date = '"caf\xe9"', "Thu, 01 Jan 2026 00:00:00 GMT"
+    server.faults = ["break off"]
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+    assert server.requests[1].endswith(f" bytes={len(CONTENT) // 2}-")
+
+
+@pytest.mark.parametrize("state", ['{"validator": "\\u00e9", "total": null}', '{"validator": 7, "total": 1}', "[]"])
+def test_a_kept_state_of_no_use_begins_anew(state: str, server: FileServer, cache: DownloadCache) -> None:
+    server.faults = ["break off"] * downloads.TRIES
+    with pytest.raises(DownloadError):
+        cache.fetch(server.url)
+    next((cache.folder / "partial").glob("*.json")).write_text(state)
+
+    assert cache.fetch(server.url).path.read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize("fault", ["503", "429", "no length", "redirect"])
 def test_passing_trouble_passes(fault: str, server: FileServer, cache: DownloadCache) -> None:
     server.faults = [fault]
@@ -296,6 +326,28 @@ def test_a_file_that_is_too_large_is_refused(
     server.faults = ["no length"]
     with pytest.raises(DownloadError, match="larger than"):
         cache.fetch(server.url)
+    assert files_in(cache, "partial") == [], "nobody will ask for its rest"
+
+
+def test_the_files_of_one_task_have_a_limit_together(
+    server: FileServer, cache: DownloadCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "MAX_BYTES_TOGETHER", 2 * len(CONTENT))
+    urls = [f"{server.url}&n={number}" for number in range(9)]
+
+    cache.fetch_all(urls[:2])
+    with pytest.raises(DownloadError, match=r"&n=2: with this one, the task's files are larger than .* together"):
+        cache.fetch_all(urls)
+    assert len(server.requests) == 3, "no other is asked for"
+
+
+def test_one_task_has_a_limit_of_files(
+    server: FileServer, cache: DownloadCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "MOST_FILES_TOGETHER", 2)
+    with pytest.raises(DownloadError, match="the task names 3 files, more than 2"):
+        cache.fetch_all([f"{server.url}&n={number}" for number in range(3)])
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(

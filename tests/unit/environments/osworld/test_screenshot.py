@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 
@@ -16,13 +17,14 @@ def picture(kind: str, size: tuple[int, int] = (40, 30)) -> bytes:
     return file.getvalue()
 
 
-def png(width: int, height: int, data: bytes = b"") -> bytes:
-    """Says that it has so many pixels."""
+def png(width: int, height: int, data: bytes = b"", note: bytes = b"") -> bytes:
+    """Says that it has so many pixels, and something besides."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    header += chunk(b"teXt", note) if note else b""
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", data or zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
@@ -42,6 +44,21 @@ def test_other_decoders_are_not_used(kind: str) -> None:
 def test_a_png_that_breaks_off_is_no_picture(missing: int) -> None:
     with pytest.raises(ValueError, match="the screenshot is no picture: a PNG that breaks off"):
         as_png(picture("PNG")[:-missing])
+
+
+def test_a_picture_has_no_more_bytes_than_its_pixels_need() -> None:
+    large = png(40, 30, note=bytes(2 << 20))
+    for read in (as_png, size_of):
+        with pytest.raises(ValueError, match=f"^the screenshot is too large: {len(large)} bytes for 40x30$"):
+            read(large)
+
+
+def test_a_picture_of_noise_that_is_not_packed_is_one() -> None:
+    size = (1000, 700)
+    file = io.BytesIO()
+    Image.frombytes("RGBA", size, os.urandom(size[0] * size[1] * 4)).save(file, "PNG", compress_level=0)
+
+    assert size_of(as_png(file.getvalue())) == size
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(/etc/passwd) (r) file\n%%EOF"

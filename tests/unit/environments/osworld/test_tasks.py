@@ -103,7 +103,19 @@ def test_a_task_is_what_desktop_env_takes() -> None:
                 ("googledrive", {"operation": [], "args": []}),
                 ("login", {"platform": "googledrive"}),
             )
-            for path in ("settings.yml", "/etc/settings.yml", "evaluation_examples/settings/../../x.yml", ["x"], "a\0")
+            for path in (
+                *("settings.yml", "/etc/settings.yml", "evaluation_examples/settings/../../x.yml", ["x"], "a\0"),
+                *(
+                    f"evaluation_examples/settings/{end}"
+                    for end in ("", ".", "..", "/", "./", "./.", "//x", "a/", "a/.")
+                ),
+                *(
+                    "evaluation_examples/settings",
+                    "./evaluation_examples/settings/x",
+                    "evaluation_examples//settings/x",
+                ),
+                *("evaluation_examples/settings//x", "evaluation_examples/settings/./x", "", None),
+            )
         ),
     ],
 )

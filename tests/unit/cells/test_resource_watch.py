@@ -1,0 +1,87 @@
+"""The watch over what a cell uses as a whole: whatever happens to it, a cell is never left without it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rollout_tasks.cells import resource_watch
+from rollout_tasks.cells.isolation import CellLimits
+from rollout_tasks.cells.resource_watch import ResourceWatch
+
+SECONDS = 20.0
+CHAIN = """
+import os, sys
+for _ in range(int(sys.argv[1])):
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        os._exit(0)
+os.write(1, b"!")
+os.read(0, 1)
+"""
+"""Each process has one child; they end from the last one on, once the input is closed."""
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_watch, "LOOK_SECONDS", 0.01)
+
+
+@contextmanager
+def chain_of(length: int) -> Iterator[int]:
+    """Yields the first of so many processes, each the child of the one before."""
+    command = [sys.executable, "-I", "-S", "-c", CHAIN, str(length - 1)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"!"
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+
+
+@contextmanager
+def said_of(pid: int, limits: CellLimits) -> Iterator[queue.Queue[str]]:
+    """Yields what the watch of a process says."""
+    said: queue.Queue[str] = queue.Queue()
+    watch = ResourceWatch(pid, limits, said.put)
+    try:
+        yield said
+    finally:
+        watch.stop()
+
+
+@contextmanager
+def fewer_calls(most: int) -> Iterator[None]:
+    """Has Python allow so few nested calls: a chain as deep as the usual number takes a minute to make."""
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(most)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(usual)
+
+
+def test_a_deep_chain_of_processes_is_too_many_processes() -> None:
+    with chain_of(160) as pid, fewer_calls(150), said_of(pid, CellLimits()) as said:
+        assert said.get(timeout=SECONDS) == "it had more than 128 processes and threads"
+
+
+def test_memory_is_counted_down_a_chain() -> None:
+    limits = CellLimits(memory_bytes=1 << 10)
+    with chain_of(3) as pid, said_of(pid, limits) as said:
+        assert said.get(timeout=SECONDS).startswith("it used more than ")
+
+
+def test_a_watch_that_cannot_go_on_ends_the_cell() -> None:
+    limits = CellLimits(memory_bytes=None)  # type: ignore[arg-type]
+    with said_of(os.getpid(), limits) as said:
+        assert said.get(timeout=SECONDS).startswith("what it uses cannot be counted: TypeError: ")
