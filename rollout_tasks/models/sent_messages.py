@@ -25,6 +25,10 @@ class LeftOut:
     """Whether the model's thinking of earlier turns, if there was any: all of it or nothing."""
     cut_off_after: int | None = None
     """After how many characters replies end that were cut off at a token limit, and their thinking; None: they are whole."""
+    unreadable_arguments: bool = False
+    """Whether arguments of calls that are no JSON object: `{}` stands in their place. Some endpoints refuse any conversation that
+    has them, and the model is told in the call's result.
+    """
 
 
 def pictures_in(message: Message) -> int:
@@ -58,6 +62,8 @@ def sent_messages(
             message = {**message, **thinking[index]}
         if left_out.cut_off_after is not None and index in cut_off:
             message = _beginning(message, left_out.cut_off_after)
+        if left_out.unreadable_arguments and isinstance(calls := message.get("tool_calls"), list):
+            message = {**message, "tool_calls": [_with_readable_arguments(call) for call in calls]}
         sent.append(message)
     return sent
 
@@ -82,8 +88,23 @@ def _with_whole_arguments(call: Any, most: int) -> Any:
     try:
         json.loads(arguments)
     except (ValueError, RecursionError):
-        return {**call, "function": {**function, "arguments": "{}"}}
+        return _without_arguments(call)
     return call
+
+
+def _with_readable_arguments(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call
+    try:
+        readable = isinstance(json.loads(str(function.get("arguments"))), dict)
+    except (ValueError, RecursionError):
+        readable = False
+    return call if readable else _without_arguments(call)
+
+
+def _without_arguments(call: Any) -> Any:
+    return {**call, "function": {**call["function"], "arguments": "{}"}}
 
 
 def _without_first_pictures(message: Message, most: int) -> Message:

@@ -120,7 +120,7 @@ def test_only_the_beginning_of_a_cut_off_reply_is_sent_back_and_all_of_it_is_rec
     [
         (json.dumps({"note": LONG}), json.dumps({"note": LONG})),
         (json.dumps({"note": LONG})[:-2], "{}"),
-        ('{"note": "The', '{"note": "The'),
+        ('{"note": "The', "{}"),
     ],
     ids=["whole", "cut off", "short"],
 )
@@ -190,3 +190,23 @@ def test_a_refusal_ends_it_at_once_as_parse(endpoint: ChatEndpoint) -> None:
         play(endpoint, Gallery(0))
 
     assert caught.value.failure_class is FailureClass.PARSE
+
+
+@pytest.mark.parametrize("arguments", ['{"force": 1', "[1]", "null", "", '"text"', "1e999"])
+def test_arguments_that_are_no_object_are_told_to_the_model_and_not_sent_back(
+    endpoint: ChatEndpoint, tmp_path: Path, arguments: str
+) -> None:
+    """vLLM and others parse what they are sent, and would refuse the rest of the conversation."""
+    wrong = pushes(1, turn=1)
+    wrong["message"]["tool_calls"][0]["function"]["arguments"] = arguments
+    endpoint.will(wrong, pushes(1, turn=2), said("It is open."))
+
+    assert play(endpoint, Gallery(1), tmp_path).answer == "It is open."
+
+    sent = endpoint.bodies[2]["messages"]
+    for message in sent:
+        for call in message.get("tool_calls", ()):
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+    recorded = read_trajectory(tmp_path)
+    assert recorded.messages[2]["tool_calls"][0]["function"]["arguments"] == arguments
+    assert [recorded.prompt(reply) for reply in recorded.replies] == [body["messages"] for body in endpoint.bodies]

@@ -197,6 +197,7 @@ def test_records_of_earlier_versions_left_nothing_out(tmp_path: Path) -> None:
     [
         *(5, [1], "1", {}, {"pictures": 1}, {"thinking": True}, {"pictures": 1, "thinking": 1}),
         *({"pictures": 1, "thinking": True, "cut_off_after": odd} for odd in (-1, True, 1.5, "1")),
+        {"pictures": 1, "thinking": True, "unreadable_arguments": "yes"},
         *({"pictures": odd, "thinking": True} for odd in (None, -1, True, 1.5, "1")),
     ],
 )
