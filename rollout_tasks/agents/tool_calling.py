@@ -15,6 +15,7 @@ from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.calls import CallReader, UnusableCallError
 from rollout_tasks.agents.history import HistoryPolicy, MessageHistory
 from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
+from rollout_tasks.agents.thinking import after_thinking
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
@@ -77,7 +78,7 @@ class _ToolEpisode:
             check_tokens(limits, self._usage, self._turn)
             self._turn += 1
             reply = self._ask()
-            text = reply.text.strip()
+            text = (after_thinking(reply.text) or "").strip()
             if reply.tool_calls:
                 ending = self._execute_all(reply)
                 if ending is not None:

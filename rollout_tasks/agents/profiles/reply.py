@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollout_tasks.agents.profiles.actions import Action, CallUser, Done, Fail
+from rollout_tasks.agents.thinking import after_thinking
 from rollout_tasks.unicode_text import storable
 
 MOST_CHARACTERS = 200_000
@@ -107,12 +108,10 @@ def without_thinking(text: str) -> str:
     Raises:
         UnusableReplyError: The thinking begins with its tag and does not end: what it considers is no action.
     """
-    _, ended, reply = text.partition("</think>")
-    if ended:
-        return reply
-    if text.lstrip().startswith("<think>"):
+    reply = after_thinking(text)
+    if reply is None:
         raise UnusableReplyError("The thinking after <think> does not end: </think> is missing.")
-    return text
+    return reply
 
 
 def some_text(text: object, what: str) -> str:

@@ -274,3 +274,20 @@ def test_a_system_prompt_of_ones_own_stands_in_the_place_of_the_agents(tmp_path:
 
     system = model.sent[0][0]["content"]
     assert system == "Be brief {as always}. Mind the {step}.\n- push: Pushes the door.\n- leave: Ends it."
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>6*7=42</think>\n\n42", "42"),
+        ("6*7=42, or 43</think>42", "42"),
+        ("The tag is <think>.", "The tag is <think>."),
+    ],
+)
+def test_what_was_thought_in_the_text_is_no_part_of_the_answer(text: str, answer: str) -> None:
+    assert play(Script(reply(text))).answer == answer
+
+
+@pytest.mark.parametrize("text", ["<think>6*7=42</think>\n", "\n<think>6*7=42"])
+def test_thinking_alone_is_no_answer(text: str) -> None:
+    assert play(Script(reply(text), reply("42"))).answer == "42"
