@@ -19,8 +19,10 @@ class Episode:
 
     answer: str
     """The final text; may be empty, as for a desktop task that ended by ``done``."""
-    ending: Literal["answer", "done", "fail"]
-    """A final text, or the tool call that says finished or infeasible. Anything else is raised as a failure."""
+    ending: Literal["answer", "done", "fail", "max_turns"]
+    """A final text, or the tool call that says finished or infeasible. Anything else is raised as a failure; where the environment
+    scores unfinished episodes, ``max_turns`` is made of that failure.
+    """
     turns: int
     usage: Usage
 

@@ -157,6 +157,8 @@ class Environment(World, Protocol):
     """Whether those VMs must have a desktop to connect to; simulated ones have none."""
     compares_answers: ClassVar[bool] = False
     """Whether every item must have an answer for the run's metric to compare with: the environment gives no score itself."""
+    scores_unfinished: ClassVar[bool] = False
+    """Whether an episode whose turns or tokens are used up is evaluated: what it left counts, whoever said that it was done."""
     queue: ClassVar[str]
     """The Celery queue of its rollouts, as in ``rollout.light``."""
     default_agent: ClassVar[str]

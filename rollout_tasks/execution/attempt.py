@@ -23,7 +23,6 @@ from rollout_tasks.execution.guarded_environment import GuardedEnvironment
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.models.base import Model
 from rollout_tasks.models.client import open_model, session_id
 from rollout_tasks.models.prices import cost
 from rollout_tasks.models.usage_meter import UsageMeter
@@ -161,7 +160,7 @@ class Attempt:
         self,
         environment_class: type[Environment],
         context: EnvironmentContext,
-        model: Model,
+        model: UsageMeter,
         trajectory: TrajectoryWriter,
         opened: list[GuardedEnvironment],
         pulse: Pulse,
@@ -178,11 +177,16 @@ class Attempt:
         late = f"not finished within {limits.max_seconds:g} s"
         with pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, late, grace=GRACE_SECONDS):
             trajectory.observed(observation)
-            episode = returned(
-                agent.run(self.item, world, observation, model, limits, trajectory),
-                Episode,
-                f"{type(agent).__name__}.run",
-            )
+            try:
+                episode = returned(
+                    agent.run(self.item, world, observation, model, limits, trajectory),
+                    Episode,
+                    f"{type(agent).__name__}.run",
+                )
+            except RolloutFailure as failure:
+                if failure.failure_class is not FailureClass.MAX_TURNS or not environment_class.scores_unfinished:
+                    raise
+                episode = Episode("", "max_turns", model.turns, model.usage)
         late = f"not evaluated within {limits.max_seconds:g} s"
         with pulse.interruption.guard(limits.max_seconds, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
             return episode, world.evaluate()

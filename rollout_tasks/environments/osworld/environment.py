@@ -50,6 +50,7 @@ class OSWorldEnvironment(Environment):
 
     needs_vm: ClassVar[bool] = True
     needs_desktop: ClassVar[bool] = True
+    scores_unfinished: ClassVar[bool] = True
     queue: ClassVar[str] = "rollout.osworld"
     default_agent: ClassVar[str] = "tool_calling"
 

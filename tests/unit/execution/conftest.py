@@ -76,6 +76,7 @@ def submit(
     (offered / "entry_points.txt").write_text(
         "[rollout_tasks.environments]\nwatched = tests.unit.execution.watched:WatchedEnvironment\n"
         "wrong_returns = tests.unit.execution.watched:WrongReturnsEnvironment\n"
+        "unfinished = tests.unit.execution.watched:UnfinishedEnvironment\n"
         "[vm_pool.providers]\nsnapshots = tests.unit.execution.watched:SnapshotProvider\n"
         "[rollout_tasks.agents]\n"
         "answering = tests.unit.execution.watched:AnsweringAgent\n"

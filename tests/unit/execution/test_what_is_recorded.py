@@ -264,3 +264,28 @@ def test_an_interrupted_submission_carries_what_there_is_to_say() -> None:
         "the run goes on",
         True,
     )
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_an_unfinished_episode_is_scored_where_its_environment_says_so(submit: Any, score: float) -> None:
+    """As OSWorld does: what was left on the desktop counts."""
+    unfinished = {"at": "execute", "fails_as": "max_turns", "needs_vm": False, "score": score}
+    bench = submit({"env_mode": "unfinished", **unfinished})
+
+    assert bench.execute() == "completed"
+
+    verdict = bench.verdict()
+    assert (verdict.score, verdict.ending, verdict.failure_class, verdict.answer) == (score, "max_turns", None, "")
+    assert [what for what, _ in watched.CALLS][-2:] == ["evaluate", "close"]
+
+
+@pytest.mark.parametrize(
+    ("env_mode", "fails_as"), [("watched", "max_turns"), ("unfinished", "parse"), ("unfinished", "timeout")]
+)
+def test_any_other_unfinished_episode_has_no_score(submit: Any, env_mode: str, fails_as: str) -> None:
+    bench = submit({"env_mode": env_mode, "at": "execute", "fails_as": fails_as, "needs_vm": False})
+
+    assert bench.execute() == "failed"
+
+    assert (bench.verdict().score, bench.verdict().failure_class) == (None, fails_as)
+    assert "evaluate" not in [what for what, _ in watched.CALLS]

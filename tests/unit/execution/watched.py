@@ -95,6 +95,12 @@ def _raise(item: Item) -> None:
     raise getattr(importlib.import_module(module), name)("it broke")
 
 
+class UnfinishedEnvironment(WatchedEnvironment):
+    """Scores episodes whose turns are used up."""
+
+    scores_unfinished: ClassVar[bool] = True
+
+
 class WrongReturnsEnvironment(WatchedEnvironment):
     """`env_config`: ``returns`` is what the method that ``of`` names returns in place of what it should."""
 
