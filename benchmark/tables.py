@@ -226,13 +226,20 @@ def _is_text(kind: pyarrow.DataType) -> bool:
     import pyarrow
     from pyarrow import types
 
-    if isinstance(kind, pyarrow.BaseExtensionType):
-        return isinstance(kind, pyarrow.UuidType) or _is_text(kind.storage_type)
-    parts = [kind.field(number).type for number in range(kind.num_fields)]
-    if types.is_dictionary(kind):
-        parts.append(kind.value_type)
     binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
-    return not any(is_kind(kind) for is_kind in binary) and all(map(_is_text, parts))
+    parts = [kind]
+    while parts:  # without recursion: a file may nest without end
+        part = parts.pop()
+        if isinstance(part, pyarrow.BaseExtensionType):
+            if not isinstance(part, pyarrow.UuidType):  # whose values are text in JSON
+                parts.append(part.storage_type)
+        elif any(is_kind(part) for is_kind in binary):
+            return False
+        else:
+            parts += [part.field(number).type for number in range(part.num_fields)]
+            if types.is_dictionary(part):
+                parts.append(part.value_type)
+    return True
 
 
 def _plain(value: Any) -> Any:
