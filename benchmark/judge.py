@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 from benchmark.backoff import passing, pause, retry_after
+from benchmark.deadline import Deadline, TooSlowError
 from benchmark.errors import BenchmarkError, JudgeFailure
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, plain_key
 from benchmark.items import Item
 from benchmark.judged_answers import JudgedAnswers, Judgement
 from benchmark.metrics import Score
-from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
+from benchmark.response_body import UnreadableBodyError, read_text
 
 if TYPE_CHECKING:
     import httpx2  # the HTTP client of the openai package
@@ -205,18 +206,17 @@ class Judge:
 
         The package's own requests would follow redirects and read the whole body of a refusal, without such limits.
         """
-        end = time.monotonic() + seconds
         client = self._connection()
         request = client.build_request(
             "POST",
             "chat/completions",
             content=json.dumps({"model": self.config.model, "messages": messages, "temperature": 0}),
             headers={"X-Session-Id": f"judge/{quote(item.id, safe='', errors='replace')}"},
-            timeout=seconds,
+            timeout=Deadline(seconds),
         )
         with closing(client.send(request, stream=True, follow_redirects=False)) as response:
             if response.is_success:
-                return read_text(response, _MAX_REPLY_BYTES, end - time.monotonic())
+                return read_text(response, _MAX_REPLY_BYTES)
         status = response.status_code
         message = f"HTTP {status} from {request.url.copy_with(query=None, userinfo=None)}"
         if passing(status):

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from benchmark.deadline import Deadline, TooSlowError
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client
-from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
+from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.apis import APIS
@@ -91,7 +92,6 @@ class ModelClient:
         self._base_url = base_url
         self._api = APIS[config.api]
         self._session = (SESSION_HEADER.encode(), session_id.encode())
-        self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), config.timeout)}
         self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}
         for name in ("temperature", "top_p", "max_completion_tokens", "seed"):
             if (value := getattr(config, name)) is not None:
@@ -154,13 +154,14 @@ class ModelClient:
         connected = _connected(self._api_key, self._base_url, self._config.api)
         headers = [*connected.headers, *more, self._session, (b"Content-Length", b"%d" % len(body))]
         stream = httpx2.ByteStream(body)
+        timeout = dict.fromkeys(("connect", "read", "write", "pool"), Deadline(self._config.timeout))
         response = connected.client.send(
-            httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions=self._extensions),
+            httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions={"timeout": timeout}),
             stream=True,
             follow_redirects=False,
         )
         with closing(response):
-            return response, read_text(response, LARGEST_RESPONSE, self._config.timeout)
+            return response, read_text(response, LARGEST_RESPONSE)
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
         endpoint = Endpoint(self._config.name, self._base_url)

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmark.backoff import passing, pause
+from benchmark.deadline import Deadline, TooSlowError, keeping_deadlines
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
 from benchmark.money import dollars
-from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
+from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
@@ -235,10 +236,10 @@ def _send(
     headers = {**_login(api), "Accept-Encoding": "gzip"}
     try:
         with (
-            httpx2.Client(headers=headers, timeout=seconds) as client,
+            keeping_deadlines(httpx2.Client(headers=headers, timeout=Deadline(seconds))) as client,
             client.stream(method, f"{address}{path}", json=body) as response,
         ):
-            return _Answer(response.status_code, read_text(response, LARGEST_ANSWER, seconds))
+            return _Answer(response.status_code, read_text(response, LARGEST_ANSWER))
     except (httpx2.TimeoutException, TooSlowError) as error:
         raise UserError(f"the model endpoint {address} gave no answer within {seconds:g} s") from error
     except UnreadableBodyError as error:

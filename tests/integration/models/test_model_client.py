@@ -40,6 +40,7 @@ class Answer:
     hang: bool = False
     cut: bool = False
     drip: bool = False
+    interim: bool = False
 
 
 def error(status: int, message: str, code: str | None = None, **headers: str) -> Answer:
@@ -78,6 +79,12 @@ class Handler(BaseHTTPRequestHandler):
         if answer.hang:
             self.server.stopping.wait(30)
             return
+        while answer.interim:
+            self.close_connection = True
+            try:
+                self.wfile.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+            except ConnectionError:
+                return
         self.send_response_only(answer.status)
         for name, value in {"content-type": "application/json", **answer.headers}.items():
             self.send_header(name, value)
@@ -204,6 +211,7 @@ LASTING = {
     ),
     "empty choices": (Answer(body=b'{"choices": []}'), FailureClass.MODEL, "answered without choices"),
     "drip": (Answer(drip=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
+    "interim answers": (Answer(interim=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
     "no gzip": (
         Answer(headers={"content-encoding": "gzip"}),
         FailureClass.MODEL,
@@ -224,7 +232,7 @@ def test_what_lasts_fails_after_all_tries(
     endpoint.will(*[fault] * 5)
 
     with pytest.raises(RolloutFailure) as caught:
-        connect(timeout=0.2 if fault.hang or fault.drip else 5).complete(MESSAGES, [])
+        connect(timeout=0.2 if fault.hang or fault.drip or fault.interim else 5).complete(MESSAGES, [])
 
     assert caught.value.failure_class is failure_class
     assert f"model m at {endpoint.url} {said}" in str(caught.value)

@@ -264,13 +264,24 @@ def test_a_silent_endpoint_is_asked_once(known: Callable[..., None], monkeypatch
     assert says == f"the model endpoint {address} gave no answer within 0.2 s"
 
 
-def test_an_answer_that_does_not_end_is_left(known: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" "),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    ],
+    ids=["a body", "interim answers", "a header"],
+)
+def test_an_answer_that_does_not_end_is_left(
+    known: Callable[..., None], monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes
+) -> None:
     monkeypatch.setattr(model_check, "_ANSWER_SECONDS", 0.5)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        thread = threading.Thread(target=_dribble, args=(listening,))
+        thread = threading.Thread(target=_dribble, args=(listening, head, piece))
         thread.start()
 
         says = _told(lambda: model_check.check_model(config(model={"base_url": address})))
@@ -279,13 +290,13 @@ def test_an_answer_that_does_not_end_is_left(known: Callable[..., None], monkeyp
     assert says == f"the model endpoint {address} gave no answer within 0.5 s"
 
 
-def _dribble(listening: socket.socket) -> None:
-    """Answers a request with a space now and then, until nobody listens any more."""
+def _dribble(listening: socket.socket, head: bytes, piece: bytes) -> None:
+    """Answers a request with a piece now and then, until nobody listens any more."""
     connection, _ = listening.accept()
     with connection, suppress(ConnectionError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        connection.sendall(head)
         for _ in range(1200):
-            connection.sendall(b" ")
+            connection.sendall(piece)
             time.sleep(0.05)
 
 
