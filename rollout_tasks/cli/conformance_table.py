@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from desktop_image.conformance.verdicts import counts
 from rollout_tasks.cli.fitting_tables import table_console
@@ -72,7 +72,7 @@ def show(found: Sequence[Conformance]) -> None:
         table.add_column(heading, overflow="fold")
     for one in found:
         table.add_row(
-            escape(one.item.domain or ""), escape(one.item.id[:8]), one.verdict, escape("; ".join(one.reasons))
+            *(Text(cell) for cell in (one.item.domain or "", one.item.id[:8], one.verdict, "; ".join(one.reasons)))
         )
     console = table_console()
     console.print(table)
