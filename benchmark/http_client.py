@@ -44,6 +44,11 @@ def http_client(api_key: str, base_url: str) -> httpx2.Client:
     return client
 
 
+def without_key(text: str, key: str) -> str:
+    """Returns a text in which an endpoint may have sent the key back, without it. To be cut only then: a part would stay."""
+    return text.replace(key, "***") if key else text
+
+
 def plain_key(key: str) -> str:
     """Returns a model's key without surrounding blanks.
 

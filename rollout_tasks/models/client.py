@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from benchmark.deadline import Deadline, TooSlowError
-from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client
+from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, without_key
 from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
@@ -122,7 +122,7 @@ class ModelClient:
         try:
             response, text = self._send(body, headers)
             if not response.is_success:
-                return self._refused(response, self._without_key(text))  # before it is cut
+                return self._refused(response, self._without_key(text))
             return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
@@ -165,7 +165,10 @@ class ModelClient:
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
         endpoint = Endpoint(self._config.name, self._base_url)
-        refusal = read_refusal(endpoint, response.status_code, response.reason_phrase, response.headers, text)
+        headers = dict(response.headers)
+        if "location" in headers:
+            headers["location"] = self._without_key(headers["location"])
+        refusal = read_refusal(endpoint, response.status_code, response.reason_phrase, headers, text)
         if refusal.context_overflow:
             raise ContextOverflow(self._without_key(refusal.failed.sentence))
         return refusal.failed
@@ -176,7 +179,7 @@ class ModelClient:
         return str(Endpoint(self._config.name, self._base_url))
 
     def _without_key(self, sentence: str) -> str:
-        return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
+        return sentence if self._api_key == _NO_KEY else without_key(sentence, self._api_key)
 
 
 @per_process

@@ -52,7 +52,7 @@ def read_refusal(endpoint: Endpoint, status: int, reason: str, headers: Mapping[
         endpoint: Who answered.
         status: The HTTP status.
         reason: Its phrase.
-        headers: The response's, by lower-case names.
+        headers: The response's, by lower-case names; the location without the key.
         text: The response's body, without the key.
     """
     error = _error_of(text)

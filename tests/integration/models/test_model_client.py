@@ -254,6 +254,10 @@ REFUSALS = {
         Answer(307, b"", {"location": "http://user:secret@10.0.0.1/v1?token=secret"}),
         "answered 307: Temporary Redirect; it redirects to http://10.0.0.1/v1, which is not followed",
     ),
+    "redirect where it is cut": (
+        Answer(307, b"", {"location": f"http://10.0.0.1/{'x' * 280}{KEY}"}),
+        f"it redirects to http://10.0.0.1/{'x' * 280}***, which is not followed",
+    ),
     "redirect to no address": (
         Answer(307, b"", {"location": "http://[x/v1"}),
         "answered 307: Temporary Redirect; it redirects to an invalid address, which is not followed",

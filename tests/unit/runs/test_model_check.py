@@ -55,6 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         key = self.headers["Authorization"] or self.headers["x-api-key"]
         self.server.requests.append((self.command, self.path, key, body))
         status, content = self.server.answers.pop(0)
+        if not status:
+            self.wfile.write(content)
+            return
         self.send_response(status)
         if isinstance(content, bytes) and content.startswith(b"\x1f\x8b"):
             self.send_header("Content-Encoding", "gzip")
@@ -177,6 +180,26 @@ def test_long_names_of_models_are_cut(endpoint: ModelEndpoint, known: Callable[.
     endpoint.answers = [(200, {"data": [{"id": "x" * 10_000}]})]
 
     assert _told(lambda: model_check.check_model(asking(endpoint))).endswith("it serves " + "x" * 100)
+
+
+def test_a_key_among_the_names_of_models_is_not_shown(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(200, {"data": [{"id": "x" * 90 + KEY}]})] * 2
+
+    assert _told(lambda: model_check.check_model(asking(endpoint))).endswith("it serves " + "x" * 90 + "***")
+    assert model_check.served_models(endpoint.url) == "serves " + "x" * 90 + "***"
+
+
+@pytest.mark.parametrize("first", [[], [(404, "")]], ids=["/models", "/chat/completions"])
+def test_a_key_that_is_sent_back_as_a_broken_header_is_not_shown(
+    endpoint: ModelEndpoint, known: Callable[..., None], first: list[tuple[int, Any]]
+) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [*first, *[(0, b"HTTP/1.1 200 OK\r\nBearer " + KEY.encode() + b"\r\n\r\n")] * 3]
+
+    says = _told(lambda: model_check.check_model(asking(endpoint)))
+
+    assert "cannot be reached: illegal header line: bytearray(b'Bearer ***')" in says
 
 
 @pytest.mark.parametrize(
