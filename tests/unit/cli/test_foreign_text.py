@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -87,6 +88,20 @@ def test_json_is_the_same_and_steers_no_terminal(capsys: pytest.CaptureFixture[s
     assert said.replace("\n", "").isprintable(), repr(said)
     assert "ü" in said
     assert json.loads(said) == {"name": f"ü{text}"}
+
+
+@pytest.mark.parametrize("text", [*HOSTILE.values(), "|", "www.evil.example", "<b>", "`"])
+def test_a_page_has_it_as_text(text: str) -> None:
+    item = Item(f"i{text}", "?", metadata={"domain": f"d{text}"})
+
+    page = conformance_table.as_page([Conformance(item, "needs", (f"({text})",))], "tasks.json", "an image")
+
+    plain = conformance_table.as_page([Conformance(Item("i", "?"), "needs", ("-",))], "tasks.json", "an image")
+    assert page.replace("\n", "").isprintable()
+    assert page.count("\n") == plain.count("\n")
+    assert re.sub(r"\\.", "", page).count("|") == plain.count("|")
+    assert not re.search(r"www\.evil|(?<!\\)(\[link|://)", page)
+    assert "<b>" not in page
 
 
 @pytest.fixture(name="log")
