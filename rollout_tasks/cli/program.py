@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from benchmark.errors import BenchmarkError
 from rollout_tasks.errors import WRONG_INPUT, UserError
+from rollout_tasks.log_lines import keep_to_one_line
 from rollout_tasks.unicode_text import one_line
 from rollout_tasks.validation_messages import clause
 
@@ -38,6 +39,7 @@ def run(application: typer.Typer, name: str | None = None) -> None:
         application: The command.
         name: Its name in its help; default: the name of the program.
     """
+    keep_to_one_line()
     for stream in (sys.stdout, sys.stderr):  # in a locale that lacks a character, it is shown by its number
         with suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -15,7 +15,6 @@ from desktop_image import kept_facts
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
-from rollout_tasks.log_lines import keep_to_one_line
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
 from rollout_tasks.vm_options import open_provider
@@ -62,7 +61,6 @@ def serve(
     ] = None,
 ) -> None:
     """Boot VMs into a pool and look after them until Ctrl-C or SIGTERM, which stops them."""
-    keep_to_one_line()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         opened = VMPool(redis.Redis.from_url(checked_redis_url(redis_url or settings().redis_address)), pool)

@@ -6,9 +6,11 @@ import io
 import json
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+import typer
 from celery import signals
 from rich.text import Text
 
@@ -141,5 +143,20 @@ def test_a_worker_logs_so(log: tuple[logging.Logger, io.StringIO]) -> None:
     signals.after_setup_logger.send(sender=None, logger=logger, loglevel=logging.INFO)
 
     logger.warning("a\n\x1bb")
+
+    assert written.getvalue() == "WARNING a \ufffdb\n"
+
+
+def test_a_command_logs_so(log: tuple[logging.Logger, io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    logger, written = log
+    command = typer.Typer()
+
+    @command.command()
+    def speak() -> None:
+        logger.warning("a\n\x1bb")
+
+    monkeypatch.setattr(sys, "argv", ["speak"])
+    with pytest.raises(SystemExit):
+        program.run(command)
 
     assert written.getvalue() == "WARNING a \ufffdb\n"
