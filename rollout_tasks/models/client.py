@@ -122,7 +122,7 @@ class ModelClient:
         try:
             response, text = self._send(body, headers)
             if not response.is_success:
-                return self._refused(response, self._without_key(text))
+                return self._refused(response, text)
             return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
@@ -165,10 +165,9 @@ class ModelClient:
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
         endpoint = Endpoint(self._config.name, self._base_url)
-        headers = dict(response.headers)
-        if "location" in headers:
-            headers["location"] = self._without_key(headers["location"])
-        refusal = read_refusal(endpoint, response.status_code, response.reason_phrase, headers, text)
+        refusal = read_refusal(
+            endpoint, response.status_code, response.reason_phrase, response.headers, text, self._secret
+        )
         if refusal.context_overflow:
             raise ContextOverflow(self._without_key(refusal.failed.sentence))
         return refusal.failed
@@ -178,8 +177,12 @@ class ModelClient:
         """The endpoint's name in errors, without secrets that a URL may contain."""
         return str(Endpoint(self._config.name, self._base_url))
 
+    @property
+    def _secret(self) -> str:
+        return "" if self._api_key == _NO_KEY else self._api_key
+
     def _without_key(self, sentence: str) -> str:
-        return sentence if self._api_key == _NO_KEY else without_key(sentence, self._api_key)
+        return without_key(sentence, self._secret)
 
 
 @per_process

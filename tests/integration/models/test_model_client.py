@@ -246,6 +246,10 @@ REFUSALS = {
     "400": (error(400, "bad tools"), "answered 400: bad tools"),
     "401": (error(401, f"Incorrect API key provided: {KEY}."), "answered 401: Incorrect API key provided: ***."),
     "401 where it is cut": (error(401, "x" * 490 + KEY), f"answered 401: {'x' * 490}***"),
+    "401 in other spelling": (
+        Answer(401, b'{"error": {"message": "' + b"x" * 490 + KEY.replace("-", "\\u002d").encode() + b'"}}'),
+        f"answered 401: {'x' * 490}***",
+    ),
     "403": (error(403, "not yours"), "answered 403: not yours"),
     "404": (error(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist"),
     "422": (error(422, "no such field"), "answered 422: no such field"),
