@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmark.deadline import keeping_deadlines
+
 if TYPE_CHECKING:
     import httpx2
 
@@ -21,7 +23,7 @@ class UnusableProxy(Exception):
 def http_client(api_key: str, base_url: str) -> httpx2.Client:
     """Returns the `openai` package's HTTP client with its headers, except those that describe this machine.
 
-    Requests for relative addresses go to the endpoint; gzip is the only encoding asked for.
+    Requests for relative addresses go to the endpoint; gzip is the only encoding asked for; a `Deadline` is kept.
 
     Raises:
         UnusableProxy: A proxy's address is wrong, or of a kind that is not known here.
@@ -30,7 +32,7 @@ def http_client(api_key: str, base_url: str) -> httpx2.Client:
     import openai
 
     try:
-        client = openai.DefaultHttpxClient()
+        client = keeping_deadlines(openai.DefaultHttpxClient())
     except (ImportError, ValueError, httpx2.InvalidURL):
         raise UnusableProxy from None
     package = openai.OpenAI(api_key=api_key, base_url=base_url, http_client=client)
@@ -40,6 +42,11 @@ def http_client(api_key: str, base_url: str) -> httpx2.Client:
     client.headers["Accept-Encoding"] = "gzip"
     client.base_url = package.base_url
     return client
+
+
+def without_key(text: str, key: str) -> str:
+    """Returns a text in which an endpoint may have sent the key back, without it. To be cut only then: a part would stay."""
+    return text.replace(key, "***") if key else text
 
 
 def plain_key(key: str) -> str:

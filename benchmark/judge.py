@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 from benchmark.backoff import passing, pause, retry_after
+from benchmark.deadline import Deadline, TooSlowError
 from benchmark.errors import BenchmarkError, JudgeFailure
-from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, plain_key
+from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, plain_key, without_key
 from benchmark.items import Item
 from benchmark.judged_answers import JudgedAnswers, Judgement
 from benchmark.metrics import Score
-from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
+from benchmark.response_body import UnreadableBodyError, read_text
 
 if TYPE_CHECKING:
     import httpx2  # the HTTP client of the openai package
@@ -160,7 +161,7 @@ class Judge:
         raise failure
 
     def _failure(self, failure_class: str, error: Exception) -> JudgeFailure:
-        return JudgeFailure(failure_class, self._without_key(f"judge {self.config.model}: {error}"))
+        return JudgeFailure(failure_class, without_key(f"judge {self.config.model}: {error}", self._key))
 
     def known(self, prediction: str, answer: str, item: Item) -> Score | None:
         """Returns the stored grade of an answer; None when the judge would have to be asked."""
@@ -205,18 +206,17 @@ class Judge:
 
         The package's own requests would follow redirects and read the whole body of a refusal, without such limits.
         """
-        end = time.monotonic() + seconds
         client = self._connection()
         request = client.build_request(
             "POST",
             "chat/completions",
             content=json.dumps({"model": self.config.model, "messages": messages, "temperature": 0}),
             headers={"X-Session-Id": f"judge/{quote(item.id, safe='', errors='replace')}"},
-            timeout=seconds,
+            timeout=Deadline(seconds),
         )
         with closing(client.send(request, stream=True, follow_redirects=False)) as response:
             if response.is_success:
-                return read_text(response, _MAX_REPLY_BYTES, end - time.monotonic())
+                return read_text(response, _MAX_REPLY_BYTES)
         status = response.status_code
         message = f"HTTP {status} from {request.url.copy_with(query=None, userinfo=None)}"
         if passing(status):
@@ -231,10 +231,7 @@ class Judge:
         return content if isinstance(content, str) else ""
 
     def _shown(self, text: str) -> str:
-        return repr(self._without_key(text)[:100])  # masked first: a part of the key would not be found
-
-    def _without_key(self, sentence: str) -> str:
-        return sentence.replace(self._key, "***") if self._key else sentence
+        return repr(without_key(text, self._key)[:100])
 
     def _connection(self) -> httpx2.Client:
         with self._making:

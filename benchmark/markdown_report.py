@@ -18,8 +18,8 @@ _SENTENCE = 400
 """Most characters of a sentence about an item."""
 _LISTED = 100
 """Most items that one list of the Markdown report names."""
-_FORMATTING = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
-"""Characters that could format text, make a link or end a cell; an underscore inside a word cannot."""
+_FORMATTING = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)|:(?=//)|(?i:(?<=www)\.|(?<=mailto):|(?<=xmpp):)")
+"""Characters that could format text, make a link or end a cell; an underscore inside a word cannot, an address does."""
 
 
 def write_markdown(path: Path, overview: Overview, info: BenchmarkInfo) -> None:
@@ -35,7 +35,7 @@ def write_markdown(path: Path, overview: Overview, info: BenchmarkInfo) -> None:
 
 def as_markdown(overview: Overview, info: BenchmarkInfo) -> str:
     """Returns the report as Markdown, for people."""
-    parts = [f"# {_cell(info.name)}", _summary_table(overview.summary, info)]
+    parts = [f"# {as_cell(info.name)}", _summary_table(overview.summary, info)]
     if info.scripted:
         parts.insert(0, SCRIPTED_NOTICE)
     parts += [
@@ -52,8 +52,8 @@ def as_markdown(overview: Overview, info: BenchmarkInfo) -> str:
 def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
     standings = ", ".join(f"{count} {standing.replace('_', ' ')}" for standing, count in summary.standings.items())
     rows: list[tuple[str, str]] = [
-        ("Data", _cell(info.data_path)),
-        ("Metric", _cell(summary.metric)),
+        ("Data", as_cell(info.data_path)),
+        ("Metric", as_cell(summary.metric)),
         ("Average score (whatever has no score counts 0)", _number(summary.average_score)),
         ("Bounds if all losses had scored 0 or 1", f"{_number(summary.bounds[0])} to {_number(summary.bounds[1])}"),
         ("Coverage", f"{_percent(summary.coverage)} of {summary.total_rollouts} rollouts"),
@@ -75,13 +75,13 @@ def _summary_table(summary: Summary, info: BenchmarkInfo) -> str:
         parts = (f"{_rollouts(count)} {known.get(how, how)}" for how, count in summary.attestation.items())
         rows.append(("Guests' own servers", ", ".join(parts)))
     if info.images:
-        rows.insert(1, ("Desktops", _cell("; ".join(info.images), 1000)))
+        rows.insert(1, ("Desktops", as_cell("; ".join(info.images), 1000)))
     if info.left_out:
         rows.insert(1, ("Left out", f"{len(info.left_out)} items of the data, which no figure here counts"))
     if info.doubted:
         rows.insert(1, ("Not to be relied on", f"the scores of {len(info.doubted)} items, which the figures count"))
     if info.description:
-        rows.insert(0, ("Description", _cell(info.description, 1000)))
+        rows.insert(0, ("Description", as_cell(info.description, 1000)))
     return _table(("Figure", "Value"), rows)
 
 
@@ -123,7 +123,7 @@ def _named_section(heading: str, sentences: Sequence[str]) -> Iterator[str]:
     if not sentences:
         return
     yield f"## {heading}"
-    yield "\n".join(f"- {_cell(sentence, _SENTENCE)}" for sentence in sentences[:_LISTED])
+    yield "\n".join(f"- {as_cell(sentence, _SENTENCE)}" for sentence in sentences[:_LISTED])
     if len(sentences) > _LISTED:
         yield f"And {len(sentences) - _LISTED} more: the JSON report has them all."
 
@@ -136,7 +136,7 @@ def _groups_section(groups: Sequence[Group]) -> Iterator[str]:
         ("Domain", "Items", "Average", "Mean over valid", "Standard error", "Coverage"),
         (
             (
-                "no domain" if group.name is None else _cell(group.name),
+                "no domain" if group.name is None else as_cell(group.name),
                 str(group.total_items),
                 _number(group.average_score),
                 _number(group.valid_mean),
@@ -154,7 +154,7 @@ def _losses_section(summary: Summary) -> Iterator[str]:
         yield _table(
             ("Class", "Rollouts", "Counted as", "For example"),
             (
-                (_cell(name), str(loss.count), loss.counted_as, _cell(loss.example, 300))
+                (as_cell(name), str(loss.count), loss.counted_as, as_cell(loss.example, 300))
                 for name, loss in summary.failures.items()
             ),
         )
@@ -162,7 +162,7 @@ def _losses_section(summary: Summary) -> Iterator[str]:
         yield "## Without a score"
         yield _table(
             ("Class", "Rollouts", "For example"),
-            ((_cell(name), str(loss.count), _cell(loss.example, 300)) for name, loss in summary.unscored.items()),
+            ((as_cell(name), str(loss.count), as_cell(loss.example, 300)) for name, loss in summary.unscored.items()),
         )
 
 
@@ -174,11 +174,11 @@ def _worst_section(worst: Sequence[ItemRow]) -> Iterator[str]:
         ("Item", "Score", "How it ended", "Prediction", "Reference"),
         (
             (
-                _cell(row.item_id),
+                as_cell(row.item_id),
                 "none" if row.score is None else _number(row.score),
                 ", ".join(dict.fromkeys(_ending(rollout.standing, rollout.failure_class) for rollout in row.rollouts)),
-                _cell(row.prediction),
-                _cell(row.ground_truth),
+                as_cell(row.prediction),
+                as_cell(row.ground_truth),
             )
             for row in worst
         ),
@@ -187,7 +187,7 @@ def _worst_section(worst: Sequence[ItemRow]) -> Iterator[str]:
 
 def _ending(standing: str, failure_class: str | None) -> str:
     ended = standing.replace("_", " ")
-    return f"{ended} ({_cell(failure_class)})" if failure_class else ended
+    return f"{ended} ({as_cell(failure_class)})" if failure_class else ended
 
 
 def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -195,8 +195,8 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _cell(text: str, longest: int = _CELL) -> str:
-    """Returns data as plain text in one line of Markdown: nothing in it formats, links or ends the cell."""
+def as_cell(text: str, longest: int = _CELL) -> str:
+    """Returns data as plain text in one line of Markdown: nothing in it formats, ends the cell or leads to another page."""
     line = " ".join(text[: 4 * longest].split())
     printable = "".join(character if character.isprintable() else "�" for character in line)
     cut = printable if len(printable) <= longest else printable[: longest - 1] + "…"

@@ -1,8 +1,7 @@
-"""Reads the body of a response from a model or a judge, within limits of size and time, because endpoints are not trusted."""
+"""Reads the body of a response from a model or a judge, within a limit of size, because endpoints are not trusted."""
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,32 +18,24 @@ class UnreadableBodyError(ValueError):
     """A body that is too large, or compressed in a way not asked for; the message completes "the endpoint answered"."""
 
 
-class TooSlowError(TimeoutError):
-    """A body that does not end in time."""
-
-
-def read_text(response: httpx2.Response, largest: int, seconds: float) -> str:
+def read_text(response: httpx2.Response, largest: int) -> str:
     """Returns the body as text; JSON is UTF-8 whatever charset the headers name.
 
     Args:
-        response: A response of which only the headers were read.
+        response: A response of which only the headers were read; its request's `Deadline` counts for the body, too.
         largest: The most bytes, decompressed.
-        seconds: How long it may take.
 
     Raises:
         UnreadableBodyError: It is larger, or compressed in a way not asked for.
-        TooSlowError: It takes longer.
+        TooSlowError, httpx2.TimeoutException: It does not end in time.
         httpx2.HTTPError: The connection fails.
     """
-    deadline = time.monotonic() + seconds
     body = bytearray()
     unpack = _unpacking(response.headers.get("content-encoding", ""))
     for piece in response.iter_raw():
         body += unpack(piece, largest + 1 - len(body))
         if len(body) > largest:
             raise UnreadableBodyError(f"with more than {largest >> 20} MiB")
-        if time.monotonic() > deadline:
-            raise TooSlowError
     return body.decode("utf-8-sig", "replace")
 
 

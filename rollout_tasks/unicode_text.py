@@ -21,6 +21,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one in "\n\t" else _REPLACEMENT for one in text)
 
 
+def one_line(text: str) -> str:
+    """Returns the text printable and on one line, as where a line each is said: it cannot pass for more lines."""
+    return printable(" ".join(text.split()))
+
+
 def storable_json(value: Any, deepest: int) -> Any:
     """Returns JSON values with all their text made storable.
 

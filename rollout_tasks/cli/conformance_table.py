@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from benchmark.markdown_report import as_cell
 from desktop_image.conformance.verdicts import counts
 from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.environments.base import Conformance
+
+_REASONS = 1000
+"""Most characters of a task's reasons on a page."""
+_PLAIN = re.compile(r"[\w-]+")
 
 
 def as_json(found: Sequence[Conformance]) -> dict[str, Any]:
@@ -55,14 +61,18 @@ def as_page(found: Sequence[Conformance], tasks: str, image: str) -> str:
     ]
     for domain, some in [*sorted(domains.items()), ("all", list(found))]:
         counted = counts(one.verdict for one in some)
-        lines.append(f"| {domain} | {len(some)} | {' | '.join(map(str, counted.values()))} |")
+        lines.append(f"| {as_cell(domain)} | {len(some)} | {' | '.join(map(str, counted.values()))} |")
     lines += ["", "| domain | task | verdict | why |", "|---|---|---|---|"]
     for one in sorted(found, key=lambda one: (one.item.domain or "", one.verdict, one.item.id)):
         if one.reasons:
             more = f"; and {len(one.reasons) - 3} more" if len(one.reasons) > 3 else ""
-            why = "; ".join(one.reasons[:3]).replace("|", "\\|") + more
-            lines.append(f"| {one.item.domain} | `{one.item.id[:8]}` | {one.verdict} | {why} |")
+            why = as_cell("; ".join(one.reasons[:3]), _REASONS) + more
+            lines.append(f"| {as_cell(one.item.domain or '')} | {_task(one.item.id[:8])} | {one.verdict} | {why} |")
     return "\n".join(lines) + "\n"
+
+
+def _task(name: str) -> str:
+    return f"`{name}`" if _PLAIN.fullmatch(name) else as_cell(name)
 
 
 def show(found: Sequence[Conformance]) -> None:
@@ -72,7 +82,7 @@ def show(found: Sequence[Conformance]) -> None:
         table.add_column(heading, overflow="fold")
     for one in found:
         table.add_row(
-            escape(one.item.domain or ""), escape(one.item.id[:8]), one.verdict, escape("; ".join(one.reasons))
+            *(Text(cell) for cell in (one.item.domain or "", one.item.id[:8], one.verdict, "; ".join(one.reasons)))
         )
     console = table_console()
     console.print(table)

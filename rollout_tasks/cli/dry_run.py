@@ -11,6 +11,7 @@ from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked
 from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.submit import check_free
+from rollout_tasks.unicode_text import one_line
 
 
 def show_dry_run(submission: Submission, environments: set[str], checked: Checked, *, here: bool, as_json: bool) -> int:
@@ -32,7 +33,7 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
     needed = preflight.needs(config, submission.items)
     if not as_json:
         for name, kinds in needed.items():
-            sys.stdout.write(f"The items in {name} need: {_listed(kinds)}\n")
+            sys.stdout.write(f"The items in {name} need: {one_line(_listed(kinds))}\n")
     model = preflight.needs_model(config, environments)
     if model and here and model_check.model_address(config) is None:
         model_check.check_scripts(submission.config, submission.items)
@@ -58,7 +59,7 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
         print_json(found)
     else:
         shown = ", ".join(f"{key}: {value}" for key, value in found.items())
-        sys.stdout.write(f"Nothing was enqueued. {shown}\n")
+        sys.stdout.write(f"Nothing was enqueued. {one_line(shown)}\n")
     return DONE
 
 

@@ -1,4 +1,7 @@
-"""Tables that keep each row on one line: as wide as needed in pipes and files, without the least telling columns elsewhere."""
+"""Tables that keep each row on one line: as wide as needed in pipes and files, without the least telling columns elsewhere.
+
+And the console that shows them: cells may hold what a task, a guest or an endpoint chose.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from rollout_tasks.unicode_text import printable
+
 _ANY_WIDTH = 10_000
+
+
+class PlainConsole(Console):
+    """A console that shows no text which would steer the terminal; rich itself leaves escape sequences as they are."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yields what is to be written; rich's own movements of the cursor stay."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and not segment.text.isprintable():
+                segment = segment._replace(text=printable(segment.text))
+            yield segment
 
 
 def table_console(*, stderr: bool = False, **options: Any) -> Console:
@@ -23,7 +40,7 @@ def table_console(*, stderr: bool = False, **options: Any) -> Console:
         options: More of `rich.console.Console`.
     """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else _ANY_WIDTH, **options)
+    return PlainConsole(stderr=stderr, width=None if stream.isatty() else _ANY_WIDTH, **options)
 
 
 @dataclass(frozen=True, slots=True)

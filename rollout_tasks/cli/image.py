@@ -39,6 +39,7 @@ from rollout_tasks.environments.osworld.conformance import conformance, image_fa
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
 from rollout_tasks.runs import preflight
+from rollout_tasks.unicode_text import one_line
 
 LINE_SECONDS = 5.0
 """How often a line of progress is printed when there is no terminal to draw on."""
@@ -169,7 +170,7 @@ def _check(
     loaded = load_items(str(tasks))
     items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), loaded.items, loaded.places)
     for sentence in wrong:
-        typer.echo(f"left out: {sentence}", err=True)
+        program.tell(f"left out: {sentence}")
     with _progress() as progress:
         facts = image_facts(provider, options, progress)
     found = conformance(items, [facts])
@@ -217,7 +218,7 @@ def _look_at(profile: str, progress: Progress) -> None:
     try:
         image_facts("local", {"profile": profile}, progress)
     except UserError as error:
-        typer.echo(f"note: what the image has could not be found out here: {error}", err=True)
+        program.tell(f"note: what the image has could not be found out here: {error}")
 
 
 @contextmanager
@@ -228,7 +229,7 @@ def _progress() -> Iterator[Progress]:
         yield _every_few_seconds()
         return
     with console.status("Looking for the image") as status:
-        yield lambda sentence: status.update(escape(sentence))
+        yield lambda sentence: status.update(escape(one_line(sentence)))
 
 
 def _every_few_seconds() -> Progress:
@@ -238,7 +239,7 @@ def _every_few_seconds() -> Progress:
         nonlocal last
         if time.monotonic() - last >= LINE_SECONDS:
             last = time.monotonic()
-            typer.echo(sentence, err=True)
+            program.tell(sentence)
 
     return report
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
 import redis
-from rich.console import Console
 
-from rollout_tasks.cli.program import DONE, print_json
+from rollout_tasks.cli.fitting_tables import table_console
+from rollout_tasks.cli.program import DONE, print_json, tell
 from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs.states import Progress
@@ -19,7 +18,6 @@ from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.store_format import UnreadableRun
 from rollout_tasks.runs.waits import pool_status, waits_for
 from rollout_tasks.runs.watch import OVER, Rate, describe, line
-from rollout_tasks.unicode_text import printable
 from vm_pool.states import PoolStatus
 
 _BROKEN = (UserError, ValueError, TypeError, redis.ResponseError)
@@ -42,9 +40,9 @@ def show_known_runs(*, as_json: bool) -> int:
     if as_json:
         print_json([describe(run.progress) | {"folder": run.folder, "waits_for": run.waits_for} for run in found])
         return DONE
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = table_console(soft_wrap=True, highlight=False, markup=False)
     for run in found:
-        console.print(f"Run {printable(run.progress.run_id)}: {line(run.progress, Rate(), {}, run.waits_for)}")
+        console.print(f"Run {run.progress.run_id}: {line(run.progress, Rate(), {}, run.waits_for)}")
     if not found:
         console.print("Redis knows no run that is under way")
     return DONE
@@ -58,7 +56,7 @@ def _known_runs(store: RunStore) -> Iterator[KnownRun]:
             if progress is not None and progress.state not in OVER:
                 yield _known_run(store, progress, pool)
         except _BROKEN as error:
-            sys.stderr.write(f"left out: run {printable(run_id)}: {printable(str(error))}\n")
+            tell(f"left out: run {run_id}: {error}")
 
 
 def _known_run(store: RunStore, progress: Progress, pool: Callable[[str], PoolStatus | None]) -> KnownRun:

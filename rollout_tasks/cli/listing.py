@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from rollout_tasks.cli import program
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.unicode_text import printable
+from rollout_tasks.unicode_text import one_line
 from vm_pool.providers import provider_names
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -102,19 +101,14 @@ def _runs(output_dir: Path) -> list[ListedRun]:
         except (FileNotFoundError, NotADirectoryError):  # no run, or one that was removed just now
             continue
         except OSError as error:
-            sys.stderr.write(f"left out: {_line(f'{output_dir / name} cannot be read: {error.strerror}')}\n")
+            program.tell(f"left out: {output_dir / name} cannot be read: {error.strerror}")
     runs = []
     for when, path in sorted(dated, reverse=True):
         try:
             runs.append(_listed(RunFolder(path), when))
         except (UserError, BenchmarkError) as error:
-            sys.stderr.write(f"left out: {_line(str(error))}\n")
+            program.tell(f"left out: {error}")
     return runs
-
-
-def _line(text: str) -> str:
-    """Returns a text as it may stand within a line."""
-    return printable(" ".join(text.split()))
 
 
 def _listed(folder: RunFolder, when: float) -> ListedRun:
@@ -156,7 +150,7 @@ def _table(runs: Sequence[ListedRun]) -> FittingTable:
             "-" if run.score is None else f"{run.score:.4g}",
             "-" if run.coverage is None else f"{run.coverage:.1%}",
         )
-        rows.append([*map(_line, texts), *numbers])
+        rows.append([*map(one_line, texts), *numbers])
     return FittingTable(columns, rows, box=None, pad_edge=False)
 
 

@@ -16,11 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from benchmark.items import Item, load_items
 from rollout_tasks.cli import program
-from rollout_tasks.cli.program import DONE, INCOMPLETE, print_json
+from rollout_tasks.cli.program import DONE, INCOMPLETE, print_json, tell
 from rollout_tasks.environments.osworld.downloads import Download, DownloadCache, DownloadError
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError
+from rollout_tasks.unicode_text import one_line
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -61,7 +62,7 @@ def prefetch(data_path: Path, *, at_a_time: int, skip_invalid: bool, as_json: bo
     """
     benchmark = load_items(data_path, skip_invalid=skip_invalid)
     for sentence in benchmark.skipped:
-        sys.stderr.write(f"left out: {sentence}\n")
+        tell(f"left out: {sentence}")
     urls = _urls(benchmark.items, skip_invalid=skip_invalid)
     cache = DownloadCache()
     cached = {url for url in urls if cache.find(url) is not None}
@@ -90,7 +91,7 @@ def _urls(items: Iterable[Item], *, skip_invalid: bool) -> list[str]:
         except ValueError as error:
             if not skip_invalid:
                 raise UserError(f"item {item.id!r}: {error}") from error
-            sys.stderr.write(f"left out: item {item.id!r}: {error}\n")
+            tell(f"left out: item {item.id!r}: {error}")
     return list(urls)
 
 
@@ -168,7 +169,7 @@ def _say(found: dict[str, Any]) -> None:
         f" ({megabytes:.1f} MB), {len(found['failed'])} failed. Cache: {found['folder']}\n"
     )
     for url, reason in found["failed"].items():
-        sys.stdout.write(f"  {url}: {reason}\n")
+        sys.stdout.write(f"  {one_line(f'{url}: {reason}')}\n")
 
 
 def main() -> None:

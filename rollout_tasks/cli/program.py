@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from contextlib import suppress
 from typing import Any
@@ -13,13 +14,15 @@ from pydantic import ValidationError
 
 from benchmark.errors import BenchmarkError
 from rollout_tasks.errors import WRONG_INPUT, UserError
-from rollout_tasks.unicode_text import printable
+from rollout_tasks.log_lines import keep_to_one_line
+from rollout_tasks.unicode_text import one_line
 from rollout_tasks.validation_messages import clause
 
 DONE, INCOMPLETE, INTERRUPTED = 0, 1, 130
 """Exit codes of commands: all went well; something was lost or is missing; Ctrl-C. Wrong input is 2 (`errors`)."""
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
 """Context settings that accept ``--num_rollouts`` for ``--num-rollouts``, and so on for every option."""
+_NOT_PLAIN = re.compile(r"[^ -~\n]")
 
 
 def take_h_for_help(command: Any) -> None:
@@ -36,6 +39,7 @@ def run(application: typer.Typer, name: str | None = None) -> None:
         application: The command.
         name: Its name in its help; default: the name of the program.
     """
+    keep_to_one_line()
     for stream in (sys.stdout, sys.stderr):  # in a locale that lacks a character, it is shown by its number
         with suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -78,12 +82,22 @@ def _usage(error: typer.TyperException) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
+def tell(sentence: str) -> None:
+    """Says a sentence on stderr, as one line: part of it may be what a task, a guest or an endpoint chose."""
+    sys.stderr.write(f"{one_line(sentence)}\n")
+
+
 def _complain(sentence: str) -> int:
-    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
+    tell(f"error: {sentence}")
     return WRONG_INPUT
 
 
 def print_json(values: Any) -> None:
-    """Prints one JSON document on stdout; where its encoding may lack characters, they are escaped as JSON does it."""
+    """Prints one JSON document on stdout; what its encoding may lack, or a terminal may obey, is escaped as JSON does it."""
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=not unicode, default=str) + "\n")
+    text = json.dumps(values, indent=2, ensure_ascii=not unicode, default=str)
+    sys.stdout.write(_NOT_PLAIN.sub(_escaped, text) + "\n")
+
+
+def _escaped(one: re.Match[str]) -> str:
+    return one[0] if one[0].isprintable() else json.dumps(one[0])[1:-1]

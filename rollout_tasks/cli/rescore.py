@@ -64,7 +64,7 @@ def rescore(
         )
     losses = lost_scores(asdict(summary), folder)
     for sentence in losses:
-        sys.stderr.write(sentence + "\n")
+        program.tell(sentence)
     raise typer.Exit(program.INCOMPLETE if losses else program.DONE)
 
 

@@ -18,7 +18,7 @@ from benchmark.results import PERFECT, VALID
 from benchmark.stored_report import scan_report
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import rollout_id_of
-from rollout_tasks.unicode_text import printable
+from rollout_tasks.unicode_text import one_line
 
 GROUPS: Mapping[str, frozenset[str]] = {
     "Office": frozenset({"libreoffice_calc", "libreoffice_impress", "libreoffice_writer"}),
@@ -198,7 +198,7 @@ def show_run(folder: RunFolder, console: Console) -> None:
         console.print(sentence, highlight=False, soft_wrap=True)
     _show_unsolved(found.unsolved, folder, console)
     for name, losses in summary["failures"].items():
-        sentence = f"{name}: {losses['count']}, such as {printable(str(losses['example']))}"
+        sentence = f"{name}: {losses['count']}, such as {one_line(str(losses['example']))}"
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     console.print(f"Report: {folder.report}", markup=False, highlight=False, soft_wrap=True)
 
@@ -212,7 +212,7 @@ def _show_unsolved(unsolved: Sequence[Unsolved], folder: RunFolder, console: Con
     for one in unsolved[:UNSOLVED_SHOWN]:
         score = "-" if one.score is None else f"{one.score:.4g}"
         inner = str(Path(one.folder).relative_to(folder.path))
-        table.add_row(*(Text(printable(text)) for text in (one.rollout_id, score, one.ending, inner)))
+        table.add_row(*(Text(one_line(text)) for text in (one.rollout_id, score, one.ending, inner)))
     console.print(table)
     if len(unsolved) > UNSOLVED_SHOWN:
         more = f"more than {UNSOLVED_KEPT}" if len(unsolved) == UNSOLVED_KEPT else str(len(unsolved))
@@ -227,7 +227,7 @@ def _interval(summary: Mapping[str, Any]) -> str:
 
 
 def _add(table: Table, line: Line) -> None:
-    table.add_row(Text(printable(line.name)), str(line.asked), str(line.valid), str(line.solved), f"{line.score:.1%}")
+    table.add_row(Text(one_line(line.name)), str(line.asked), str(line.valid), str(line.solved), f"{line.score:.1%}")
 
 
 def _line(line: Line) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.items import Item
 from rollout_tasks.cli.dry_run import show_dry_run
-from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
+from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json, tell
 from rollout_tasks.cli.run_options import spellings_of
 from rollout_tasks.cli.submission_progress import NOTHING, submitting
 from rollout_tasks.config import RunConfig, parse_config
@@ -24,7 +24,6 @@ from rollout_tasks.runs.conformance import Checked, check
 from rollout_tasks.runs.counting import Counting
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submission import Submission, load_benchmark, new_submission, resumed_submission
-from rollout_tasks.unicode_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,13 +104,13 @@ def _conformance(config: RunConfig, items: Sequence[Item], *, here: bool) -> Che
 
 def _say_of_items(left_out: Sequence[str], doubts: Sequence[str], unknown: str) -> None:
     for sentence in left_out:
-        sys.stderr.write(f"left out: {sentence}\n")
+        tell(f"left out: {sentence}")
     for sentence in doubts:
-        sys.stderr.write(f"not to be relied on: {sentence}\n")
+        tell(f"not to be relied on: {sentence}")
     if unknown:
-        sys.stderr.write(
+        tell(
             f"note: what {unknown} have was never examined, so nothing says which tasks they can serve and score;"
-            " rollouts image build --check examines them\n"
+            " rollouts image build --check examines them"
         )
 
 
@@ -184,7 +183,7 @@ def _go(
     dry_run: bool,
 ) -> int:
     for sentence in preflight.unmet(submission.config, submission.items):
-        sys.stderr.write(f"note: {sentence}\n")
+        tell(f"note: {sentence}")
     if dry_run:
         return show_dry_run(submission, environments, checked, here=here, as_json=as_json)
     from rollout_tasks.cli.fitting_tables import table_console
@@ -246,7 +245,7 @@ def _embedded(submission: Submission, console: Console, *, as_json: bool) -> int
         f" rollouts resume {submission.folder.path}"
     )
     if problem:  # last, where programs look for it
-        sys.stderr.write(f"error: {printable(problem)}\n")
+        tell(f"error: {problem}")
     return INTERRUPTED if end.interrupted else INCOMPLETE
 
 

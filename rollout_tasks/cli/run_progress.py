@@ -16,7 +16,7 @@ from benchmark.errors import BenchmarkError
 from benchmark.money import dollars
 from benchmark.stored_report import scan_report
 from rollout_tasks.cli.fitting_tables import table_console
-from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json
+from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json, tell
 from rollout_tasks.cli.result_tables import show_run
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.queues import finalize_task
@@ -72,7 +72,7 @@ def report(progress: Progress, folder: RunFolder, console: Console, *, as_json: 
     if summary is not None:
         losses += lost_scores(summary, folder)
     for sentence in losses:
-        sys.stderr.write(sentence + "\n")
+        tell(sentence)
     return INCOMPLETE if losses else DONE
 
 

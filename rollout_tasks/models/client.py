@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client
-from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
+from benchmark.deadline import Deadline, TooSlowError
+from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, without_key
+from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.apis import APIS
@@ -94,7 +95,6 @@ class ModelClient:
         self._api = APIS[config.api]
         self._session = (SESSION_HEADER.encode(), session_id.encode())
         self._received = 0
-        self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), config.timeout)}
         self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}
         for name in ("temperature", "top_p", "max_completion_tokens", "seed"):
             if (value := getattr(config, name)) is not None:
@@ -125,7 +125,7 @@ class ModelClient:
         try:
             response, text = self._send(body, headers)
             if not response.is_success:
-                return self._refused(response, self._without_key(text))  # before it is cut
+                return self._refused(response, text)
             self._received += len(text)
             if self._received > LARGEST_CONVERSATION:
                 much = f"{self._endpoint} has answered with more than {LARGEST_CONVERSATION:,} characters in all"
@@ -161,17 +161,20 @@ class ModelClient:
         connected = _connected(self._api_key, self._base_url, self._config.api)
         headers = [*connected.headers, *more, self._session, (b"Content-Length", b"%d" % len(body))]
         stream = httpx2.ByteStream(body)
+        timeout = dict.fromkeys(("connect", "read", "write", "pool"), Deadline(self._config.timeout))
         response = connected.client.send(
-            httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions=self._extensions),
+            httpx2.Request("POST", connected.url, headers=headers, stream=stream, extensions={"timeout": timeout}),
             stream=True,
             follow_redirects=False,
         )
         with closing(response):
-            return response, read_text(response, LARGEST_RESPONSE, self._config.timeout)
+            return response, read_text(response, LARGEST_RESPONSE)
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
         endpoint = Endpoint(self._config.name, self._base_url)
-        refusal = read_refusal(endpoint, response.status_code, response.reason_phrase, response.headers, text)
+        refusal = read_refusal(
+            endpoint, response.status_code, response.reason_phrase, response.headers, text, self._secret
+        )
         if refusal.context_overflow:
             raise ContextOverflow(self._without_key(refusal.failed.sentence))
         return refusal.failed
@@ -181,8 +184,12 @@ class ModelClient:
         """The endpoint's name in errors, without secrets that a URL may contain."""
         return str(Endpoint(self._config.name, self._base_url))
 
+    @property
+    def _secret(self) -> str:
+        return "" if self._api_key == _NO_KEY else self._api_key
+
     def _without_key(self, sentence: str) -> str:
-        return sentence if self._api_key == _NO_KEY else sentence.replace(self._api_key, "***")
+        return without_key(sentence, self._secret)
 
 
 @per_process

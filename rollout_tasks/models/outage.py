@@ -22,6 +22,7 @@ from typing import Any
 
 import redis
 
+from benchmark.deadline import Deadline, TooSlowError, keeping_deadlines
 from rollout_tasks.models.apis import APIS
 from rollout_tasks.redis_client import server_time
 from rollout_tasks.settings import settings
@@ -147,11 +148,11 @@ def _ask(endpoint: str, api: str) -> str:
     headers = APIS[api].login(key.get_secret_value().strip()) if key else {}
     try:
         with (
-            httpx2.Client(headers=headers, timeout=_ANSWER_SECONDS) as client,
+            keeping_deadlines(httpx2.Client(headers=headers, timeout=Deadline(_ANSWER_SECONDS))) as client,
             closing(client.send(client.build_request("GET", f"{endpoint}/models"), stream=True)) as response,
         ):
             return f"answers HTTP {response.status_code}" if response.status_code >= 500 else ""
-    except httpx2.TimeoutException:
+    except (httpx2.TimeoutException, TooSlowError):
         return f"gives no answer within {_ANSWER_SECONDS:g} s"
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError, ImportError) as error:
         return f"cannot be reached ({type(error).__name__})"

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from benchmark.backoff import passing, retry_after
+from benchmark.http_client import without_key
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.retries import FailedTry
 from rollout_tasks.unicode_text import storable
@@ -45,7 +46,9 @@ class Refusal:
     """Whether the prompt is longer than the model can take."""
 
 
-def read_refusal(endpoint: Endpoint, status: int, reason: str, headers: Mapping[str, str], text: str) -> Refusal:
+def read_refusal(
+    endpoint: Endpoint, status: int, reason: str, headers: Mapping[str, str], text: str, key: str
+) -> Refusal:
     """Reads an HTTP error.
 
     Args:
@@ -53,13 +56,14 @@ def read_refusal(endpoint: Endpoint, status: int, reason: str, headers: Mapping[
         status: The HTTP status.
         reason: Its phrase.
         headers: The response's, by lower-case names.
-        text: The response's body, without the key.
+        text: The response's body.
+        key: What the endpoint may have sent back, and is not to be told; empty if there is none.
     """
     error = _error_of(text)
-    message = _message_of(error, text) or reason
+    message = _message_of(error, text, key) or reason
     sentence = f"{endpoint} answered {status}: {message}"
     if status in {301, 302, 303, 307, 308} and "location" in headers:
-        elsewhere = shown_url(headers["location"], endpoint.base_url)
+        elsewhere = shown_url(without_key(headers["location"], key), endpoint.base_url)
         sentence += f"; it redirects to {elsewhere}, which is not followed"
     if passing(status):
         return Refusal(FailedTry(sentence, FailureClass.MODEL_OVERLOAD, retry_after=retry_after(headers)), False)
@@ -87,10 +91,10 @@ def _error_of(text: str) -> Any:
     return body.get("error", body) if isinstance(body, dict) else body
 
 
-def _message_of(error: Any, text: str) -> str:
+def _message_of(error: Any, text: str, key: str) -> str:
     message = error.get("message") if isinstance(error, dict) else error
     said = storable(message) if isinstance(message, str) and message.strip() else text
-    return " ".join(said[:_READ_CHARACTERS].split())[:500]
+    return " ".join(without_key(said, key)[:_READ_CHARACTERS].split())[:500]
 
 
 def _is_context_overflow(status: int, error: Any, message: str) -> bool:

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmark.backoff import passing, pause
+from benchmark.deadline import Deadline, TooSlowError, keeping_deadlines
+from benchmark.http_client import without_key
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
 from benchmark.money import dollars
-from benchmark.response_body import TooSlowError, UnreadableBodyError, read_text
+from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
@@ -151,7 +153,7 @@ def served_models(address: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    some = ", ".join(name[:_NAME_CHARACTERS] for name in sorted(names)[:_NAMES_SHOWN])
+    some = ", ".join(_without_key(name)[:_NAME_CHARACTERS] for name in sorted(names)[:_NAMES_SHOWN])
     return some + (", ..." if len(names) > _NAMES_SHOWN else "")
 
 
@@ -210,7 +212,7 @@ def _ask(address: str, api: str = "chat") -> _Answer:
         try:
             answer = _send("GET", address, "/models", _ANSWER_SECONDS, api=api)
         except httpx2.HTTPError as error:
-            problem = f"cannot be reached: {error}"
+            problem = f"cannot be reached: {_without_key(error)}"
             continue
         if answer.status in _REFUSED_KEY:
             raise _KeyRefused(_key_refused(address, answer.status))
@@ -235,10 +237,10 @@ def _send(
     headers = {**_login(api), "Accept-Encoding": "gzip"}
     try:
         with (
-            httpx2.Client(headers=headers, timeout=seconds) as client,
+            keeping_deadlines(httpx2.Client(headers=headers, timeout=Deadline(seconds))) as client,
             client.stream(method, f"{address}{path}", json=body) as response,
         ):
-            return _Answer(response.status_code, read_text(response, LARGEST_ANSWER, seconds))
+            return _Answer(response.status_code, read_text(response, LARGEST_ANSWER))
     except (httpx2.TimeoutException, TooSlowError) as error:
         raise UserError(f"the model endpoint {address} gave no answer within {seconds:g} s") from error
     except UnreadableBodyError as error:
@@ -279,14 +281,23 @@ def _completion_status(config: RunConfig, address: str) -> int:
     try:
         answer = _send("POST", address, api.path, config.model.timeout, body, api=config.model.api)
     except httpx2.HTTPError as error:
-        raise UserError(f"the model endpoint {address} cannot be reached: {error}") from error
+        raise UserError(f"the model endpoint {address} cannot be reached: {_without_key(error)}") from error
     if answer.status in _REFUSED_KEY:
         raise UserError(_key_refused(address, answer.status))
     return answer.status
 
 
 def _login(api: str) -> dict[str, str]:
+    key = _key()
+    return {} if key is None else APIS[api].login(key)
+
+
+def _without_key(said: object) -> str:
+    return without_key(str(said), _key() or "")
+
+
+def _key() -> str | None:
     from rollout_tasks.settings import checked_key, settings
 
     secret = settings().openai_api_key
-    return {} if secret is None else APIS[api].login(checked_key(secret.get_secret_value()))
+    return None if secret is None else checked_key(secret.get_secret_value())

@@ -19,6 +19,7 @@ from celery import Celery, bootsteps, platforms, signals
 from rollout_tasks import settings as settings_of_process
 from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.execution.shutdown import set_worker_stops
+from rollout_tasks.log_lines import keep_to_one_line
 from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import check_login, connect, let_celery_wait
 from rollout_tasks.runs import presence
@@ -73,6 +74,7 @@ def install(app: Celery) -> None:
     # Every model call is in its rollout's trajectory; a line for each would flood the worker's log.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     signals.after_setup_logger.connect(shorten, weak=False)
+    signals.after_setup_logger.connect(lambda **_signal: keep_to_one_line(), weak=False)
 
 
 class Login(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -6,8 +6,10 @@ Read by hand in one pass, since the text is Python only in appearance: typed tex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rollout_tasks.agents.profiles.reply import UnusableReplyError, shown
 
@@ -51,12 +53,13 @@ def read_calls(text: str) -> Iterator[TextCall]:
     Raises:
         UnusableReplyError: A call that is unknown or does not end.
     """
+    written = _Written(text)
     position = _skip(text, 0)
     while position < len(text):
         found = _CALL.match(text, position)
         if found and found[1] in NAMES:
-            call, position = _call(text, found)
-            yield call
+            arguments, position = written.arguments(found)
+            yield TextCall(found[1], {argument.key: argument.text for argument in arguments})
         elif found and not found[2]:
             raise UnusableReplyError(f"The action {shown(found[1])} is unknown.")
         else:
@@ -75,12 +78,13 @@ def last_outside_calls(heading: re.Pattern[str], text: str) -> re.Match[str] | N
     Raises:
         UnendedTextError: A call before the last heading does not end.
     """
+    written = _Written(text)
     found = heading.search(text)
     while found is not None:
         position = found.end()
         following = heading.search(text, position)
         while following is not None and (position := _skip(text, position)) < following.start(1):
-            position = _past(text, position, following.start(1))
+            position = _past(written, position, following.start(1))
             while following is not None and following.start(1) < position:
                 following = heading.search(text, position)
         if following is None:
@@ -89,17 +93,17 @@ def last_outside_calls(heading: re.Pattern[str], text: str) -> re.Match[str] | N
     return None
 
 
-def _past(text: str, position: int, most: int) -> int:
+def _past(written: _Written, position: int, most: int) -> int:
     """Returns where a call ends, or a line of prose, which is no longer than to a place."""
-    found = _CALL.match(text, position)
+    found = _CALL.match(written.text, position)
     if found and found[1] in NAMES:
         try:
-            return _call(text, found)[1]
+            return written.arguments(found)[1]
         except UnendedTextError:
             raise
         except UnusableReplyError:
             pass
-    end = text.find("\n", position, most)
+    end = written.text.find("\n", position, most)
     return most if end < 0 else end
 
 
@@ -112,37 +116,123 @@ def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
     return position if found is None else found.end()
 
 
-def _call(text: str, found: re.Match[str]) -> tuple[TextCall, int]:
-    name, position = found[1], found.end()
-    arguments: dict[str, str] = {}
-    while True:
-        position = _skip(text, position)
-        if text.startswith(")", position):
-            return TextCall(name, arguments), position + 1
-        argument = _ARGUMENT.match(text, position)
-        if argument is None:
-            raise UnusableReplyError(f"The arguments of {name} are not written as name='value', or do not end.")
-        key = _SAME.get(argument[1], argument[1])
-        value, position = _value(text, argument.end(), name, key)
-        arguments[key] = value
+class _Argument(NamedTuple):
+    """An argument of a call, not unescaped before it is asked for."""
+
+    key: str
+    written: str
+    start: int
+    end: int
+    quoted: bool
+
+    @property
+    def text(self) -> str:
+        """What is meant."""
+        text = self.written[self.start : self.end]
+        return _ESCAPE.sub(_unescaped, text) if self.quoted else text
 
 
-def _value(text: str, position: int, name: str, key: str) -> tuple[str, int]:
-    quote = text[position : position + 1]
-    if quote in _QUOTES:
-        end = _free_text_end(text, position, quote) if key in _FREE_TEXT else _quoted_end(text, position, quote)
-        if end is None:
-            raise UnendedTextError(f"The argument {key} of {name} does not end.")
-        return _ESCAPE.sub(_unescaped, text[position + 1 : end]), end + 1
-    bare = _TAGGED.match(text, position) or _WORD.match(text, position)
-    if bare is not None:
-        return bare[0], bare.end()
-    bracketed = _BRACKETS.match(text, position)
-    if bracketed is not None:
-        end = bracketed.end() + len(bracketed[1])
-        if not text[bracketed.end() : end].strip(")]"):
-            return text[position:end], end
-    raise UnusableReplyError(f"The argument {key} of {name} has no value.")
+class _Written:
+    """A text in which calls are read. Each of its places is read once, however many calls begin before it and do not end."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._read: set[int] = set()
+        """Where arguments began. One that is reached again is of a call that could not be read: only then is text read again."""
+        self._ends: dict[str, _Ends] = {}
+
+    def arguments(self, found: re.Match[str]) -> tuple[list[_Argument], int]:
+        """Returns a call's arguments, and where the call ends.
+
+        Raises:
+            UnusableReplyError: They are not written as they must be.
+        """
+        name, position = found[1], found.end()
+        arguments: list[_Argument] = []
+        while position not in self._read:
+            self._read.add(position)
+            position = _skip(self.text, position)
+            if self.text.startswith(")", position):
+                return arguments, position + 1
+            argument = _ARGUMENT.match(self.text, position)
+            if argument is None:
+                break
+            key = _SAME.get(argument[1], argument[1])
+            value, position = self._value(argument.end(), name, key)
+            arguments.append(value)
+        raise UnusableReplyError(f"The arguments of {name} are not written as name='value', or do not end.")
+
+    def _value(self, position: int, name: str, key: str) -> tuple[_Argument, int]:
+        quote = self.text[position : position + 1]
+        if quote in _QUOTES:
+            end = self._closing(quote).after(position, free=key in _FREE_TEXT)
+            if end is None:
+                raise UnendedTextError(f"The argument {key} of {name} does not end.")
+            return _Argument(key, self.text, position + 1, end, True), end + 1
+        bare = _TAGGED.match(self.text, position) or _WORD.match(self.text, position)
+        if bare is not None:
+            return _Argument(key, self.text, position, bare.end(), False), bare.end()
+        bracketed = _BRACKETS.match(self.text, position)
+        if bracketed is not None:
+            end = bracketed.end() + len(bracketed[1])
+            if not self.text[bracketed.end() : end].strip(")]"):
+                return _Argument(key, self.text, position, end, False), end
+        raise UnusableReplyError(f"The argument {key} of {name} has no value.")
+
+    def _closing(self, quote: str) -> _Ends:
+        if quote not in self._ends:
+            self._ends[quote] = _Ends(self.text, quote)
+        return self._ends[quote]
+
+
+class _Ends:
+    """Where the texts in one kind of quotes may end, in the order of the text."""
+
+    def __init__(self, text: str, quote: str) -> None:
+        self._of_value: list[int] = []
+        """Quotes that a comma or a bracket follows."""
+        self._of_call: list[int] = []
+        """Quotes that end the call, if nothing follows but another call, its heading, or nothing."""
+        self._before_prose: list[int] = []
+        """Quotes that end the call, if a comment or prose follows."""
+        for found in _QUOTES[quote].finditer(text):
+            if found[0] == quote:
+                self._sort(text, found.start(), _end(_SPACE, text, found.end()))
+
+    def after(self, start: int, *, free: bool) -> int | None:
+        """Returns the quote that closes the one at a place.
+
+        Args:
+            start: The place.
+            free: Whether the text may hold quotes, so that it ends where the call ends.
+        """
+        if not free:
+            return _first_after(self._of_value, start)
+        end = _first_after(self._of_call, start)
+        return _first_after(self._before_prose, start) if end is None else end
+
+    def _sort(self, text: str, place: int, bracket: int) -> None:
+        if text.startswith((",", ")"), bracket):
+            self._of_value.append(place)
+        if not text.startswith(")", bracket):
+            return
+        following = _end(_SPACE, text, bracket + 1)
+        between = text[bracket + 1 : following]
+        next_call = _CALL.match(text, following)
+        if (
+            following == len(text)
+            or between.count("\n") > 1
+            or (next_call and next_call[1] in NAMES)
+            or ("\n" in between and text.startswith(_HEADING, following))
+        ):
+            self._of_call.append(place)
+        elif text[following] in ",;#" or "\n" in between:
+            self._before_prose.append(place)
+
+
+def _first_after(places: Sequence[int], start: int) -> int | None:
+    index = bisect_right(places, start)
+    return places[index] if index < len(places) else None
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -150,31 +240,3 @@ def _unescaped(escape: re.Match[str]) -> str:
         return _MEANT.get(escape[1], escape[1])
     code = int(escape[2], 16)
     return escape[0] if 0xD800 <= code <= 0xDFFF or code == 0 else chr(code)
-
-
-def _quoted_end(text: str, start: int, quote: str) -> int | None:
-    """Returns where the closing quote is: the first that a comma or a bracket follows."""
-    for found in _QUOTES[quote].finditer(text, start + 1):
-        if found[0] == quote and text.startswith((",", ")"), _end(_SPACE, text, found.end())):
-            return found.start()
-    return None
-
-
-def _free_text_end(text: str, start: int, quote: str) -> int | None:
-    """Returns where the closing quote is: the first after which nothing follows but another call, its
-    heading, a comment or prose."""
-    before_prose = None
-    for found in _QUOTES[quote].finditer(text, start + 1):
-        bracket = _end(_SPACE, text, found.end())
-        if found[0] != quote or not text.startswith(")", bracket):
-            continue
-        following = _end(_SPACE, text, bracket + 1)
-        between = text[bracket + 1 : following]
-        next_call = _CALL.match(text, following)
-        if following == len(text) or between.count("\n") > 1 or (next_call and next_call[1] in NAMES):
-            return found.start()
-        if "\n" in between and text.startswith(_HEADING, following):
-            return found.start()
-        if text[following] in ",;#" or "\n" in between:
-            before_prose = found.start() if before_prose is None else before_prose
-    return before_prose

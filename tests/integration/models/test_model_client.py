@@ -40,6 +40,7 @@ class Answer:
     hang: bool = False
     cut: bool = False
     drip: bool = False
+    interim: bool = False
 
 
 def error(status: int, message: str, code: str | None = None, **headers: str) -> Answer:
@@ -78,6 +79,12 @@ class Handler(BaseHTTPRequestHandler):
         if answer.hang:
             self.server.stopping.wait(30)
             return
+        while answer.interim:
+            self.close_connection = True
+            try:
+                self.wfile.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+            except ConnectionError:
+                return
         self.send_response_only(answer.status)
         for name, value in {"content-type": "application/json", **answer.headers}.items():
             self.send_header(name, value)
@@ -204,6 +211,7 @@ LASTING = {
     ),
     "empty choices": (Answer(body=b'{"choices": []}'), FailureClass.MODEL, "answered without choices"),
     "drip": (Answer(drip=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
+    "interim answers": (Answer(interim=True), FailureClass.MODEL_OVERLOAD, "did not answer within 0.2 s (try 3 of 3)"),
     "no gzip": (
         Answer(headers={"content-encoding": "gzip"}),
         FailureClass.MODEL,
@@ -224,7 +232,7 @@ def test_what_lasts_fails_after_all_tries(
     endpoint.will(*[fault] * 5)
 
     with pytest.raises(RolloutFailure) as caught:
-        connect(timeout=0.2 if fault.hang or fault.drip else 5).complete(MESSAGES, [])
+        connect(timeout=0.2 if fault.hang or fault.drip or fault.interim else 5).complete(MESSAGES, [])
 
     assert caught.value.failure_class is failure_class
     assert f"model m at {endpoint.url} {said}" in str(caught.value)
@@ -238,6 +246,10 @@ REFUSALS = {
     "400": (error(400, "bad tools"), "answered 400: bad tools"),
     "401": (error(401, f"Incorrect API key provided: {KEY}."), "answered 401: Incorrect API key provided: ***."),
     "401 where it is cut": (error(401, "x" * 490 + KEY), f"answered 401: {'x' * 490}***"),
+    "401 in other spelling": (
+        Answer(401, b'{"error": {"message": "' + b"x" * 490 + KEY.replace("-", "\\u002d").encode() + b'"}}'),
+        f"answered 401: {'x' * 490}***",
+    ),
     "403": (error(403, "not yours"), "answered 403: not yours"),
     "404": (error(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist"),
     "422": (error(422, "no such field"), "answered 422: no such field"),
@@ -245,6 +257,10 @@ REFUSALS = {
     "redirect": (
         Answer(307, b"", {"location": "http://user:secret@10.0.0.1/v1?token=secret"}),
         "answered 307: Temporary Redirect; it redirects to http://10.0.0.1/v1, which is not followed",
+    ),
+    "redirect where it is cut": (
+        Answer(307, b"", {"location": f"http://10.0.0.1/{'x' * 280}{KEY}"}),
+        f"it redirects to http://10.0.0.1/{'x' * 280}***, which is not followed",
     ),
     "redirect to no address": (
         Answer(307, b"", {"location": "http://[x/v1"}),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -92,6 +94,35 @@ def test_one_that_answers_is_not_out_whatever_was_wrong_with_a_call(
 
     assert len(endpoint.asked) == 1
     assert outage_of(client, endpoint.url) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [(b"", b"HTTP/1.1 102 Processing\r\n\r\n"), (b"HTTP/1.1 200 OK\r\nX: ", b"x")],
+    ids=["interim answers", "a header"],
+)
+def test_one_whose_answer_never_begins_is_out(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes
+) -> None:
+    monkeypatch.setattr(outage, "_ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        threading.Thread(target=_dribble, args=(listening, head, piece)).start()
+        assert wait_while_out(client, url, suspected=True, wanted=lambda: outage_of(client, url) is None)
+        known = outage_of(client, url)
+
+    assert known is not None
+    assert known.problem == "gives no answer within 0.2 s"
+
+
+def _dribble(listening: socket.socket, head: bytes, piece: bytes) -> None:
+    """Answers a request with a piece now and then, until nobody listens any more."""
+    connection, _ = listening.accept()
+    with connection, suppress(ConnectionError):
+        connection.sendall(head)
+        for _ in range(1200):
+            connection.sendall(piece)
+            time.sleep(0.05)
 
 
 def test_one_asks_and_all_go_on_when_it_is_back(

@@ -41,9 +41,10 @@ def _choice(text: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Endless:
-    """A body that never ends but always goes on, which no timeout on reads ever notices."""
+    """An answer that never ends but always goes on, which no timeout on reads ever notices."""
 
-    status: int = 200
+    status: int | None = 200
+    """None: the answer has no head but `start`."""
     headers: dict[str, str] = field(default_factory=dict)
     start: bytes = b""
     piece: bytes = b" "
@@ -88,7 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
                 case bytes():
                     self.wfile.write(reply)
                 case Endless():
-                    self._head(reply.status, reply.headers)
+                    if reply.status is not None:
+                        self._head(reply.status, reply.headers)
                     self._trickle(reply)
                 case status, headers, body:
                     self._head(status, {"Content-Length": str(len(body)), **headers})
@@ -215,18 +217,22 @@ ENDLESS = [
     Endless(),
     Endless(headers={"Content-Encoding": "gzip"}, start=b"\x1f\x8b\x08\x08" + bytes(6), piece=b"a"),
     Endless(headers={"Content-Encoding": "gzip"}, start=b"\x1f\x8b\x08" + bytes(7), piece=b"\0\0\0\xff\xff"),
+    Endless(None, piece=b"HTTP/1.1 102 Processing\r\n\r\n"),
+    Endless(None, start=b"HTTP/1.1 200 OK\r\nX: ", piece=b"x"),
 ]
 
 
-@pytest.mark.parametrize("reply", ENDLESS, ids=["blanks", "the name of a gzip", "empty blocks of a gzip"])
+@pytest.mark.parametrize(
+    "reply", ENDLESS, ids=["blanks", "the name of a gzip", "empty blocks of a gzip", "interim answers", "a header"]
+)
 def test_an_endpoint_that_never_finishes_is_given_up(endpoint: Endpoint, reply: Endless) -> None:
     endpoint.answer = always(reply)
 
-    with judge(endpoint, call_seconds=1, answer_seconds=30) as graded, pytest.raises(JudgeFailure) as caught:
+    with judge(endpoint, call_seconds=0.3, answer_seconds=30) as graded, pytest.raises(JudgeFailure) as caught:
         graded("Rome", "Paris", ITEM)
 
     assert caught.value.failure_class == "model_overload"
-    assert "not complete within 1 s" in str(caught.value)
+    assert "not complete within 0.3 s" in str(caught.value)
 
 
 @pytest.mark.parametrize(("status", "failure_class"), [(401, "model"), (503, "model_overload")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -159,6 +160,19 @@ def test_data_cannot_break_the_tables(data: str) -> None:
         columns = bars
     assert all(character.isprintable() for line in lines for character in line)
     assert "<b>" not in text
+
+
+@pytest.mark.parametrize(
+    "address", ["https://evil.example/?a", "HTTP://evil.example", "ftp://evil.example", "www.evil.example", "WWW.evil.example",
+                "mailto:you@evil.example", "xmpp:you@evil.example/chat"]
+)  # fmt: skip
+def test_addresses_in_data_are_text_and_no_links(address: str) -> None:
+    items = [Item(address, address, f"({address})", {"domain": f"*{address}*"})]
+
+    text = as_markdown(evaluate(items, [RolloutResult(address, answer=f"see {address}")]).overview, INFO)
+
+    assert f"see {address}" in text.replace("\\", "")
+    assert not re.search(r"(?<!\\)://|www\.|(mailto|xmpp):", text, re.IGNORECASE)
 
 
 def test_text_that_utf8_cannot_hold_survives(tmp_path: Path) -> None:

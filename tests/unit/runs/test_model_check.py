@@ -55,6 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         key = self.headers["Authorization"] or self.headers["x-api-key"]
         self.server.requests.append((self.command, self.path, key, body))
         status, content = self.server.answers.pop(0)
+        if not status:
+            self.wfile.write(content)
+            return
         self.send_response(status)
         if isinstance(content, bytes) and content.startswith(b"\x1f\x8b"):
             self.send_header("Content-Encoding", "gzip")
@@ -179,6 +182,26 @@ def test_long_names_of_models_are_cut(endpoint: ModelEndpoint, known: Callable[.
     assert _told(lambda: model_check.check_model(asking(endpoint))).endswith("it serves " + "x" * 100)
 
 
+def test_a_key_among_the_names_of_models_is_not_shown(endpoint: ModelEndpoint, known: Callable[..., None]) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(200, {"data": [{"id": "x" * 90 + KEY}]})] * 2
+
+    assert _told(lambda: model_check.check_model(asking(endpoint))).endswith("it serves " + "x" * 90 + "***")
+    assert model_check.served_models(endpoint.url) == "serves " + "x" * 90 + "***"
+
+
+@pytest.mark.parametrize("first", [[], [(404, "")]], ids=["/models", "/chat/completions"])
+def test_a_key_that_is_sent_back_as_a_broken_header_is_not_shown(
+    endpoint: ModelEndpoint, known: Callable[..., None], first: list[tuple[int, Any]]
+) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [*first, *[(0, b"HTTP/1.1 200 OK\r\nBearer " + KEY.encode() + b"\r\n\r\n")] * 3]
+
+    says = _told(lambda: model_check.check_model(asking(endpoint)))
+
+    assert "cannot be reached: illegal header line: bytearray(b'Bearer ***')" in says
+
+
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
@@ -264,13 +287,24 @@ def test_a_silent_endpoint_is_asked_once(known: Callable[..., None], monkeypatch
     assert says == f"the model endpoint {address} gave no answer within 0.2 s"
 
 
-def test_an_answer_that_does_not_end_is_left(known: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" "),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    ],
+    ids=["a body", "interim answers", "a header"],
+)
+def test_an_answer_that_does_not_end_is_left(
+    known: Callable[..., None], monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes
+) -> None:
     monkeypatch.setattr(model_check, "_ANSWER_SECONDS", 0.5)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        thread = threading.Thread(target=_dribble, args=(listening,))
+        thread = threading.Thread(target=_dribble, args=(listening, head, piece))
         thread.start()
 
         says = _told(lambda: model_check.check_model(config(model={"base_url": address})))
@@ -279,13 +313,13 @@ def test_an_answer_that_does_not_end_is_left(known: Callable[..., None], monkeyp
     assert says == f"the model endpoint {address} gave no answer within 0.5 s"
 
 
-def _dribble(listening: socket.socket) -> None:
-    """Answers a request with a space now and then, until nobody listens any more."""
+def _dribble(listening: socket.socket, head: bytes, piece: bytes) -> None:
+    """Answers a request with a piece now and then, until nobody listens any more."""
     connection, _ = listening.accept()
     with connection, suppress(ConnectionError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        connection.sendall(head)
         for _ in range(1200):
-            connection.sendall(b" ")
+            connection.sendall(piece)
             time.sleep(0.05)
 
 

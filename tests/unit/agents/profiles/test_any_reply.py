@@ -281,3 +281,38 @@ def test_long_replies_take_no_longer_than_their_length(name: str, length: int) -
             check(parse, reply if start != "```\n" else reply[:-4] + "\n```")
             took = time.process_time() - began
             assert took < 1, (start, piece, took)
+
+
+UNCLOSED: dict[str, tuple[str, str, str, str, str]] = {
+    "calls whose quote is closed late": ("ui_tars", "Action: ", "click(start_box='\n", "", "\nAction: wait()\n', !"),
+    "the other quote": ("ui_tars", "Action: ", 'click(start_box="\n', "", '\nAction: wait()\n", !'),
+    "arguments before it": ("ui_tars", "Action: ", "drag(end_box=(1,2), x='\n", "", "\nAction: wait()\n', !"),
+    "arguments after it": ("ui_tars", "Action: ", "click(x='\n", ",y=1", "!\nAction: wait()"),
+    "blanks after it": ("ui_tars", "Action: ", "click(x='\n", " ", "!\nAction: wait()"),
+    "texts that prose follows": ("ui_tars", "Action: ", "type(content='a')\nx\n", "", "\nAction: wait()"),
+    "texts that a comment follows": ("ui_tars", "Action: ", "type(content='a'),\n", "Action: \n", ""),
+    "JSON": ("qwen", "", '<tool_call>\n{"name": "\n', "", '"}\n</tool_call>'),
+    "parameters": ("qwen", "<tool_call>\n", "<function=computer_use>\n<parameter=a>'\n", "", "'</tool_call>"),
+    "code": ("thought_action_code", "```python\n", "pyautogui.write('\n", "", "')\n```"),
+    "long texts in code": ("thought_action_code", "```python\n", "pyautogui.write('''\n", "", "''')\n```"),
+}
+"""A protocol, and how a reply begins, goes on in its first half and in its second, and ends."""
+
+
+@pytest.mark.parametrize(("name", "start", "piece", "later", "end"), UNCLOSED.values(), ids=UNCLOSED)
+def test_quotes_that_are_closed_late_or_never_take_no_longer(
+    name: str, start: str, piece: str, later: str, end: str
+) -> None:
+    half = MOST_CHARACTERS // 2 - len(start + piece + later + end)
+    reply = (
+        start
+        + piece * (half // len(piece))
+        + "'," * bool(later)
+        + (later or piece) * (half // len(later or piece))
+        + end
+    )
+    began = time.process_time()
+
+    check(text_parser(name), reply)
+
+    assert time.process_time() - began < 3, "it takes minutes if the rest is read again for each piece"
