@@ -196,7 +196,7 @@ class Judge:
             raise _Refused(f"the endpoint cannot be asked: {error}") from None
         except (OSError, ValueError) as error:
             raise _Refused(f"the endpoint cannot be asked: {type(error).__name__}") from None
-        verdict = self._content(text).strip()
+        verdict = self._content(text).rpartition("</think>")[2].strip()  # without what it thought before
         if verdict not in {CORRECT, INCORRECT}:
             raise _Retryable("parse", f"answered neither {CORRECT} nor {INCORRECT} but {self._shown(verdict)}", 0.0)
         return verdict

@@ -145,14 +145,17 @@ def test_messages_have_the_mark_and_labelled_fields() -> None:
     assert user["content"] == "Question:\nQ?\n\nReference answer:\nR\n\nAnswer to grade:\nP\nmore"
 
 
-@pytest.mark.parametrize(("reply", "value"), [("Correct", 1.0), ("Incorrect", 0.0), (" Correct\n", 1.0)])
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [("Correct", 1.0), ("Incorrect", 0.0), (" Correct\n", 1.0), ("<think>Incorrect?</think>\n\nCorrect", 1.0)],
+)
 def test_a_verdict_is_a_score(endpoint: Endpoint, reply: str, value: float) -> None:
     endpoint.answer = always(completion(reply))
 
     with judge(endpoint) as graded:
         score = graded("It is Paris", "Paris", ITEM)
 
-    assert (score.value, score.details["verdict"], score.details["tries"]) == (value, reply.strip(), 1)
+    assert (score.value, score.details["verdict"], score.details["tries"]) == (value, reply.split()[-1], 1)
     headers, request = endpoint.requests[0]
     assert (request["temperature"], request["model"]) == (0, "grader")
     assert request["messages"] == judge_messages("Capital of France?", "Paris", "It is Paris")
