@@ -248,6 +248,8 @@ def embedded_services(
 ) -> Iterator[str]:
     """A broker and a worker on this machine for as long as the block runs; `submit` inside it sends to them.
 
+    The block begins when the worker serves, and its VMs are in the pool `default`, where they may still be booting.
+
     Args:
         concurrency: How many rollouts at a time.
         num_vms: VMs that are hosted beside the worker.
@@ -259,7 +261,7 @@ def embedded_services(
         The address of its Redis, which ``REDIS_URL`` has inside the block.
 
     Raises:
-        UserError: A service does not start.
+        UserError: A service does not start, as where the provider is unknown.
     """
     from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
 
@@ -268,6 +270,7 @@ def embedded_services(
         services.start_valkey()
         vms = WorkerVMs(num_vms, provider, "default", provider_options or {}) if num_vms else None
         services.start_worker(concurrency, vms)
+        services.wait_for_worker(vms)
         yield os.environ["REDIS_URL"]
     finally:
         services.stop()
