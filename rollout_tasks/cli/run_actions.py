@@ -29,7 +29,7 @@ from rollout_tasks.unicode_text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--max-cost")
+CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--max-cost")
 
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
@@ -129,7 +129,7 @@ def resume(
 
     With `trust`, as after `trust_tasks`.
     """
-    output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
+    output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=CHANGED_BY_RESUME)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     with submitting():
         submission = resumed_submission(find_run(run, output_dir))
