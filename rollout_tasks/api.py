@@ -33,7 +33,7 @@ from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs.agent_profile import with_profile
 from rollout_tasks.runs.folder import RunFolder, find_run
-from rollout_tasks.runs.progress import progress_in_folder, progress_of
+from rollout_tasks.runs.progress import check_is_in, other_folder, progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict, rollout_ids
@@ -102,7 +102,9 @@ class Run:
         """
         try:
             with contextlib.closing(checked_client()) as client:
-                return progress_of(RunStore(client), self.run_id)
+                store = RunStore(client)
+                check_is_in(store, self.run_id, RunFolder(self.folder))
+                return progress_of(store, self.run_id)
         except (UserError, redis.RedisError):
             if not (self.folder / "run.json").is_file():
                 raise
@@ -142,7 +144,7 @@ class Run:
         Raises:
             UserError: It is over already, or unknown.
         """
-        _call("cancel", self.run_id)
+        _call("cancel", str(self.folder))
 
     def __aiter__(self) -> AsyncIterator[RolloutResult]:
         """Yields each rollout's result once, as soon as it is committed, until the run is over.
@@ -174,7 +176,9 @@ class Run:
     def _over(self) -> bool:
         try:
             with contextlib.closing(checked_client()) as client:
-                progress = RunStore(client).progress(self.run_id)
+                store = RunStore(client)
+                another = other_folder(store, self.run_id, RunFolder(self.folder))
+                progress = None if another else store.progress(self.run_id)
         except (UserError, redis.RedisError):  # Redis may come back
             return self._complete()
         if progress is not None and progress.state == "half_submitted":

@@ -1,12 +1,16 @@
-"""The lock on a run's folder, for commands that roll the run out or prepare that: two would take each other's attempts away."""
+"""The lock on a run's folder, for commands that roll the run out here, or resume it on workers.
+
+Two would take each other's attempts away.
+"""
 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
-from desktop_image.locks import locked
+from desktop_image.locks import hold_file
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
 
@@ -17,21 +21,29 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})
 
 
 @contextmanager
-def held(folder: RunFolder) -> Iterator[None]:
+def held(folder: RunFolder, *, shared: bool = False) -> Iterator[None]:
     """Holds a run's folder for the body; the kernel releases it if this process is killed. No child inherits it.
+
+    Args:
+        folder: The run's.
+        shared: Together with others that share it, as submitters to workers do: which of those has the run, Redis decides.
 
     Raises:
         UserError: Another command holds it, or it cannot be written.
     """
-    with ExitStack() as stack:
-        try:
-            mine = stack.enter_context(locked(folder.path / _NAME))
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
-        else:
-            if not mine:
-                raise UserError(
-                    f"another command is rolling out run {folder.path.name} in {folder.path}; try again once it has ended"
-                )
+    descriptor = None
+    try:
+        descriptor = hold_file(folder.path / _NAME, shared=shared)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
+    else:
+        if descriptor is None:
+            raise UserError(
+                f"another command is rolling out run {folder.path.name} in {folder.path}; try again once it has ended"
+            )
+    try:
         yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)

@@ -43,7 +43,7 @@ def submit_to_workers(submission: Submission, count: Counting = silently) -> tup
     write_down(submission)
     stage = SubmissionStage()
     try:
-        with held(submission.folder) if submission.resumed else nullcontext():
+        with held(submission.folder, shared=True) if submission.resumed else nullcontext():
             enqueue(submission, store, stage=stage, count=count)
         return submission, store
     except KeyboardInterrupt as stop:
