@@ -37,6 +37,7 @@ from rollout_tasks.runs.progress import check_is_in, other_folder, progress_in_f
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict, rollout_ids
+from rollout_tasks.settings import settings
 
 __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 
@@ -89,10 +90,17 @@ class RunResult:
 class Run:
     """A run on workers, by its id: how far it is, its results as they come, and its end."""
 
-    def __init__(self, run_id: str, folder: Path) -> None:
-        """Knows a run; nothing is asked yet. See `submit` and `find`."""
+    def __init__(self, run_id: str, folder: Path, *, redis_url: str | None = None) -> None:
+        """Knows a run; nothing is asked yet. See `submit` and `find`.
+
+        Args:
+            run_id: Its id.
+            folder: Its folder.
+            redis_url: Where it was sent, whatever ``REDIS_URL`` becomes later; default: as configured.
+        """
         self.run_id = run_id
         self.folder = folder
+        self._redis_url = redis_url
 
     def progress(self) -> Progress:
         """Returns how far it is: as Redis says, or its folder if Redis cannot be reached or does not know it.
@@ -101,7 +109,7 @@ class Run:
             UserError: Neither Redis nor the folder knows it.
         """
         try:
-            with contextlib.closing(checked_client()) as client:
+            with contextlib.closing(checked_client(self._redis_url)) as client:
                 store = RunStore(client)
                 check_is_in(store, self.run_id, RunFolder(self.folder))
                 return progress_of(store, self.run_id)
@@ -144,7 +152,7 @@ class Run:
         Raises:
             UserError: It is over already, or unknown.
         """
-        _call("cancel", str(self.folder))
+        _call("cancel", str(self.folder), redis_url=self._redis_url)
 
     def __aiter__(self) -> AsyncIterator[RolloutResult]:
         """Yields each rollout's result once, as soon as it is committed, until the run is over.
@@ -175,7 +183,7 @@ class Run:
 
     def _over(self) -> bool:
         try:
-            with contextlib.closing(checked_client()) as client:
+            with contextlib.closing(checked_client(self._redis_url)) as client:
                 store = RunStore(client)
                 another = other_folder(store, self.run_id, RunFolder(self.folder))
                 progress = None if another else store.progress(self.run_id)
@@ -223,8 +231,9 @@ def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
         UserError: An option, the data or a service cannot be used, and nothing was sent. Or Redis was lost while the
             rollouts were being sent: the workers then go on with the run, and the message says so.
     """
+    redis_url = _redis_url()
     said = _call("submit", config=_asking(config, benchmark))
-    return Run(said["run_id"], Path(said["folder"]))
+    return Run(said["run_id"], Path(said["folder"]), redis_url=redis_url)
 
 
 def find(run_id: str, output_dir: Path | str = "results") -> Run:
@@ -238,7 +247,7 @@ def find(run_id: str, output_dir: Path | str = "results") -> Run:
         UserError: There is no such folder.
     """
     folder = find_run(run_id, Path(output_dir))
-    return Run(folder.path.name, folder.path)
+    return Run(folder.path.name, folder.path, redis_url=_redis_url())
 
 
 @contextmanager
@@ -280,6 +289,14 @@ def embedded_services(
         services.stop()
 
 
+def _redis_url() -> str | None:
+    """Returns the address that is configured now; None where it is wrong, which whoever needs it is told."""
+    settings.cache_clear()  # the caller may have changed the environment
+    with contextlib.suppress(UserError):
+        return settings().redis_address
+    return None
+
+
 def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
     """Returns the configuration as it is given to the command line: with its benchmark, and with its agent's profile.
 
@@ -292,9 +309,14 @@ def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
 
 
 def _call(
-    action: str, *arguments: str, config: RunConfig | None = None, show_progress: bool = False
+    action: str,
+    *arguments: str,
+    config: RunConfig | None = None,
+    show_progress: bool = False,
+    redis_url: str | None = None,
 ) -> Mapping[str, Any]:
     """Does one action of the command line and returns the JSON that it prints."""
+    elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "rollout_tasks.cli.main", action, *arguments, "--json"]
         if config is not None:
@@ -308,7 +330,7 @@ def _call(
             text=True,
             encoding="utf-8",
             errors="replace",
-            env={**os.environ, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
+            env={**os.environ, **elsewhere, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
         )
         complaints: deque[str] = deque(maxlen=1)
         listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import typer
 
 from rollout_tasks.cli import submit_script
 from rollout_tasks.errors import UserError
-from rollout_tasks.settings import settings
 
 COMMAND: Any = typer.main.get_command(submit_script.application)
 ACTIONS = ("--resume", "--status", "--cancel")
@@ -31,13 +29,10 @@ def said(*arguments: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No run, and no Redis: what is not refused ends there."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROLLOUT_REDIS_URL", "redis://127.0.0.1:1/0")
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 @pytest.mark.parametrize("action", ACTIONS)

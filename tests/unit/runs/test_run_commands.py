@@ -443,6 +443,12 @@ def test_the_api_asks_for_the_run_in_its_folder(shell: Shell) -> None:
     assert asked.progress().state == "unknown"
     with pytest.raises(UserError, match=r"^Redis does not know run night-1, and it is incomplete"):
         asked.wait(1)
+
+
+@pytest.mark.slow
+def test_the_api_cancels_the_run_in_its_folder(shell: Shell) -> None:
+    asked = find(str(two_of_one_name(shell).path))
+
     with pytest.raises(UserError, match=r"^Redis does not know the run in .*, but another one called 'night-1', in "):
         asked.cancel()
     assert shell.store.state("night-1") == "running"
