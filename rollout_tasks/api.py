@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,7 @@ __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 120.0
-"""How long an embedded run gets to stop its services when its caller is interrupted."""
+"""How long an embedded run gets to stop its services, and a submission to take itself back, when its caller is interrupted."""
 _OVER = frozenset({"done", "cancelled"})
 _LOST = 1
 """The exit code of a run that lost rollouts to the infrastructure: it is over all the same, and its report says so."""
@@ -230,6 +231,7 @@ def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
     Raises:
         UserError: An option, the data or a service cannot be used, and nothing was sent. Or Redis was lost while the
             rollouts were being sent: the workers then go on with the run, and the message says so.
+        KeyboardInterrupt: Ctrl-C; its note says what there is of the run: nothing, or all, and the workers go on with it.
     """
     redis_url = _redis_url()
     said = _call("submit", config=_asking(config, benchmark))
@@ -338,10 +340,14 @@ def _call(
         try:
             said = process.stdout.read() if process.stdout is not None else ""
             process.wait()
-        except BaseException:
-            process.terminate()
+        except BaseException as stop:
+            # A run ends at once then; a submission takes itself back, or says what there is of it.
+            process.send_signal(signal.SIGTERM if action == "run" else signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_STOP_SECONDS)
+                listener.join()
+                if complaints:
+                    stop.add_note(complaints[-1])
             raise
         listener.join()
     if process.returncode in {0, _LOST} and said:
