@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,16 +34,17 @@ from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs.agent_profile import with_profile
 from rollout_tasks.runs.folder import RunFolder, find_run
-from rollout_tasks.runs.progress import progress_in_folder, progress_of
+from rollout_tasks.runs.progress import check_is_in, other_folder, progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.verdict import Verdict, rollout_ids
+from rollout_tasks.settings import settings
 
 __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 120.0
-"""How long an embedded run gets to stop its services when its caller is interrupted."""
+"""How long an embedded run gets to stop its services, and a submission to take itself back, when its caller is interrupted."""
 _OVER = frozenset({"done", "cancelled"})
 _LOST = 1
 """The exit code of a run that lost rollouts to the infrastructure: it is over all the same, and its report says so."""
@@ -89,10 +91,17 @@ class RunResult:
 class Run:
     """A run on workers, by its id: how far it is, its results as they come, and its end."""
 
-    def __init__(self, run_id: str, folder: Path) -> None:
-        """Knows a run; nothing is asked yet. See `submit` and `find`."""
+    def __init__(self, run_id: str, folder: Path, *, redis_url: str | None = None) -> None:
+        """Knows a run; nothing is asked yet. See `submit` and `find`.
+
+        Args:
+            run_id: Its id.
+            folder: Its folder.
+            redis_url: Where it was sent, whatever ``REDIS_URL`` becomes later; default: as configured.
+        """
         self.run_id = run_id
         self.folder = folder
+        self._redis_url = redis_url
 
     def progress(self) -> Progress:
         """Returns how far it is: as Redis says, or its folder if Redis cannot be reached or does not know it.
@@ -101,8 +110,10 @@ class Run:
             UserError: Neither Redis nor the folder knows it.
         """
         try:
-            with contextlib.closing(checked_client()) as client:
-                return progress_of(RunStore(client), self.run_id)
+            with contextlib.closing(checked_client(self._redis_url)) as client:
+                store = RunStore(client)
+                check_is_in(store, self.run_id, RunFolder(self.folder))
+                return progress_of(store, self.run_id)
         except (UserError, redis.RedisError):
             if not (self.folder / "run.json").is_file():
                 raise
@@ -142,7 +153,7 @@ class Run:
         Raises:
             UserError: It is over already, or unknown.
         """
-        _call("cancel", self.run_id)
+        _call("cancel", str(self.folder), redis_url=self._redis_url)
 
     def __aiter__(self) -> AsyncIterator[RolloutResult]:
         """Yields each rollout's result once, as soon as it is committed, until the run is over.
@@ -173,8 +184,10 @@ class Run:
 
     def _over(self) -> bool:
         try:
-            with contextlib.closing(checked_client()) as client:
-                progress = RunStore(client).progress(self.run_id)
+            with contextlib.closing(checked_client(self._redis_url)) as client:
+                store = RunStore(client)
+                another = other_folder(store, self.run_id, RunFolder(self.folder))
+                progress = None if another else store.progress(self.run_id)
         except (UserError, redis.RedisError):  # Redis may come back
             return self._complete()
         if progress is not None and progress.state == "half_submitted":
@@ -218,9 +231,11 @@ def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
     Raises:
         UserError: An option, the data or a service cannot be used, and nothing was sent. Or Redis was lost while the
             rollouts were being sent: the workers then go on with the run, and the message says so.
+        KeyboardInterrupt: Ctrl-C; its note says what there is of the run: nothing, or all, and the workers go on with it.
     """
+    redis_url = _redis_url()
     said = _call("submit", config=_asking(config, benchmark))
-    return Run(said["run_id"], Path(said["folder"]))
+    return Run(said["run_id"], Path(said["folder"]), redis_url=redis_url)
 
 
 def find(run_id: str, output_dir: Path | str = "results") -> Run:
@@ -234,7 +249,7 @@ def find(run_id: str, output_dir: Path | str = "results") -> Run:
         UserError: There is no such folder.
     """
     folder = find_run(run_id, Path(output_dir))
-    return Run(folder.path.name, folder.path)
+    return Run(folder.path.name, folder.path, redis_url=_redis_url())
 
 
 @contextmanager
@@ -248,6 +263,8 @@ def embedded_services(
 ) -> Iterator[str]:
     """A broker and a worker on this machine for as long as the block runs; `submit` inside it sends to them.
 
+    The block begins when the worker serves, and its VMs are in the pool `default`, where they may still be booting.
+
     Args:
         concurrency: How many rollouts at a time.
         num_vms: VMs that are hosted beside the worker.
@@ -259,7 +276,7 @@ def embedded_services(
         The address of its Redis, which ``REDIS_URL`` has inside the block.
 
     Raises:
-        UserError: A service does not start.
+        UserError: A service does not start, as where the provider is unknown.
     """
     from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
 
@@ -268,9 +285,18 @@ def embedded_services(
         services.start_valkey()
         vms = WorkerVMs(num_vms, provider, "default", provider_options or {}) if num_vms else None
         services.start_worker(concurrency, vms)
+        services.wait_for_worker(vms)
         yield os.environ["REDIS_URL"]
     finally:
         services.stop()
+
+
+def _redis_url() -> str | None:
+    """Returns the address that is configured now; None where it is wrong, which whoever needs it is told."""
+    settings.cache_clear()  # the caller may have changed the environment
+    with contextlib.suppress(UserError):
+        return settings().redis_address
+    return None
 
 
 def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
@@ -285,9 +311,14 @@ def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
 
 
 def _call(
-    action: str, *arguments: str, config: RunConfig | None = None, show_progress: bool = False
+    action: str,
+    *arguments: str,
+    config: RunConfig | None = None,
+    show_progress: bool = False,
+    redis_url: str | None = None,
 ) -> Mapping[str, Any]:
     """Does one action of the command line and returns the JSON that it prints."""
+    elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "rollout_tasks.cli.main", action, *arguments, "--json"]
         if config is not None:
@@ -301,7 +332,7 @@ def _call(
             text=True,
             encoding="utf-8",
             errors="replace",
-            env={**os.environ, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
+            env={**os.environ, **elsewhere, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
         )
         complaints: deque[str] = deque(maxlen=1)
         listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)
@@ -309,10 +340,14 @@ def _call(
         try:
             said = process.stdout.read() if process.stdout is not None else ""
             process.wait()
-        except BaseException:
-            process.terminate()
+        except BaseException as stop:
+            # A run ends at once then; a submission takes itself back, or says what there is of it.
+            process.send_signal(signal.SIGTERM if action == "run" else signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_STOP_SECONDS)
+                listener.join()
+                if complaints:
+                    stop.add_note(complaints[-1])
             raise
         listener.join()
     if process.returncode in {0, _LOST} and said:

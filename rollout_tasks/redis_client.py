@@ -74,19 +74,22 @@ def worker_client() -> redis.Redis:
     return connect(tries=PATIENT_TRIES, refused_seconds=REFUSED_SECONDS)
 
 
-def checked_client() -> redis.Redis:
+def checked_client(url: str | None = None) -> redis.Redis:
     """Returns an impatient client for commands, after checking that Redis answers.
+
+    Args:
+        url: Another address than the configured one.
 
     Raises:
         UserError: Redis cannot be reached, or refuses the password; names the address without its password.
     """
+    address = url or settings().redis_address
     try:
-        _prove()
+        _prove(address)
     except redis.RedisError as error:
-        place = address_without_secret(settings().redis_address)
-        hint = "" if settings().broker_configured else "; set REDIS_URL to where it is"
-        raise UserError(f"Redis at {place} cannot be reached: {error}{hint}") from error
-    return connect(tries=1, socket_timeout=10)
+        hint = "" if url or settings().broker_configured else "; set REDIS_URL to where it is"
+        raise UserError(f"Redis at {address_without_secret(address)} cannot be reached: {error}{hint}") from error
+    return connect(tries=1, socket_timeout=10, url=address)
 
 
 def check_login() -> None:
@@ -96,18 +99,18 @@ def check_login() -> None:
         UserError: It refuses the login; names the address without its password.
     """
     with suppress(redis.RedisError):
-        _prove()
+        _prove(settings().redis_address)
 
 
-def _prove() -> None:
+def _prove(address: str) -> None:
     """Has Redis answer once.
 
     Raises:
         UserError: It refuses the login, or its address is wrong.
     """
-    place = address_without_secret(settings().redis_address)
+    place = address_without_secret(address)
     try:
-        with connect(tries=0, socket_timeout=_PROOF_SECONDS) as probe:
+        with connect(tries=0, socket_timeout=_PROOF_SECONDS, url=address) as probe:
             probe.ping()
     except redis.RedisError as error:
         if sentence := refused_login(error, place):

@@ -10,7 +10,7 @@ from rollout_tasks.cli.program import DONE, print_json
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.conformance import Checked
 from rollout_tasks.runs.submission import Submission
-from rollout_tasks.runs.submit import check_free
+from rollout_tasks.runs.submit import check_free, check_not_on_workers
 from rollout_tasks.unicode_text import one_line
 
 
@@ -41,7 +41,9 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
     elif model:
         config = model_check.check_model(config)
     model_check.check_cost(config, needs_model=model, spent=submission.spent)
-    if not here:
+    if here:
+        check_not_on_workers(submission)
+    else:
         _check_broker(submission)
     found = {
         "items": len(submission.items),

@@ -28,7 +28,7 @@ from rollout_tasks.runs.submission import Submission, load_benchmark, new_submis
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--max-cost")
+CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--max-cost")
 
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
@@ -128,7 +128,8 @@ def resume(
 
     With `trust`, as after `trust_tasks`.
     """
-    output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=_CHANGED_BY_RESUME)
+    output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=CHANGED_BY_RESUME)
+    output_dir = output_dir or Path(RunConfig().output_dir)
     changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
     with submitting():
         submission = resumed_submission(find_run(run, output_dir))
@@ -270,12 +271,14 @@ def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
     """Cancels a run."""
     from rollout_tasks.cli import run_progress
 
-    _only_output_dir(options, "--cancel takes no options of a run")
-    return run_progress.cancel(run, as_json=as_json)
+    output_dir = _only_output_dir(options, "--cancel takes no options of a run")
+    return run_progress.cancel(run, output_dir, as_json=as_json)
 
 
-def _only_output_dir(options: Mapping[str, Any], sentence: str, *, but: Collection[str] = ()) -> Path:
+def _only_output_dir(options: Mapping[str, Any], sentence: str, *, but: Collection[str] = ()) -> Path | None:
+    """Returns the folder of runs' folders, if one was given."""
     others = sorted(spellings_of(options) - {"--output-dir", *but})
     if others:
         raise UserError(f"{sentence}; leave out {', '.join(others)}")
-    return Path(options.get("output_dir") or RunConfig().output_dir)
+    given = options.get("output_dir")
+    return Path(given) if given else None

@@ -18,12 +18,13 @@ from benchmark.stored_report import scan_report
 from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json, tell
 from rollout_tasks.cli.result_tables import show_run
+from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.redis_client import checked_client, wait_until_durable
 from rollout_tasks.runs.completeness import lacking
 from rollout_tasks.runs.folder import RunFolder, find_run
-from rollout_tasks.runs.progress import progress_in_folder, progress_of
+from rollout_tasks.runs.progress import check_is_in, progress_in_folder, progress_of
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.waits import pool_state, pool_status, waits_for
@@ -138,24 +139,43 @@ def score_again(folder: RunFolder, metric: str) -> str:
     return f"rollouts rescore {folder.path} --metric {metric}"
 
 
-def status(run: str, output_dir: Path, *, keep_on: bool, as_json: bool) -> int:
+def _named(run: str, output_dir: Path | None) -> tuple[str, RunFolder | None]:
+    """Returns a run's id and, where it is given by its folder, or with the one that this is in, its folder.
+
+    Raises:
+        UserError: It is neither a folder's path nor an id.
+    """
+    try:
+        folder = find_run(run, output_dir or Path())
+    except UserError:
+        if not Path(run).name:
+            raise
+        return Path(run).name, None
+    return folder.path.name, folder
+
+
+def status(run: str, output_dir: Path | None, *, keep_on: bool, as_json: bool) -> int:
     """Shows a run's progress; with `keep_on`, until it is over."""
     console = table_console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
-    run_id = Path(run).name
+    run_id, given = _named(run, output_dir)
+    output_dir = output_dir or Path(RunConfig().output_dir)
     try:
         store = RunStore(checked_client())
+        if given is not None:
+            check_is_in(store, run_id, given)
         store.adopt(run_id)
         progress = progress_of(store, run_id)
     except UserError as unknown:
         return _status_in_folder(run, output_dir, unknown, console, as_json=as_json)
     config, path = store.config(run_id)
-    folder = RunFolder(Path(path) if Path(path).is_dir() else output_dir / run_id)
+    folder = given or RunFolder(Path(path) if Path(path).is_dir() else output_dir / run_id)
     if progress.state in ENDS:
         return report(progress, folder, console, as_json=as_json)
+    pool = config.vm.pool if config.vm.use_pool else None
     if keep_on:
-        return follow(run_id, store, console, folder, pool=config.vm.pool, as_json=as_json)
-    pool = pool_status(store.client, config.vm.pool)
-    vms, idle = pool_state(pool), waits_for(store, progress, pool if config.vm.use_pool else None)
+        return follow(run_id, store, console, folder, pool=pool, as_json=as_json)
+    in_pool = pool_status(store.client, pool) if pool else None
+    vms, idle = pool_state(in_pool), waits_for(store, progress, in_pool)
     if as_json:
         print_json(describe(progress, vms=vms) | {"waits_for": idle})
     else:
@@ -187,16 +207,18 @@ def _status_in_folder(run: str, output_dir: Path, unknown: UserError, console: C
     return report(progress, folder, console, as_json=as_json)
 
 
-def cancel(run: str, *, as_json: bool) -> int:
+def cancel(run: str, output_dir: Path | None, *, as_json: bool) -> int:
     """Stops a run; what is committed stays.
 
     Raises:
-        UserError: Redis does not know the run, or it is over already.
+        UserError: Redis does not know the run, or another one of that name, or it is over already.
     """
     from rollout_tasks.execution.cancellation import cancel_run
 
+    run_id, given = _named(run if output_dir is None else str(find_run(run, output_dir).path), None)
     store = RunStore(checked_client())
-    run_id = Path(run).name
+    if given is not None:
+        check_is_in(store, run_id, given)
     done = cancel_run(store, run_id)
     found, left = done.found, done.left
     if found == "unknown":

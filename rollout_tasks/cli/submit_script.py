@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +12,21 @@ import typer
 
 from rollout_tasks.cli import program, run_actions
 from rollout_tasks.cli.run_file import as_yaml, read_system_prompt, resolve_config
-from rollout_tasks.cli.run_options import with_config_options
+from rollout_tasks.cli.run_options import spellings_of, with_config_options
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+_ACTIONS = {
+    "--resume": (
+        "a resumed run keeps its own configuration",
+        {*run_actions.CHANGED_BY_RESUME, "--output-dir", "--dry-run", "--embedded", "--trust-tasks", "--watch"},
+    ),
+    "--status": ("--status takes no options of a run", {"--output-dir", "--watch"}),
+    "--cancel": ("--cancel takes no options of a run", {"--output-dir"}),
+}
+"""What is said to options that do not belong beside an action, and which do."""
 
 
 @application.command(
@@ -87,6 +98,19 @@ def submit(
     """
     if sum(action is not None for action in (resume, status, cancel)) > 1:
         raise UserError("--resume, --status and --cancel exclude each other")
+    given = {
+        "--config": config is not None,
+        "--print-config": print_config,
+        "--provider-option": bool(provider_option),
+        "--system-prompt-file": system_prompt_file is not None,
+        "--dry-run": dry_run,
+        "--embedded": embedded is not None,
+        "--trust-tasks": trust_tasks,
+        "--watch": watch,
+    }
+    for action, run in (("--resume", resume), ("--status", status), ("--cancel", cancel)):
+        if run is not None:
+            _check_options(action, {option for option, is_given in given.items() if is_given} | spellings_of(options))
     if trust_tasks and resume is None:  # else it depends on the run
         run_actions.trust_tasks(embedded=embedded)
     if status is not None:
@@ -94,8 +118,6 @@ def submit(
     if cancel is not None:
         return run_actions.cancel(cancel, options, as_json=as_json)
     if resume is not None:
-        if config is not None:
-            raise UserError("a resumed run keeps its own configuration; leave out --config")
         go_on = partial(run_actions.resume, resume, options, embedded=embedded, trust=trust_tasks)
         return go_on(follow=watch, as_json=as_json, dry_run=dry_run)
     if system_prompt_file is not None:
@@ -107,6 +129,17 @@ def submit(
         sys.stdout.write(as_yaml(resolved))
         return 0
     return run_actions.submit(resolved, embedded=embedded, follow=watch, as_json=as_json, dry_run=dry_run)
+
+
+def _check_options(action: str, given: Collection[str]) -> None:
+    """Checks that an action takes the options beside it; `--json` suits all.
+
+    Raises:
+        UserError: It does not take one, which it would have to ignore.
+    """
+    sentence, takes = _ACTIONS[action]
+    if others := sorted(set(given) - takes):
+        raise UserError(f"{sentence}; leave out {', '.join(others)}")
 
 
 def main() -> None:

@@ -54,8 +54,12 @@ class CtrlC:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Handles the signals. Restores the old handlers only if no signal came: otherwise the program is ending."""
-        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        """Handles the signals, but those that are ignored, as by nohup, stay so.
+
+        Restores the old handlers only if no signal came: otherwise the program is ending.
+        """
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._handle) for number in heard}
         try:
             with noticed_if_ignored(StopRequested, self._was_ignored):
                 yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 import redis
@@ -20,10 +20,11 @@ from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.enqueue import queues_of
+from rollout_tasks.runs.folder_lock import held
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
-from rollout_tasks.runs.submit import enqueue, write_down
+from rollout_tasks.runs.submit import check_not_on_workers, enqueue, write_down
 from rollout_tasks.runs.watch import watch
 from rollout_tasks.vm_options import provider_options
 
@@ -47,7 +48,7 @@ def run_embedded(submission: Submission, console: Console, *, beginning: str = "
 
     Raises:
         ServiceEnded: A service that the run needs ended by itself; the run can be resumed.
-        UserError: Something else is wrong, or a service does not get ready.
+        UserError: Something else is wrong, a service does not get ready, or others are rolling the run out.
     """
     submission = replace(submission, embedded=True)
     environments = preflight.check_names(submission.config, submission.items)
@@ -61,9 +62,11 @@ def run_embedded(submission: Submission, console: Console, *, beginning: str = "
     stack: EmbeddedServices | None = None
     failed = True
     tempfile.gettempdir()  # looks for it by making a file, which a Ctrl-C would leave there
-    with ctrl_c.caught():
+    with ctrl_c.caught(), ExitStack() as lock:
         try:
             write_down(submission)
+            lock.enter_context(held(submission.folder))
+            check_not_on_workers(submission)
             ctrl_c.check()
             if beginning:
                 console.print(beginning)

@@ -23,13 +23,20 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import redis
 
 from rollout_tasks.embedded.cleanup import CleanupProcess, stop_sessions
 from rollout_tasks.embedded.ctrl_c import SIGNALS
 from rollout_tasks.errors import ServiceEnded, UserError
+from rollout_tasks.redis_client import connect
+from rollout_tasks.runs.presence import someone_serves
 from rollout_tasks.settings import settings
+from vm_pool.errors import PoolError
+from vm_pool.pool import VMPool
 
 _START_SECONDS = 60.0
+_WORKER_START_SECONDS = 180.0
+"""A worker has much to import, and its VM host starts after that."""
 _STOP_SECONDS = 40.0
 _VALKEY_STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
@@ -124,10 +131,10 @@ class EmbeddedServices:
         self._start("valkey", [valkey_binary(), "-"], configuration=lines)
         os.environ["REDIS_URL"] = os.environ["ROLLOUT_REDIS_URL"] = f"redis://:{password}@127.0.0.1:{port}/0"
         settings.cache_clear()
-        self._wait("valkey", lambda: _listens(self._services["valkey"].pid, port))
+        self._wait("valkey", lambda: _listens(self._services["valkey"].pid, port), _START_SECONDS, "it does not listen")
 
     def start_worker(self, concurrency: int, vms: WorkerVMs | None, queues: Iterable[str] = ()) -> None:
-        """Starts a worker, and its VMs if any are needed; does not wait for it.
+        """Starts a worker, and its VMs if any are needed; does not wait for it (`wait_for_worker`).
 
         Args:
             concurrency: How many rollouts at a time.
@@ -142,6 +149,20 @@ class EmbeddedServices:
             command += [f"--num-vms={vms.number}", f"--provider={vms.provider}", f"--vm-pool={vms.pool}"]
             command += [f"--provider-option={key}={json.dumps(value)}" for key, value in vms.options.items()]
         self._start("worker", command)
+
+    def wait_for_worker(self, vms: WorkerVMs | None) -> None:
+        """Waits until the worker serves its queues and has registered its VMs, which may still be booting.
+
+        Raises:
+            ServiceEnded: A service ended by itself meanwhile.
+            UserError: It takes too long; the message says what is missing.
+        """
+        with connect(tries=0) as client:
+            self._wait("worker", lambda: _serves(client), _WORKER_START_SECONDS, "it serves no queue")
+            if vms is not None:
+                pool = VMPool(client, vms.pool)
+                missing = f"not all of its {vms.number} VMs are in the pool {vms.pool!r}"
+                self._wait("worker", lambda: _has_vms(pool, vms.number), _WORKER_START_SECONDS, missing)
 
     def start_flower(self) -> None:
         """Starts Flower, read-only and behind a login; does not wait for it."""
@@ -237,12 +258,14 @@ class EmbeddedServices:
             with suppress(BrokenPipeError), process.stdin:  # its log says how it ended
                 process.stdin.write(configuration.encode())
 
-    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _START_SECONDS
+    def _wait(self, name: str, ready: Callable[[], bool], seconds: float, missing: str) -> None:
+        deadline = time.monotonic() + seconds
         while not ready():
             self.check()
             if time.monotonic() > deadline:
-                raise UserError(f"{name} was not ready within {_START_SECONDS:g} s; see {self._log(name)}")
+                raise UserError(
+                    f"{name} was not ready within {seconds:g} s: {missing}; see {self._log(name)}{self._tail(name)}"
+                )
             time.sleep(_LOOK_SECONDS)
 
     def _log(self, name: str) -> Path:
@@ -295,3 +318,15 @@ def _listens(pid: int, port: int) -> bool:
     except psutil.Error:
         return False
     return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)
+
+
+def _serves(client: redis.Redis) -> bool:
+    with suppress(redis.RedisError):  # a broker that ended is found out elsewhere
+        return someone_serves(client)
+    return False
+
+
+def _has_vms(pool: VMPool, number: int) -> bool:
+    with suppress(redis.RedisError, PoolError):
+        return len(pool.status().vms) >= number
+    return False

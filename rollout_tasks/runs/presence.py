@@ -34,6 +34,11 @@ def leave(client: redis.Redis, worker: str) -> None:
     client.hdel(_WORKERS, worker)
 
 
+def someone_serves(client: redis.Redis) -> bool:
+    """Whether any worker is running, and not just starting."""
+    return any(said["queues"] for said in _workers(client))
+
+
 def unserved(client: redis.Redis, queues: Iterable[str]) -> str:
     """Returns a sentence about queues that no worker serves; empty when each has one."""
     workers = _workers(client)

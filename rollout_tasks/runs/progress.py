@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.folder import RunFolder
@@ -23,6 +24,26 @@ def progress_of(store: RunStore, run_id: str) -> Progress:
             f"Redis does not know run {run_id!r}; if its data was lost, rollouts resume {run_id} rebuilds it"
         )
     return progress
+
+
+def other_folder(store: RunStore, run_id: str, folder: RunFolder) -> str:
+    """Returns the folder of the run that Redis knows by an id if that is another one than a folder's; else empty.
+
+    Where the folder that it was stored with is gone, or the given one is, the run may have been moved.
+    """
+    stored = store.folder(run_id)
+    both = Path(stored), folder.path
+    return stored if stored and all(path.is_dir() for path in both) and not both[0].samefile(both[1]) else ""
+
+
+def check_is_in(store: RunStore, run_id: str, folder: RunFolder) -> None:
+    """Checks that the run which Redis knows by an id, if any, is the one in a folder.
+
+    Raises:
+        UserError: It is another run.
+    """
+    if other := other_folder(store, run_id, folder):
+        raise UserError(f"Redis does not know the run in {folder.path}, but another one called {run_id!r}, in {other}")
 
 
 def progress_in_folder(folder: RunFolder) -> Progress:

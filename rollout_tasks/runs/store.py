@@ -225,6 +225,11 @@ class RunStore:
         state: Any = self.client.hget(run_key(run_id), "state")
         return state  # type: ignore[no-any-return]
 
+    def folder(self, run_id: str) -> str:
+        """Returns the path of the run's folder; empty when Redis does not know the run."""
+        folder: Any = self.client.hget(run_key(run_id), "folder")
+        return str(folder or "")
+
     def active(self) -> list[str]:
         """Returns the ids of the runs that are not over."""
         members: Any = self.client.smembers(ACTIVE_RUNS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,31 @@ def check_free(submission: Submission, store: RunStore) -> None:
         raise UserError(f"run {submission.run_id} is still {state}; follow it with rollouts watch {submission.run_id}")
     if store.running(submission.run_id):
         raise UserError(f"rollouts of run {submission.run_id} are still being finished; try again in a while")
+
+
+def check_not_on_workers(submission: Submission) -> None:
+    """Checks that no worker has a run that is about to be resumed here; asks their Redis if the run was last on workers.
+
+    Raises:
+        UserError: Workers are rolling it out, or their Redis cannot be reached.
+    """
+    from rollout_tasks.redis_client import checked_client
+    from rollout_tasks.runs.store import RunStore
+    from rollout_tasks.settings import settings
+
+    if not (submission.resumed and settings().broker_configured) or submission.folder.description.embedded():
+        return
+    try:
+        client = checked_client()
+    except UserError as error:
+        raise UserError(
+            f"{error}; so it is not known whether workers are rolling out run {submission.run_id}: where REDIS_URL is not set,"
+            " the run goes on here all the same"
+        ) from error
+    with closing(client):
+        store = RunStore(client)
+        if is_stored_there(submission, store):  # else it is another run of that name
+            check_free(submission, store)
 
 
 def write_down(submission: Submission) -> None:

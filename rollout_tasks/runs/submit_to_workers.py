@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.counting import Counting, silently
+from rollout_tasks.runs.folder_lock import held
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.submission_interrupted import stopped
@@ -41,7 +43,8 @@ def submit_to_workers(submission: Submission, count: Counting = silently) -> tup
     write_down(submission)
     stage = SubmissionStage()
     try:
-        enqueue(submission, store, stage=stage, count=count)
+        with held(submission.folder, shared=True) if submission.resumed else nullcontext():
+            enqueue(submission, store, stage=stage, count=count)
         return submission, store
     except KeyboardInterrupt as stop:
         raise stopped(submission, store, stage) from stop

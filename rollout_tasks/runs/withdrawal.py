@@ -41,10 +41,7 @@ def withdraw(submission: Submission, store: RunStore, token: str) -> bool:
 
 def is_stored_there(submission: Submission, store: RunStore) -> bool:
     """Whether the store has a run in this submission's folder, whoever submitted it."""
-    from rollout_tasks.runs.store_format import run_key
-
-    folder = store.client.hget(run_key(submission.run_id), "folder")
-    return bool(folder == str(submission.folder.path))
+    return store.folder(submission.run_id) == str(submission.folder.path)
 
 
 def discard(submission: Submission) -> None:

@@ -81,6 +81,25 @@ def test_a_rollout_that_is_tried_again_comes_once_with_its_verdict(tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_a_run_that_needs_vms_is_accepted_at_once(tmp_path: Path) -> None:
+    config = RunConfig.model_validate(
+        {**SIMULATED, "simulated": {"seconds": [0.1, 0.1]}, "output_dir": tmp_path / "results"}
+    )
+
+    with embedded_services(2, num_vms=2, provider="simulated", logs=tmp_path / "logs"):
+        assert submit(config, Benchmark(simulated_items(tmp_path, 2))).wait(60).score == 1.0
+
+
+@pytest.mark.slow
+def test_services_that_do_not_start_are_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=r"^worker ended by itself \(exit code 2\); see .*worker\.log: error: .*nope"),
+        embedded_services(1, num_vms=1, provider="nope", logs=tmp_path / "logs"),
+    ):
+        pytest.fail("the block began")
+
+
+@pytest.mark.slow
 def test_a_run_has_the_numbers_that_it_was_given(tmp_path: Path) -> None:
     body = {"min_p": 1e-05, "large": 1e16, "text": "1e-05"}
     values = {**SIMULATED, "model": {"extra_body": body}, "output_dir": tmp_path / "results"}

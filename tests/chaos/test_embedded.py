@@ -176,6 +176,27 @@ def test_ctrl_c(embedded: EmbeddedRun, stage: Callable[[EmbeddedRun], bool], pre
 
 
 @pytest.mark.slow
+def test_a_second_command_leaves_a_run_alone_that_is_under_way(embedded: EmbeddedRun) -> None:
+    process = embedded.start()
+    wait_for(valkey_starts, embedded, process)
+    process.send_signal(signal.SIGSTOP)  # so that it is not over before the second one looks
+
+    second = embedded.command("--resume", str(embedded.run.path))
+    said, _ = second.communicate(timeout=60)
+    process.send_signal(signal.SIGCONT)
+    output, _ = process.communicate(timeout=60)
+
+    assert second.returncode == 2, said
+    assert (
+        said == f"error: another command is rolling out run run in {embedded.run.path}; try again once it has ended\n"
+    )
+    assert process.returncode == 0, output
+    assert not list(embedded.run.path.glob("*/0/earlier-*"))
+    assert embedded.committed() == ITEMS
+    embedded.check_nothing_left(seconds=30)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_killed(embedded: EmbeddedRun, number: signal.Signals) -> None:
     process = embedded.start()

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections import Counter, deque
 
 import pytest
 
 from benchmark.results import RolloutResult
-from rollout_tasks.api import Run, _listen
+from rollout_tasks.api import Run, _listen, find, submit
 from rollout_tasks.cli import run_actions
 from rollout_tasks.parallel_rollout import _worker_results
 from rollout_tasks.runs.finalize import finalize
@@ -43,6 +44,22 @@ def test_a_run_is_cancelled(shell: Shell, run: Run) -> None:
 
     assert progress is not None
     assert (progress.state, progress.failures) == ("cancelling", {"cancelled": 3})
+
+
+@pytest.mark.slow
+def test_a_run_is_asked_for_where_it_was_sent(shell: Shell, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find(str(shell.run.path)).progress().state == "running"
+
+    known = find(str(shell.run.path))
+    monkeypatch.setenv("ROLLOUT_REDIS_URL", f"{os.environ['ROLLOUT_REDIS_URL'].rpartition('/')[0]}/1")
+    assert find(str(shell.run.path)).progress().state == "unknown", "that Redis does not know it"
+    sent = submit(shell.config({"id": "a"}, run_id="night-2"))
+
+    assert sent.progress().state == "running"
+    monkeypatch.delenv("ROLLOUT_REDIS_URL")
+    assert (known.progress().state, sent.progress().state) == ("running", "running")
+    sent.cancel()
+    assert sent.progress().state == "cancelling"
 
 
 def test_a_cancelled_run_has_a_result_for_each_rollout(cancelled: Run) -> None:

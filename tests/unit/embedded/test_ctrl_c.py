@@ -77,6 +77,17 @@ def test_without_a_signal_a_check_does_nothing() -> None:
         ctrl_c.check()
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_ignored_from_the_start_stays_ignored(number: signal.Signals) -> None:
+    """So that nohup keeps a run going when its terminal is closed."""
+    signal.signal(number, signal.SIG_IGN)
+    ctrl_c = CtrlC()
+    with ctrl_c.caught():
+        os.kill(os.getpid(), number)
+        ctrl_c.check()
+    assert (ctrl_c.count, signal.getsignal(number)) == (0, signal.SIG_IGN)
+
+
 def test_a_first_ctrl_c_that_finishes_running_work_ends_nothing() -> None:
     ctrl_c = CtrlC()
     ctrl_c.finish_first = True

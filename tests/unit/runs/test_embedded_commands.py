@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from dataclasses import replace
@@ -48,6 +49,33 @@ def test_a_resumed_run_goes_on_where_it_was(shell: Shell) -> None:
     assert shell.run.description.embedded() is False
     shell.store.forget("night-1", "running")
     assert not would_be_embedded(shell)
+
+
+def test_a_run_is_not_resumed_here_while_workers_roll_it_out(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"embedded": True, "dry_run": True}
+    shell.call(run_actions.submit, shell.config(SCRIPT))
+
+    with pytest.raises(UserError, match=r"^run night-1 is still running; follow it with rollouts watch night-1$"):
+        shell.call(run_actions.resume, str(shell.run.path), {}, **here)
+    shell.client.hset("{run:night-1}", "folder", "/elsewhere/night-1")  # another run of that name
+    assert shell.call(run_actions.resume, str(shell.run.path), {}, **here) == 0
+    monkeypatch.setenv("ROLLOUT_REDIS_URL", "redis://127.0.0.1:1/0")
+    settings.cache_clear()
+    with pytest.raises(UserError, match=r"so it is not known whether workers are rolling out run night-1: where REDIS"):
+        shell.call(run_actions.resume, str(shell.run.path), {}, **here)
+
+
+def test_a_run_is_not_sent_to_workers_while_it_is_rolled_out_here(shell: Shell) -> None:
+    begin(shell, embedded=True)
+    with (shell.run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError) as caught:
+            shell.call(run_actions.resume, str(shell.run.path), {}, embedded=False)
+    assert str(caught.value) == (
+        f"another command is rolling out run night-1 in {shell.run.path}; try again once it has ended"
+    )
+    assert shell.run.description.embedded()
+    assert shell.call(run_actions.resume, str(shell.run.path), {}, embedded=False) == 0
 
 
 def test_a_run_of_workers_says_that_it_goes_on_here_where_no_address_is_set(

@@ -15,13 +15,14 @@ import pytest
 import redis
 from typer.testing import CliRunner
 
+from rollout_tasks.api import find
 from rollout_tasks.app import app
 from rollout_tasks.cli import dry_run, run_actions, runs
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.outage import outage_of, wait_while_out
 from rollout_tasks.runs import presence, submission_store
-from rollout_tasks.runs.finalize import finalize
+from rollout_tasks.runs.finalize import finalize, score_run
 from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
@@ -403,6 +404,71 @@ def test_cancelling_says_what_it_found(shell: Shell) -> None:
             shell.call(run_actions.cancel, "night-1", {})
 
 
+def two_of_one_name(shell: Shell) -> RunFolder:
+    """A run that only its folder knows, which is returned; Redis knows another one of that name."""
+    shell.call(run_actions.submit, shell.config({"id": "a"}, output_dir=str(shell.folder / "first")))
+    shell.store.forget("night-1", "running")
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
+    return RunFolder(shell.folder / "first" / "night-1")
+
+
+def test_another_run_of_that_name_is_not_cancelled(shell: Shell) -> None:
+    asked = two_of_one_name(shell).path
+    says = f"Redis does not know the run in {asked}, but another one called 'night-1', in {shell.run.path}"
+
+    for named in ((str(asked), {}), ("night-1", {"output_dir": str(asked.parent)})):
+        with pytest.raises(UserError, match=f"^{re.escape(says)}$"):
+            shell.call(run_actions.cancel, *named)
+    with pytest.raises(UserError, match=r"^no run 'night-1'"):
+        shell.call(run_actions.cancel, "night-1", {"output_dir": str(shell.folder / "nowhere")})
+
+    assert shell.store.state("night-1") == "running"
+    assert shell.call(run_actions.cancel, "night-1", {}) == 0
+
+
+def test_another_run_of_that_name_has_another_status(shell: Shell) -> None:
+    asked = two_of_one_name(shell)
+
+    with pytest.raises(UserError, match=f"; in its folder {asked.path} 0 of 1 rollouts have a verdict$"):
+        shell.call(run_actions.status, str(asked.path), {})
+    asked.settle(Verdict("a#0", 1, "completed", score=1.0), written=False)
+    score_run(asked, "exact_match")
+    assert shell.call(run_actions.status, str(asked.path), {}, as_json=True) == 0
+    assert json.loads(shell.out)["folder"] == str(asked.path)
+
+
+def test_the_api_asks_for_the_run_in_its_folder(shell: Shell) -> None:
+    asked = find(str(two_of_one_name(shell).path))
+
+    assert asked.progress().state == "unknown"
+    with pytest.raises(UserError, match=r"^Redis does not know run night-1, and it is incomplete"):
+        asked.wait(1)
+
+
+@pytest.mark.slow
+def test_the_api_cancels_the_run_in_its_folder(shell: Shell) -> None:
+    asked = find(str(two_of_one_name(shell).path))
+
+    with pytest.raises(UserError, match=r"^Redis does not know the run in .*, but another one called 'night-1', in "):
+        asked.cancel()
+    assert shell.store.state("night-1") == "running"
+
+
+def test_a_run_is_found_by_whatever_leads_to_its_folder(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}))
+    (shell.folder / "latest").symlink_to(shell.run.path)
+    monkeypatch.chdir(shell.run.path)
+
+    for named in (".", str(shell.folder / "latest"), f"{shell.run.path}/"):
+        assert shell.call(run_actions.status, named, {}) == 0
+        assert shell.out.startswith("Run night-1: running: 0/1 rollouts")
+    monkeypatch.chdir(shell.folder)
+    for command in (run_actions.status, run_actions.cancel):
+        with pytest.raises(UserError, match=r"^no run '\.'"):
+            shell.call(command, ".", {})
+    assert shell.call(run_actions.cancel, "latest", {}) == 0
+
+
 def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
     with pytest.raises(
         UserError, match=r"^Redis does not know run 'night-1'; if its data was lost, rollouts resume night-1"
@@ -419,6 +485,9 @@ def test_a_status_is_a_line_or_an_object(shell: Shell) -> None:
     assert shell.call(run_actions.status, "night-1", {}, as_json=True) == 0
     found = json.loads(shell.out)
     assert (found["state"], found["vms"]["free"], found["committed"]) == ("running", 1, 0)
+    shell.call(run_actions.submit, shell.config({"id": "a"}, run_id="night-2", vm={"use_pool": False}))
+    assert shell.call(run_actions.status, "night-2", {}, as_json=True) == 0
+    assert json.loads(shell.out)["vms"] == {}, "it does not use that pool"
 
 
 NOBODY = "no worker serves rollout.simulated: start one with `celery -A rollout_tasks worker`"
