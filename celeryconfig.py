@@ -2,6 +2,7 @@
 
 import os
 
+from rollout_tasks.redis_address import tls_options, without_options
 from rollout_tasks.settings import settings
 
 _settings = settings()
@@ -11,9 +12,11 @@ _settings = settings()
 _silent_seconds = min(20.0, max(5.0, _settings.visibility_timeout / 4))
 _connect_seconds = 10.0
 
-broker_url = _settings.redis_address
+broker_url = without_options(_settings.redis_address)
 # The chord's counts are kept there; nobody waits for single results (rollout_tasks/broker/result_backend.py).
-result_backend = f"rollout_tasks.broker.result_backend.UnwatchedRedisBackend+{_settings.redis_address}"
+result_backend = f"rollout_tasks.broker.result_backend.UnwatchedRedisBackend+{broker_url}"
+# Here, and not in the URL: Celery, kombu and Flower each read a URL in another way, or need one that says this.
+broker_use_ssl = redis_backend_use_ssl = tls_options(_settings.redis_address) or None
 # Celery prefers these variables to its settings: messages would go elsewhere than where the run store and the leases are.
 for _name in {"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} & os.environ.keys():
     os.environ[_name] = broker_url

@@ -80,7 +80,7 @@ class Interruption:
             EpisodeInterrupted: The limit passed, or a stop was requested.
         """
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("rollouts run in a process's main thread: use the prefork or solo pool")
+            raise RuntimeError("rollouts run in a process's main thread: use the prefork pool")
         overdue = False
         until = time.monotonic() + seconds
 

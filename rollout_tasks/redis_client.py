@@ -14,7 +14,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_connections import PatientRetry, connection_class
 from rollout_tasks.settings import settings
-from vm_pool.redis_refusals import refused_login
+from vm_pool.redis_refusals import refused_login, untrusted
 from vm_pool.scripts import scripts
 
 PATIENT_TRIES = 240
@@ -81,7 +81,7 @@ def checked_client(url: str | None = None) -> redis.Redis:
         url: Another address than the configured one.
 
     Raises:
-        UserError: Redis cannot be reached, or refuses the password; names the address without its password.
+        UserError: Redis cannot be reached, is not trusted, or refuses the password; names the address without its password.
     """
     address = url or settings().redis_address
     try:
@@ -93,10 +93,10 @@ def checked_client(url: str | None = None) -> redis.Redis:
 
 
 def check_login() -> None:
-    """Checks that Redis accepts the login, for a program that waits for a Redis which is away.
+    """Checks that Redis is trusted and accepts the login, for a program that waits for a Redis which is away.
 
     Raises:
-        UserError: It refuses the login; names the address without its password.
+        UserError: It is not, or does not; names the address without its password.
     """
     with suppress(redis.RedisError):
         _prove(settings().redis_address)
@@ -106,14 +106,14 @@ def _prove(address: str) -> None:
     """Has Redis answer once.
 
     Raises:
-        UserError: It refuses the login, or its address is wrong.
+        UserError: It refuses the login, is not trusted, or its address is wrong.
     """
     place = address_without_secret(address)
     try:
         with connect(tries=0, socket_timeout=_PROOF_SECONDS, url=address) as probe:
             probe.ping()
     except redis.RedisError as error:
-        if sentence := refused_login(error, place):
+        if sentence := refused_login(error, place) or untrusted(error, place):
             raise UserError(sentence) from error
         raise
     except ValueError as error:

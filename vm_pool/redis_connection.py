@@ -19,7 +19,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from vm_pool.errors import PoolError, PoolRefused, PoolRefusedForNow, PoolUnreachable
-from vm_pool.redis_refusals import passing_refusal, refused_login
+from vm_pool.redis_refusals import passing_refusal, refused_login, untrusted
 
 REPLY_SECONDS = 5.0
 """How long connecting, or a reply, may take unless the caller says otherwise."""
@@ -149,7 +149,7 @@ def as_pool_error(error: BaseException, where: str) -> PoolError | None:
     """Converts a connection's error into a pool error; None if it is not about Redis, and for a missing script."""
     if isinstance(error, NoScriptError):
         return None
-    if sentence := refused_login(error, where):
+    if sentence := refused_login(error, where) or untrusted(error, where):
         return PoolRefused(sentence)
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError)):
         return PoolUnreachable(f"Redis at {where} does not answer: {error}")

@@ -1,4 +1,4 @@
-"""Distinguishes a Redis that refuses only for now from one that refuses the request, or the login.
+"""Distinguishes a Redis that refuses only for now from one that refuses the request, or the login, or is not to be trusted.
 
 Out of memory, a replica that was not promoted yet, loading its data, cut off from its replicas or its disk: such a
 server answers each write with its own error code, and recovers without any action here.
@@ -7,6 +7,7 @@ server answers each write with its own error code, and recovers without any acti
 from __future__ import annotations
 
 import re
+import ssl
 
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
@@ -22,6 +23,19 @@ def refused_login(error: BaseException, where: str) -> str:
     if not refused and not (isinstance(error, RedisError) and any(code in str(error) for code in _LOGIN_CODES)):
         return ""
     return f"Redis at {where} refuses the login: check the user and the password in its URL, REDIS_URL by default ({error})"
+
+
+def untrusted(error: BaseException, where: str) -> str:
+    """Returns a sentence if an error says that Redis's certificate is not to be trusted; empty for any other error."""
+    cause: BaseException | None = error
+    while isinstance(cause, RedisError):  # it is what redis-py's own error was made of
+        cause = cause.__cause__ or cause.__context__
+    if not isinstance(cause, ssl.SSLCertVerificationError):
+        return ""
+    return (
+        f"Redis at {where} is not trusted ({cause.verify_message.rstrip('.')}): if it is yours, name the file of the authority"
+        " that signed its certificate in its URL, as in rediss://:password@host:6379/0?ssl_ca_certs=FILE"
+    )
 
 
 def passing_refusal(error: ResponseError) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 import redis
 from celery import Celery, bootsteps, platforms, signals
+from celery.concurrency.prefork import TaskPool
 
 from rollout_tasks import settings as settings_of_process
 from rollout_tasks.errors import WRONG_INPUT, UserError
@@ -60,6 +61,7 @@ def install(app: Celery) -> None:
             help="Run the setup and evaluation of desktop tasks in the worker's own process, not in cells: you wrote them.",
         )
     )
+    app.steps["worker"].add(Prefork)
     app.steps["worker"].add(Login)
     app.steps["worker"].add(Leftovers)
     app.steps["worker"].add(NoNeighbours)
@@ -77,8 +79,25 @@ def install(app: Celery) -> None:
     signals.after_setup_logger.connect(lambda **_signal: keep_to_one_line(), weak=False)
 
 
+class Prefork(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Refuses another pool (`--pool`): signals interrupt rollouts, in a main thread that the worker itself does not need.
+
+    In the solo pool, a worker would give no sign of life while it has a rollout, and would end with one that is stuck.
+    """
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        if not issubclass(worker.pool_cls, TaskPool):
+            sys.stderr.write(
+                "error: --pool: rollouts need the prefork pool, where each can be interrupted and ended: leave it out\n"
+            )
+            raise SystemExit(WRONG_INPUT)
+
+
 class Login(bootsteps.StartStopStep):  # type: ignore[misc]
     """Ends a worker that Redis refuses when it starts; Celery would try again for ever. One that is away is waited for."""
+
+    requires = (Prefork,)
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
@@ -160,7 +179,7 @@ class ClosedTerminal(bootsteps.StartStopStep):  # type: ignore[misc]
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
     """Without -Q, makes a worker serve the queues of the environments that this machine can run, and finalising.
 
-    With it, warns of queues that no environment has.
+    Leaves out those of -X. Warns of queues in either option that no environment has.
     """
 
     requires = (Login,)
@@ -174,11 +193,13 @@ class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
             return
         from rollout_tasks.registry import served_queues, unknown_queues
 
-        if asked := command.params.get("queues"):
-            for queue, hint in unknown_queues(asked).items():
-                logger.warning("--queues: no environment sends its rollouts to %s; %s", queue, hint)
-            return
-        worker.app.amqp.queues.select([*served_queues(), FINALIZE_QUEUE])
+        asked, excluded = command.params.get("queues") or (), command.params.get("exclude_queues") or ()
+        for option, queues in (("--queues", asked), ("--exclude-queues", excluded)):
+            for queue, hint in unknown_queues(queues).items():
+                logger.warning("%s: no environment sends its rollouts to %s; %s", option, queue, hint)
+        if not asked:
+            worker.app.amqp.queues.select([*served_queues(), FINALIZE_QUEUE])
+            worker.app.amqp.queues.deselect(excluded)
 
 
 class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout_tasks.redis_address import checked_redis_url
+from rollout_tasks.redis_address import checked_redis_url, tls_options, without_options
 
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "hunter2"
@@ -15,6 +15,7 @@ RIGHT = [
     f"redis://:{SECRET}@host",
     f"rediss://user:{SECRET}%23x@host.example:6380/12?ssl_cert_reqs=required",
     f"redis://:{SECRET}@[::1]:6379/0",
+    f"rediss://:{SECRET}@host:6379/0?ssl_check_hostname=false&ssl_ca_certs={__file__}&ssl_ca_path=/etc/ssl/certs",
 ]
 WRONG = [
     f"redis://:{SECRET}#x@host:6379/0",
@@ -28,6 +29,8 @@ WRONG = [
     f"redis://:{SECRET}@/0",
     f"redis://:{SECRET}@host:6379/{SECRET}",
     f"redis://:{SECRET}@host:6379/0?{SECRET}=1",
+    f"rediss://:{SECRET}@host:6379/0?ssl_validate_ocsp=true",
+    f"redis://:{SECRET}@host:6379/0?ssl_cert_reqs=none",
     f"redis://:{SECRET}@host:6379/0\n",
     f"http://:{SECRET}@host:6379/0",
     f"redis:/:{SECRET}@host:6379/0",
@@ -48,6 +51,37 @@ def test_what_is_none_is_said_without_its_password(url: str) -> None:
         checked_redis_url(url)
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ("ssl_cert_reqs=CERT_NONE", "its ssl_cert_reqs is none of required, optional, none"),
+        ("ssl_cert_reqs=", "its ssl_cert_reqs is none of required, optional, none"),
+        ("ssl_ca_certs=/nowhere", "its ssl_ca_certs names no file that can be read here"),
+        (f"ssl_certfile={__file__}&ssl_keyfile=", "its ssl_keyfile names no file that can be read here"),
+    ],
+)
+def test_an_option_of_tls_that_can_never_work_is_said(options: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=f"^{wrong}$"):
+        checked_redis_url(f"rediss://:{SECRET}@host/0?{options}")
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [
+        ("", {"ssl_cert_reqs": "required"}),
+        ("?ssl_cert_reqs=none", {"ssl_cert_reqs": "none"}),
+        (
+            "?ssl_ca_certs=/a%20b&ssl_check_hostname=False",
+            {"ssl_cert_reqs": "required", "ssl_ca_certs": "/a b", "ssl_check_hostname": False},
+        ),
+    ],
+)
+def test_a_certificate_is_required_unless_the_url_says_otherwise(options: str, known: dict[str, object]) -> None:
+    assert tls_options(f"rediss://:{SECRET}@host:6379/0{options}") == known
+    assert tls_options(f"redis://:{SECRET}@host:6379/0{options}") == {}
+    assert without_options(f"rediss://:{SECRET}@host:6379/0{options}") == f"rediss://:{SECRET}@host:6379/0"
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,14 @@ TASKS = 40
 
 
 @contextmanager
-def running(redis_url: str, folder: Path, queues: str = "finalize") -> Iterator[psutil.Process]:
+def running(redis_url: str, folder: Path, option: str = "--queues=finalize") -> Iterator[psutil.Process]:
     """A worker with one child, ready, with its log and its temporary files in a folder."""
     log = folder / "worker.log"
     command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--concurrency=1", "--loglevel=INFO"]
     (folder / "tmp").mkdir(exist_ok=True)
     with log.open("wb") as file:
         process = psutil.Popen(
-            [*command, "--without-gossip", "--without-mingle", f"--queues={queues}"],
+            [*command, "--without-gossip", "--without-mingle", option],
             env={**os.environ, "ROLLOUT_REDIS_URL": redis_url, "TMPDIR": str(folder / "tmp")},
             cwd=REPOSITORY,
             stdout=file,
@@ -244,7 +244,7 @@ def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch:
 def test_a_worker_whose_vms_can_never_be_is_refused(options: list[str], said: str) -> None:
     """Instead of starting again and again a VM host that ends at once."""
     done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--num-vms=1", "--pool=solo", *options],
+        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--num-vms=1", *options],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -280,8 +280,36 @@ def test_a_worker_that_redis_refuses_at_its_start_says_so_and_ends(redis_url: st
 
 
 def test_a_mistyped_queue_is_named_when_a_worker_starts(redis_url: str, tmp_path: Path) -> None:
-    with running(redis_url, tmp_path, queues="rollout.lihgt,rollout.light,finalize,mine"):
+    with running(redis_url, tmp_path, "--queues=rollout.lihgt,rollout.light,finalize,mine"):
         log = (tmp_path / "worker.log").read_text()
 
     warnings = [line.partition("WARNING ")[2] for line in log.splitlines() if "--queues" in line]
     assert warnings == ["--queues: no environment sends its rollouts to rollout.lihgt; did you mean rollout.light?"]
+
+
+def test_excluded_queues_are_not_served_and_a_mistyped_one_is_named(redis_url: str, tmp_path: Path) -> None:
+    with running(redis_url, tmp_path, "--exclude-queues=rollout.simulated,rollout.lihgt"):
+        log = (tmp_path / "worker.log").read_text()
+
+    assert "exchange=rollout.light(" in log
+    assert "exchange=rollout.simulated(" not in log
+    warnings = [line.partition("WARNING ")[2] for line in log.splitlines() if "-queues" in line]
+    assert warnings == [
+        "--exclude-queues: no environment sends its rollouts to rollout.lihgt; did you mean rollout.light?"
+    ]
+
+
+@pytest.mark.parametrize("pool", ["solo", "threads"])
+def test_another_pool_than_prefork_is_refused(pool: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--pool={pool}", "--queues=finalize"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert done.stderr.splitlines()[-1].startswith("error: --pool: rollouts need the prefork pool, ")
+    assert "Traceback" not in done.stderr
