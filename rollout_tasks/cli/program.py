@@ -72,7 +72,7 @@ def _open_standard_streams() -> None:
     """Has streams that a shell has closed, as by ``>&-``, lead nowhere: Python has none then."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
 
 
 def _with_all_written(code: Any) -> Any:
