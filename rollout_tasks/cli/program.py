@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -18,6 +19,8 @@ from rollout_tasks.validation_messages import clause
 
 DONE, INCOMPLETE, INTERRUPTED = 0, 1, 130
 """Exit codes of commands: all went well; something was lost or is missing; Ctrl-C. Wrong input is 2 (`errors`)."""
+_NOBODY_READS = 1
+"""Exit code where the reader of stdout has ended, as in ``| head``."""
 ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
 """Context settings that accept ``--num_rollouts`` for ``--num-rollouts``, and so on for every option."""
 
@@ -36,6 +39,7 @@ def run(application: typer.Typer, name: str | None = None) -> None:
         application: The command.
         name: Its name in its help; default: the name of the program.
     """
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):  # in a locale that lacks a character, it is shown by its number
         with suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -50,15 +54,40 @@ def run(application: typer.Typer, name: str | None = None) -> None:
     except (UserError, BenchmarkError) as error:
         code = _complain(str(error))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        code = _NOBODY_READS
     except _redis_errors() as error:
         of_pool = isinstance(error, _redis_errors()[0])
         code = _complain(str(error) if of_pool else f"Redis: {error}")
     except OSError as error:  # as of a folder of another user, or where no temporary file can be made
         where = f"{error.filename}: " if error.filename else ""
         code = _complain(f"{where}{error.strerror or error}")
-    sys.exit(code)
+    sys.exit(_with_all_written(code))
+
+
+def _open_standard_streams() -> None:
+    """Has streams that a shell has closed, as by ``>&-``, lead nowhere: Python has none then."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _with_all_written(code: Any) -> Any:
+    """Writes what stdout still holds; Python, which would do so at its end, reports errors its own way.
+
+    Returns:
+        The exit code: another one if it cannot be written.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _NOBODY_READS
+    except OSError as error:
+        if code != WRONG_INPUT:  # else it has said why
+            code = _complain(f"standard output: {error.strerror}")
+    else:
+        return code
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def _redis_errors() -> tuple[type[Exception], ...]:

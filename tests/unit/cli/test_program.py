@@ -232,6 +232,27 @@ def test_json_is_json_in_every_locale(encoding: str) -> None:
     assert (text.encode() in done.stdout) == (encoding == "utf-8")
 
 
+@pytest.mark.parametrize(
+    ("where", "ends", "says"),
+    [
+        ("| true", 1, ""),
+        ("> /dev/full", 2, "error: standard output: No space left on device\n"),
+        (">&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+    ],
+)
+def test_output_that_nobody_takes_is_no_traceback(where: str, ends: int, says: str) -> None:
+    command = f"{sys.executable} -c 'from rollout_tasks.cli import listing, program; program.run(listing.application)'"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} metrics --json {where}; exit ${{PIPESTATUS[0]}}"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (ends, "", says)
+
+
 def test_a_user_without_a_home_is_told_what_to_set(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
