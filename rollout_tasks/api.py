@@ -27,6 +27,7 @@ import redis
 
 from benchmark.benchmark import Benchmark
 from benchmark.results import RolloutResult
+from benchmark.sources import STANDARD_INPUT
 from benchmark.stored_report import scan_report
 from rollout_tasks.cli.run_file import as_yaml
 from rollout_tasks.config import RunConfig
@@ -303,8 +304,15 @@ def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
     """Returns the configuration as it is given to the command line: with its benchmark, and with its agent's profile.
 
     The profile is filled in here, because the command line cannot tell which options were given.
+
+    Raises:
+        UserError: The benchmark's data could be read only once, and it has been.
     """
     if benchmark is not None:
+        if benchmark.data_path == STANDARD_INPUT or benchmark.data_path.is_fifo():
+            raise UserError(
+                f"the benchmark has read {benchmark.data_path} to its end, where a run would read it again: save the data in a file"
+            )
         data = config.data.model_copy(update={"path": benchmark.data_path, **benchmark.selection})
         config = config.model_copy(update={"data": data})
     return with_profile(config)

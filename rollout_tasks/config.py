@@ -52,7 +52,7 @@ class DataConfig(Part):
     )
     domains: tuple[str, ...] = option((), "Only this domain, or those that fit a pattern; repeatable.", "--domain")
     shuffle: bool = option(False, "Take the items in an order that --seed decides.", "--shuffle")
-    seed: int = option(0, "Same seed, same order.", "--seed")
+    seed: int = option(0, "With --shuffle: same seed, same order.", "--seed")
     limit: int | None = option(None, "At most this many of the items selected.", "--limit", ge=1)
 
     @field_validator("fields")

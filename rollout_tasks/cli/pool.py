@@ -43,6 +43,8 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Keep the table up to date until Ctrl-C.")] = False,
 ) -> None:
     """Show every VM, who holds it since when, and who waits."""
+    if as_json and watch:
+        raise UserError("--watch keeps a table up to date, which --json prints none of; leave one of them out")
     opened = _open(pool, redis_url)
     if as_json:
         program.print_json(status_as_dict(opened.status()))

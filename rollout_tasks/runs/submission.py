@@ -79,12 +79,14 @@ def load_benchmark(config: RunConfig) -> LoadedItems:
     """Loads the items, and selects those that the run asks for.
 
     Raises:
-        UserError: No data was given.
+        UserError: No data was given, or a seed that nothing uses.
         BenchmarkError: The data is wrong (names file, line and field), or no item matches the run's selection.
     """
     data = config.data
     if data.path is None:
         raise UserError("--data-path is missing: which benchmark file or tree?")
+    if data.seed and not data.shuffle:
+        raise UserError("--seed: nothing is drawn without --shuffle; give both, or neither")
     loaded = load_items(
         data.path,
         answer_pattern=data.answer_pattern,

@@ -11,9 +11,13 @@ from collections import Counter, deque
 
 import pytest
 
+import rollout_tasks.api
+from benchmark.benchmark import Benchmark
 from benchmark.results import RolloutResult
 from rollout_tasks.api import Run, _listen, find, submit
 from rollout_tasks.cli import run_actions
+from rollout_tasks.config import RunConfig
+from rollout_tasks.errors import UserError
 from rollout_tasks.parallel_rollout import _worker_results
 from rollout_tasks.runs.finalize import finalize
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
@@ -106,6 +110,15 @@ def test_of_an_incomplete_run_that_redis_does_not_know_there_are_only_verdicts(s
 
     assert [one.item_id for one in cancelled.results()] == ["a"]
     assert [one.item_id for one in cancelled.result().results()] == ["a"]
+
+
+def test_a_benchmark_from_standard_input_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"question": "One?"}')))
+    benchmark = Benchmark("-")
+
+    for call in (rollout_tasks.api.run, submit):
+        with pytest.raises(UserError, match=r"^the benchmark has read - to its end, .*: save the data in a file$"):
+            call(RunConfig(), benchmark)
 
 
 class _Gone:

@@ -636,6 +636,13 @@ def test_options_of_a_run_belong_to_a_new_run(shell: Shell, command: Callable[..
         shell.call(command, "night-1", options)
 
 
+def test_a_seed_that_nothing_uses_is_refused(shell: Shell) -> None:
+    with pytest.raises(UserError, match=r"^--seed: nothing is drawn without --shuffle; give both, or neither$"):
+        shell.call(run_actions.submit, shell.config({"id": "a"}, data={"seed": 7}), dry_run=True)
+    for given in ({"seed": 7, "shuffle": True}, {"seed": 0, "shuffle": False}):
+        assert shell.call(run_actions.submit, shell.config({"id": "a"}, data=given), dry_run=True) == 0
+
+
 def test_a_run_that_redis_does_not_take_leaves_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise redis.ConnectionError("gone for a moment")
