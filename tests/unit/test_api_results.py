@@ -11,7 +11,7 @@ from collections import Counter, deque
 import pytest
 
 from benchmark.results import RolloutResult
-from rollout_tasks.api import Run, _listen
+from rollout_tasks.api import Run, _call, _listen
 from rollout_tasks.cli import run_actions
 from rollout_tasks.parallel_rollout import _worker_results
 from rollout_tasks.runs.finalize import finalize
@@ -43,6 +43,11 @@ def test_a_run_is_cancelled(shell: Shell, run: Run) -> None:
 
     assert progress is not None
     assert (progress.state, progress.failures) == ("cancelling", {"cancelled": 3})
+
+
+@pytest.mark.usefixtures("misleading_folder")
+def test_files_in_the_current_folder_replace_no_module_of_the_command_line() -> None:
+    assert _call("list") == []
 
 
 def test_a_cancelled_run_has_a_result_for_each_rollout(cancelled: Run) -> None:
