@@ -328,7 +328,7 @@ def _call(
     """Does one action of the command line and returns the JSON that it prints."""
     elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "rollout_tasks.cli.main", action, *arguments, "--json"]
+        command = [sys.executable, "-P", "-m", "rollout_tasks.cli.main", action, *arguments, "--json"]
         if config is not None:
             file = Path(place) / "run.yaml"
             file.write_text(as_yaml(config), encoding="utf-8")

@@ -28,7 +28,6 @@ class Settings(BaseSettings):
         env_file=".env",
         extra="ignore",
         env_ignore_empty=True,
-        populate_by_name=True,
         hide_input_in_errors=True,  # a traceback would show it
     )
 

@@ -209,6 +209,18 @@ def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
     server.kill_at_once()
 
 
+@pytest.fixture
+def misleading_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with files of a user's that have the names of modules and settings which are not theirs."""
+    folder = tmp_path / "misleading"
+    folder.mkdir()
+    for name in ("celeryconfig", "benchmark", "vm_pool", "desktop_image", "celery", "rollout_tasks"):
+        (folder / f"{name}.py").write_text("raise SystemExit(9)\n")
+    (folder / "flowerconfig.py").write_text("port = 1\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder with real task files (``gsm8k/test.jsonl``, ``osworld/``)."""

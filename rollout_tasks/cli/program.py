@@ -95,12 +95,13 @@ def _with_all_written(code: Any) -> Any:
 
 
 def _redis_errors() -> tuple[type[Exception], ...]:
-    """Returns the errors of Redis and the pool; imported late, as that takes half of a failing command's time."""
+    """Returns the errors of the pool, Redis and the broker; imported late, as that takes half of a failing command's time."""
+    from kombu.exceptions import OperationalError
     from redis import RedisError
 
     from vm_pool.errors import PoolError
 
-    return PoolError, RedisError
+    return PoolError, RedisError, OperationalError
 
 
 def _usage(error: typer.TyperException) -> str:

@@ -211,28 +211,45 @@ def cancel(run: str, output_dir: Path | None, *, as_json: bool) -> int:
     """Stops a run; what is committed stays.
 
     Raises:
-        UserError: Redis does not know the run, or another one of that name, or it is over already.
+        UserError: Redis does not know the run, or another one of that name, or it is over already. Or Redis failed once the
+            run was cancelled.
     """
+    from kombu.exceptions import OperationalError
+    from redis import RedisError
+
     from rollout_tasks.execution.cancellation import cancel_run
 
     run_id, given = _named(run if output_dir is None else str(find_run(run, output_dir).path), None)
     store = RunStore(checked_client())
     if given is not None:
         check_is_in(store, run_id, given)
-    done = cancel_run(store, run_id)
+    try:
+        done = cancel_run(store, run_id)
+    except OperationalError as error:  # the last thing that is done: the message that asks for the report
+        raise _cancelled_then_lost(run_id, error) from error
     found, left = done.found, done.left
     if found == "unknown":
         raise UserError(f"Redis does not know run {run_id!r}")
     if found in OVER or found == "finalizing":
         raise UserError(f"run {run_id} is {found} already")
-    if left == 0:
-        finalize_task(run_id).apply_async()
-    wait_until_durable(store.client)  # so that a server without its last second still has it
+    try:
+        if left == 0:
+            finalize_task(run_id).apply_async()
+        wait_until_durable(store.client)  # so that a server without its last second still has it
+    except (RedisError, OperationalError) as error:
+        raise _cancelled_then_lost(run_id, error) from error
     if as_json:
         print_json({"run_id": run_id, "cancelled": done.cancelled, "being_stopped": left})
     else:
         sys.stdout.write(f"Run {run_id}: {done.cancelled} rollouts cancelled, {left} running ones are being stopped\n")
     return DONE
+
+
+def _cancelled_then_lost(run_id: str, error: Exception) -> UserError:
+    return UserError(
+        f"run {run_id} was cancelled, but then Redis failed ({error}): a worker writes its report once Redis works again; see"
+        f" rollouts status {run_id}"
+    )
 
 
 def come_back(run_id: str) -> str:

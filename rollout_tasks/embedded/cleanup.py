@@ -36,7 +36,7 @@ class CleanupProcess:
     @staticmethod
     def _begin() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "rollout_tasks.embedded.cleanup"],
+            [sys.executable, "-P", "-m", "rollout_tasks.embedded.cleanup"],
             stdin=subprocess.PIPE,
             start_new_session=True,
             cwd="/",

@@ -40,6 +40,7 @@ _WORKER_START_SECONDS = 180.0
 _STOP_SECONDS = 40.0
 _VALKEY_STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
+_CELERY = (sys.executable, "-P", "-m", "rollout_tasks.embedded.celery_command", "-A", "rollout_tasks")
 _STARTS = 3
 """How often a service that ends by itself is started: another process may take its port before the service does."""
 _FLOWER_STOP_SECONDS = 3.0
@@ -141,7 +142,7 @@ class EmbeddedServices:
             vms: The VMs hosted beside it.
             queues: The queues it serves; default: all that this machine can serve.
         """
-        command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--concurrency={concurrency}"]
+        command = [*_CELERY, "worker", f"--concurrency={concurrency}"]
         command += [f"--hostname=embedded-{os.getpid()}@%h", "--loglevel=INFO", "--without-gossip", "--without-mingle"]
         if queues:
             command.append(f"--queues={','.join(queues)}")
@@ -176,7 +177,8 @@ class EmbeddedServices:
             "FLOWER_BASIC_AUTH": self.flower_login,
             "FLOWER_READ_ONLY": "True",
         }
-        self._start("flower", [sys.executable, "-m", "celery", "-A", "rollout_tasks", "flower"], environment=options)
+        # Its file of options, flowerconfig.py, would be one in the current folder, which is the user's.
+        self._start("flower", [*_CELERY, "flower", f"--conf={os.devnull}"], environment=options)
 
     def stop_afterwards(self, pid: int) -> None:
         """Registers a process, the leader of its own session, to be stopped if this process is killed."""

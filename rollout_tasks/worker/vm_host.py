@@ -44,7 +44,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
             _check_vms(provider or "simulated", provider_option, vm_pool or "default")
         self.command = [
             sys.executable,
-            *("-m", "rollout_tasks.cli.vm_host"),
+            *("-P", "-m", "rollout_tasks.cli.vm_host"),  # the current folder is the user's
             f"--num-vms={num_vms}",
             f"--provider={provider or 'simulated'}",
             f"--pool={vm_pool or 'default'}",

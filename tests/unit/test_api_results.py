@@ -14,7 +14,7 @@ import pytest
 import rollout_tasks.api
 from benchmark.benchmark import Benchmark
 from benchmark.results import RolloutResult
-from rollout_tasks.api import Run, _listen, find, submit
+from rollout_tasks.api import Run, _call, _listen, find, submit
 from rollout_tasks.cli import run_actions
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
@@ -64,6 +64,11 @@ def test_a_run_is_asked_for_where_it_was_sent(shell: Shell, run: Run, monkeypatc
     assert (known.progress().state, sent.progress().state) == ("running", "running")
     sent.cancel()
     assert sent.progress().state == "cancelling"
+
+
+@pytest.mark.usefixtures("misleading_folder")
+def test_files_in_the_current_folder_replace_no_module_of_the_command_line() -> None:
+    assert _call("list") == []
 
 
 def test_a_cancelled_run_has_a_result_for_each_rollout(cancelled: Run) -> None:

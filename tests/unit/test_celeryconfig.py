@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,20 @@ def test_every_message_goes_where_the_run_store_is(variables: dict[str, str], ad
         check=True,
     )
     assert set(json.loads(done.stdout)) == {address}
+
+
+def test_settings_in_the_current_folder_are_somebody_elses(misleading_folder: Path) -> None:
+    for file in misleading_folder.glob("*.py"):
+        if file.stem != "celeryconfig":
+            file.unlink()
+
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "report"],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "worker_disable_prefetch: True" in done.stdout

@@ -57,7 +57,7 @@ class ScriptedModelProcess:
         }
         given = [text for name, value in options.items() if value is not None for text in (name, str(value))]
         flags = ["--json", *(["--skip-invalid"] if skip_invalid else [])]
-        self._command = [sys.executable, "-m", "rollout_tasks.models.scripted", *given, *flags]
+        self._command = [sys.executable, "-P", "-m", "rollout_tasks.models.scripted", *given, *flags]
         self._api_key = api_key
         self._process: subprocess.Popen[bytes] | None = None
         self._complaints: IO[bytes] | None = None

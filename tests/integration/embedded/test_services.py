@@ -91,6 +91,23 @@ def test_valkey_does_not_try_for_ever(stack: EmbeddedServices, taken: int, monke
         stack.start_valkey()
 
 
+@pytest.mark.usefixtures("misleading_folder")
+def test_files_in_the_current_folder_replace_no_module_and_no_setting(tmp_path: Path) -> None:
+    stack = EmbeddedServices(tmp_path / "logs")
+    try:
+        stack.start_valkey()
+        stack.start_worker(1, None, ["finalize"])
+        stack.start_flower()
+        deadline = time.monotonic() + 60
+        while not (" ready." in (stack.logs / "worker.log").read_text() and answers(stack.flower_url)):
+            assert time.monotonic() < deadline
+            stack.check()
+            assert not stack.flower_lost
+            time.sleep(0.1)
+    finally:
+        stack.stop(at_once=True)
+
+
 def test_flower_takes_another_port(stack: EmbeddedServices, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stack.start_valkey()
     chosen(monkeypatch, taken)

@@ -203,6 +203,15 @@ def test_a_timed_step_goes_on_after_any_error(consumer: SimpleNamespace, error: 
     step.stop(consumer)
 
 
+@pytest.mark.usefixtures("misleading_folder")
+def test_files_in_the_current_folder_replace_no_module_of_the_vm_host() -> None:
+    step = vm_host.HostedVMs(SimpleNamespace(hostname="celery@here"), num_vms=1)
+
+    done = subprocess.run([*step.command, "--help"], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that had no memory for it has none for the next one at once."""
     tries: list[bool] = []

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from kombu import Connection
 from typer.testing import CliRunner
 
 from rollout_tasks.cli import doctor, program
@@ -24,7 +25,7 @@ from rollout_tasks.cli.run_options import config_options, spellings_of, with_con
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, free_port
 
 OLD_SPELLINGS = [
     ("--data", "x.jsonl", "data.path", Path("x.jsonl")),
@@ -282,6 +283,24 @@ def test_a_file_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixtur
 
     assert ended.value.code == 2
     assert capsys.readouterr().err == "error: /somebody/elses: Permission denied\n"
+
+
+def test_a_broker_that_takes_no_message_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    application = typer.Typer(pretty_exceptions_enable=False)
+
+    @application.command()
+    def send() -> None:
+        with Connection(f"redis://127.0.0.1:{free_port()}") as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0)
+
+    with pytest.raises(SystemExit) as ended, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sys.argv", ["send"])
+        program.run(application)
+
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: Redis: Error 111 connecting to 127.0.0.1:")
+    assert said.count("\n") == 1
 
 
 def helps_of(name: str, command: Any) -> Iterator[tuple[str, str]]:

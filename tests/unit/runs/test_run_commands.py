@@ -30,6 +30,7 @@ from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from rollout_tasks.runs.submit import submitter_beats
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
+from tests.conftest import free_port
 from vm_pool.pool import VMPool
 from vm_pool.states import Endpoint
 from vm_pool.waiting import Request
@@ -389,6 +390,28 @@ def test_what_is_committed_is_kept_when_a_run_is_cancelled_and_resumed(shell: Sh
     assert shell.client.llen("rollout.simulated") == 2
     assert (shell.run.path / "b/0/earlier-1/attempt-1").is_dir()
     assert (shell.run.path / "a/0/attempt-1").is_dir()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_broker_that_fails_when_a_run_is_cancelled_is_said_with_what_was_done(
+    shell: Shell, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, {"id": "b"}))
+    if begun:  # it is brought to its end as by a worker
+        shell.run.begin_attempt("a#0", 1)
+    monkeypatch.setitem(app.conf, "broker_url", f"redis://127.0.0.1:{free_port()}")
+    monkeypatch.setattr(app, "_pool", None)
+    monkeypatch.setattr(app.amqp, "_producer_pool", None)
+
+    with pytest.raises(UserError) as caught:
+        shell.call(run_actions.cancel, "night-1", {})
+
+    assert re.fullmatch(
+        r"run night-1 was cancelled, but then Redis failed \(.+refused\.?\): a worker writes its report once Redis works again;"
+        r" see rollouts status night-1",
+        str(caught.value),
+    )
+    assert shell.store.progress("night-1").failures == {"cancelled": 2}  # type: ignore[union-attr]
 
 
 def test_cancelling_says_what_it_found(shell: Shell) -> None:

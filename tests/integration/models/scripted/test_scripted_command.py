@@ -128,6 +128,12 @@ def test_a_programs_server_repeats_what_is_wrong(tmp_path):
     assert server.pid is None
 
 
+@pytest.mark.usefixtures("misleading_folder")
+def test_files_in_the_current_folder_replace_no_module_of_a_programs_server():
+    with ScriptedModelProcess(EXAMPLES) as server:
+        server.check()
+
+
 def test_a_programs_server_is_gone_after_its_block():
     with ScriptedModelProcess(EXAMPLES) as server:
         pid = server.pid
