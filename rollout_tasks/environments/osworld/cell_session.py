@@ -138,7 +138,7 @@ class CellSession:
                 raise ValueError(f"the screenshot has more than {LARGEST_ANSWER >> 20} MiB")
 
         answer = self._call(method, content_to=take, **arguments)
-        return _checked(answer, bytes(picture), (self._config.screen_width, self._config.screen_height))
+        return _checked(answer, bytes(picture))
 
     def _call(self, method: str, content_to: Callable[[bytes], object] | None = None, **arguments: Any) -> Any:
         if self._cell is None:
@@ -195,11 +195,11 @@ def _may_be_sent(header: tuple[Any, Any]) -> bool:
     return name.lower() in _HEADERS and isinstance(value, str)
 
 
-def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[CommandOutcome, DesktopView]:
-    """Returns an answer's outcome and view.
+def _checked(answer: Any, picture: bytes) -> tuple[CommandOutcome, DesktopView]:
+    """Returns an answer's outcome and view. The screen may have any size: an agent can change it.
 
     Raises:
-        ValueError: It is not such an answer.
+        ValueError: It is not such an answer, or its picture shows another screen.
     """
     try:
         match answer:
@@ -212,8 +212,10 @@ def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Comm
                 "marks": marks,
                 "pictured": bool(pictured),
             } if max(len(output), len(error), len(text)) <= MOST_TEXT:
-                if (width, height) != screen or (pictured and size_of(picture) != screen):
-                    raise ValueError("the screen has changed its size")
+                if not (0 < width < _LARGEST_PIXEL and 0 < height < _LARGEST_PIXEL):
+                    raise ValueError(f"no screen has {width}x{height} pixels")
+                if pictured and size_of(picture) != (width, height):
+                    raise ValueError(f"the picture is not of a screen of {width}x{height} pixels")
                 observation = Observation(text, (picture,) if pictured else ())
                 return CommandOutcome(ok, output, error), DesktopView(observation, (width, height), _marks(marks))
     except (TypeError, ValueError) as error:
