@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from rollout_tasks.cells.cell import CallFailed, Cell, CellEnded, Handled, Handlers
 from rollout_tasks.cells.channel import PIECE
+from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import Observation, VMAccess
@@ -71,14 +72,16 @@ class CellSession:
         *,
         proxy: bool,
         keep_log: bool,
+        limits: CellLimits | None = None,
     ) -> None:
-        """Touches nothing yet; arguments as in `session_opening.open_session`."""
+        """Touches nothing yet; arguments as in `session_opening.open_session`, and what the cell may use."""
         self._template = template
         self._config = config
         self._vm = vm
         self._task = task
         self._proxy = proxy
         self._keep_log = keep_log
+        self._limits = limits
         self._hosts = named_hosts(task)
         self._named = named_urls(task)
         self._urls = {file.url for file in files_of(task)}
@@ -90,7 +93,9 @@ class CellSession:
         DownloadCache().fetch_all(self._urls)  # before a cell waits for them
         ports = {name: port for name, port in PORTS.items() if name in self._vm.endpoint.ports}
         accounts_of_task = accounts.accounts_of(self._task, proxy=self._proxy)
-        self._cell = Cell(self._template, ports=ports, dial=self._dial, hosts=accounts_of_task.hosts)
+        self._cell = Cell(
+            self._template, ports=ports, dial=self._dial, hosts=accounts_of_task.hosts, limits=self._limits
+        )
         return self._looked(
             "begin",
             config=self._config.model_dump(mode="json"),

@@ -146,5 +146,5 @@ def test_an_agent_may_change_the_screens_size(size: tuple[int, int], pictured: b
     [((1920, 1080), (800, 600)), ((0, 1080), None), ((1920, -1), None), ((10**6, 10**6), None)],
 )
 def test_a_screen_is_as_large_as_its_picture(screen: tuple[int, int], picture: tuple[int, int] | None) -> None:
-    with pytest.raises(ValueError, match="the cell's answer cannot be used: .*pixels"):
+    with pytest.raises(ValueError, match=r"the cell's answer cannot be used: .*pixels"):
         look(screen, picture)
