@@ -41,8 +41,7 @@ def run(
     layer, work, root = (target / name for name in ("layer", "work", "root"))
     for folder in (layer, work, root):
         folder.mkdir()
-    folders = f"lowerdir={':'.join(map(str, lower))},upperdir={layer},workdir={work}"
-    _mount("-t", "overlay", "-o", folders, "overlay", str(root))
+    _mount("-t", "overlay", "-o", layer_options(lower, layer, work), "overlay", str(root))
     _mount("-t", "proc", "proc", str(root / "proc"))
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(root / "dev"))
     for name in DEVICES:
@@ -57,6 +56,15 @@ def run(
     return namespace.run(
         command, folder=Path("/"), on_line=on_line, variables={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     )
+
+
+def layer_options(lower: Sequence[Path], layer: Path, work: Path) -> str:
+    """Returns the options of an overlay whose changes are whole files in `layer`, which can be merged by copying.
+
+    By default, some kernels note where a renamed folder or a changed file's content is below.
+    """
+    folders = f"lowerdir={':'.join(map(str, lower))},upperdir={layer},workdir={work}"
+    return f"{folders},redirect_dir=off,metacopy=off"
 
 
 def _make_it_all_there_is(root: Path) -> None:

@@ -46,6 +46,10 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
         self.retry_times = 2
         self.retry_interval = 1
         self.outcome = CommandOutcome(ok=True)
+        self.file_answers: list[int | None] = []
+        """The HTTP status of each file that was asked for; None where no answer came."""
+        self.unanswered: requests.RequestException | None = None
+        """Why the last file that was not answered was not, as desktop-env may hide it."""
 
     def execute_action(self, action: Action) -> None:
         """Carries out an action of computer_13; WAIT, DONE and FAIL have nothing to carry out."""
@@ -71,7 +75,13 @@ class Controller(_library.PythonController):  # type: ignore[misc,name-defined]
 
     def get_file(self, file_path: str) -> bytes | None:
         """Returns a file of the guest; None if it does not exist. Asks once: asking again would not change that."""
-        response = REQUESTS.post(f"{self.http_server}/file", data={"file_path": file_path})
+        self.file_answers.append(None)
+        try:
+            response = REQUESTS.post(f"{self.http_server}/file", data={"file_path": file_path})
+        except (requests.ConnectionError, requests.Timeout) as error:
+            self.unanswered = error
+            raise
+        self.file_answers[-1] = response.status_code
         return bytes(response.content) if response.status_code == 200 else None
 
     def start_recording(self) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from rollout_tasks.cells.cell import CallFailed, Cell, CellEnded, Handled, Handlers
 from rollout_tasks.cells.channel import PIECE
+from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import Observation, VMAccess
@@ -71,14 +72,16 @@ class CellSession:
         *,
         proxy: bool,
         keep_log: bool,
+        limits: CellLimits | None = None,
     ) -> None:
-        """Touches nothing yet; arguments as in `session_opening.open_session`."""
+        """Touches nothing yet; arguments as in `session_opening.open_session`, and what the cell may use."""
         self._template = template
         self._config = config
         self._vm = vm
         self._task = task
         self._proxy = proxy
         self._keep_log = keep_log
+        self._limits = limits
         self._hosts = named_hosts(task)
         self._named = named_urls(task)
         self._urls = {file.url for file in files_of(task)}
@@ -90,7 +93,9 @@ class CellSession:
         DownloadCache().fetch_all(self._urls)  # before a cell waits for them
         ports = {name: port for name, port in PORTS.items() if name in self._vm.endpoint.ports}
         accounts_of_task = accounts.accounts_of(self._task, proxy=self._proxy)
-        self._cell = Cell(self._template, ports=ports, dial=self._dial, hosts=accounts_of_task.hosts)
+        self._cell = Cell(
+            self._template, ports=ports, dial=self._dial, hosts=accounts_of_task.hosts, limits=self._limits
+        )
         return self._looked(
             "begin",
             config=self._config.model_dump(mode="json"),
@@ -138,7 +143,7 @@ class CellSession:
                 raise ValueError(f"the screenshot has more than {LARGEST_ANSWER >> 20} MiB")
 
         answer = self._call(method, content_to=take, **arguments)
-        return _checked(answer, bytes(picture), (self._config.screen_width, self._config.screen_height))
+        return _checked(answer, bytes(picture))
 
     def _call(self, method: str, content_to: Callable[[bytes], object] | None = None, **arguments: Any) -> Any:
         if self._cell is None:
@@ -195,11 +200,11 @@ def _may_be_sent(header: tuple[Any, Any]) -> bool:
     return name.lower() in _HEADERS and isinstance(value, str)
 
 
-def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[CommandOutcome, DesktopView]:
-    """Returns an answer's outcome and view.
+def _checked(answer: Any, picture: bytes) -> tuple[CommandOutcome, DesktopView]:
+    """Returns an answer's outcome and view. The screen may have any size: an agent can change it.
 
     Raises:
-        ValueError: It is not such an answer.
+        ValueError: It is not such an answer, or its picture shows another screen.
     """
     try:
         match answer:
@@ -212,8 +217,10 @@ def _checked(answer: Any, picture: bytes, screen: tuple[int, int]) -> tuple[Comm
                 "marks": marks,
                 "pictured": bool(pictured),
             } if max(len(output), len(error), len(text)) <= MOST_TEXT:
-                if (width, height) != screen or (pictured and size_of(picture) != screen):
-                    raise ValueError("the screen has changed its size")
+                if not (0 < width < _LARGEST_PIXEL and 0 < height < _LARGEST_PIXEL):
+                    raise ValueError(f"no screen has {width}x{height} pixels")
+                if pictured and size_of(picture) != (width, height):
+                    raise ValueError(f"the picture is not of a screen of {width}x{height} pixels")
                 observation = Observation(text, (picture,) if pictured else ())
                 return CommandOutcome(ok, output, error), DesktopView(observation, (width, height), _marks(marks))
     except (TypeError, ValueError) as error:

@@ -44,13 +44,23 @@ def add_to(getters: Any, metrics: Any) -> None:
     getters.get_data_delete_automacally = _data_deleted_on_exit
 
 
-def _chrome_appearance(env: Any, _config: Mapping[str, Any]) -> str:
-    """Returns whether Chrome draws its own pages ``dark`` or ``light`` at present."""
+def _chrome_appearance(env: Any, _config: Mapping[str, Any]) -> str | None:
+    """Returns whether Chrome draws its own pages ``dark`` or ``light`` at present; None if it has no page.
+
+    Raises:
+        requests.ConnectionError: Chrome was closed.
+    """
     from playwright.sync_api import sync_playwright
 
+    from rollout_tasks.environments.osworld.http_guard import REQUESTS
+
+    address = f"http://{env.vm_ip}:{env.chromium_port}"
+    REQUESTS.get(f"{address}/json/version")  # playwright would not say whether Chrome is closed or something else fails
     with sync_playwright() as playwright:
-        browser = playwright.chromium.connect_over_cdp(f"http://{env.vm_ip}:{env.chromium_port}")
+        browser = playwright.chromium.connect_over_cdp(address)
         pages = browser.contexts[0].pages
+        if not pages:
+            return None
         page = next((page for page in pages if page.url.startswith("chrome://")), pages[0])
         return "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
 

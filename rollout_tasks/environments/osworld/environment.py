@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SETUP_SECONDS = 300.0
-EVALUATION_SECONDS = 300.0
 STEP_SECONDS = 150.0
 """Longer than any command in the guest may take; a step's own pause is added."""
 OUTPUT_CHARACTERS = 4_000
@@ -138,7 +136,7 @@ class OSWorldEnvironment(Environment):
         if self._context.vm is None:
             raise ValueError("a desktop task needs a VM")
         self._files = WorkerFiles(self._context.directory)
-        with self._vm_watched(), time_limit(SETUP_SECONDS, FailureClass.ENV_SETUP, _late("setting up", SETUP_SECONDS)):
+        with self._vm_watched():
             self._task = task_config(item)
             self._session = open_session(self._context.vm, self._context.config, self._task, self._files)
             return self._seen(self._session.begin())
@@ -151,7 +149,7 @@ class OSWorldEnvironment(Environment):
             return ToolResult("failed", f"Validation failed for {call.name}: {refusal}")
         pause = self._config.sleep_after_execution if plan.pause is None else float(plan.pause)
         limit = STEP_SECONDS + pause
-        with self._vm_watched(), time_limit(limit, FailureClass.ENV_STEP, _late(call.name, limit)):
+        with self._vm_watched(), time_limit(limit, FailureClass.ENV_STEP, f"{call.name} took longer than {limit:g} s"):
             outcome, desktop_view = self._open_session.act(plan.action, pause)
             observation = self._seen(desktop_view)
         output = outcome.output.strip()[:OUTPUT_CHARACTERS]
@@ -165,8 +163,7 @@ class OSWorldEnvironment(Environment):
 
     def evaluate(self) -> float | None:
         """Returns the evaluator's score; raises if the VM's host says that the guest's server is another one."""
-        late = _late("the evaluation", EVALUATION_SECONDS)
-        with self._vm_watched(), time_limit(EVALUATION_SECONDS, FailureClass.ENV_EVALUATE, late):
+        with self._vm_watched():
             self._keep_recording(self._open_session)
             self._attested()
             score = self._open_session.score()
@@ -220,10 +217,6 @@ class OSWorldEnvironment(Environment):
             yield
         except VMUnreachable as lost:
             raise VMLost(str(lost)) from lost
-
-
-def _late(what: str, seconds: float) -> str:
-    return f"{what} took longer than {seconds:g} s"
 
 
 def _joined(first: str, output: str) -> str:

@@ -43,14 +43,15 @@ ANSWER_SECONDS = {
     "/platform": 15.0,
     "/execute": 130.0,
     "/setup/execute": 130.0,
-    "/setup/execute_with_verification": 130.0,
+    "/setup/execute_with_verification": 250.0,
     "/run_python": 130.0,
     "/run_bash_script": 130.0,
     "/setup/open_file": 130.0,
     "/setup/upload": 300.0,
     "/file": 120.0,
+    "/list_directory": 40.0,
     "/start_recording": 15.0,
-    "/end_recording": 30.0,
+    "/end_recording": 155.0,
 }
 """How long a VM may be silent during a request, in seconds; a little longer than its own deadlines."""
 

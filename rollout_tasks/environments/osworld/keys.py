@@ -1,19 +1,17 @@
-"""The names of keys: those that pyautogui knows, and other names that models use."""
+"""The names of keys: those that pyautogui can press, and other names that models use."""
 
 from __future__ import annotations
 
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
 _NAMED = """
-    accept add alt altleft altright apps backspace browserback browserfavorites browserforward browserhome browserrefresh
-    browsersearch browserstop capslock clear convert ctrl ctrlleft ctrlright decimal del delete divide down end enter esc
-    escape execute f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12 f13 f14 f15 f16 f17 f18 f19 f20 f21 f22 f23 f24 final fn hanguel
-    hangul hanja help home insert junja kana kanji launchapp1 launchapp2 launchmail launchmediaselect left modechange
-    multiply nexttrack nonconvert num0 num1 num2 num3 num4 num5 num6 num7 num8 num9 numlock pagedown pageup pause pgdn pgup
-    playpause prevtrack print printscreen prntscrn prtsc prtscr return right scrolllock select separator shift shiftleft
-    shiftright sleep space stop subtract tab up volumedown volumemute volumeup win winleft winright yen command option
-    optionleft optionright
+    add alt altleft altright apps backspace capslock ctrl ctrlleft ctrlright decimal del delete divide down end enter esc
+    escape execute f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12 f13 f14 f15 f16 f17 f18 f19 f20 f21 f22 f23 f24 help home insert
+    left multiply num0 num1 num2 num3 num4 num5 num6 num7 num8 num9 numlock pagedown pageup pause pgdn pgup print
+    printscreen prntscrn prtsc prtscr return right scrolllock select separator shift shiftleft shiftright space subtract
+    tab up win winleft winright
 """
 KNOWN = frozenset([*_PRINTABLE, "\t", "\n", "\r", *_NAMED.split()])
+"""What pyautogui presses on X11. It has names for more keys (``fn``, ``volumeup``, ...), and silently presses none there."""
 
 _OTHER_NAMES = {
     "alt_l": "altleft",
@@ -25,6 +23,7 @@ _OTHER_NAMES = {
     "back_space": "backspace",
     "caps_lock": "capslock",
     "cmd": "win",
+    "command": "win",
     "control": "ctrl",
     "control_l": "ctrlleft",
     "control_r": "ctrlright",
@@ -34,6 +33,9 @@ _OTHER_NAMES = {
     "minus": "-",
     "next": "pagedown",
     "num_lock": "numlock",
+    "option": "alt",
+    "optionleft": "altleft",
+    "optionright": "altright",
     "page_down": "pagedown",
     "page_up": "pageup",
     "period": ".",

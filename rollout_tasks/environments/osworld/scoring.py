@@ -1,7 +1,7 @@
 """Scores a task by its evaluator, and decides which of the evaluator's failures are the agent's.
 
-A result that is missing, or cannot be read as what it should be, is a wrong result: 0. Any other failure says nothing
-about the agent and is raised.
+A result that is missing, or cannot be read as what it should be, is a wrong result: 0. So is one that a closed program
+would have told. Any other failure says nothing about the agent and is raised.
 """
 
 from __future__ import annotations
@@ -9,18 +9,23 @@ from __future__ import annotations
 import json
 import logging
 import posixpath
+import time
 import zipfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
 import requests
 from lxml import etree
 from PIL import UnidentifiedImageError
 
+from rollout_tasks.environments.osworld import http_guard
 from rollout_tasks.environments.osworld.attached_desktop import Desktop
 from rollout_tasks.environments.osworld.desktop_env_import import LOGGER
-from rollout_tasks.environments.osworld.http_guard import REQUESTS
+from rollout_tasks.environments.osworld.http_guard import REQUESTS, guarded_vm_of
 from rollout_tasks.environments.osworld.program_tests import command_for_tests, score_of
 from rollout_tasks.environments.osworld.task import file_names, metrics_of
 
@@ -32,9 +37,41 @@ _UNREADABLE: tuple[type[Exception], ...] = (
     UnidentifiedImageError,
     UnicodeDecodeError,
     etree.XMLSyntaxError,
+    ElementTree.ParseError,
     json.JSONDecodeError,
     zipfile.BadZipFile,
 )
+_UNREADABLE_BY: Mapping[str, tuple[type[Exception], ...]] = {
+    "check_gnome_favorite_apps": (SyntaxError, ValueError, TypeError, RecursionError),
+}
+"""What more a metric raises on a printed result of the wrong form: an empty list of names is printed as ``@as []``."""
+_READERS = frozenset(
+    {
+        "audio_in_slide",
+        "background_image_in_slide",
+        "bookmarks",
+        "cache_file",
+        "content_from_vm_file",
+        "shortcuts_on_desktop",
+        "vlc_config",
+    }
+)
+"""Getters that read files of the guest and raise errors about them; others return None, or ask for more than files."""
+_DAMAGED: tuple[type[Exception], ...] = (
+    *_UNREADABLE,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+"""What reading a damaged file may raise, besides errors of the guest's server, the machine, or the task."""
+_GIVEN, _MISSING = 200, 404
+_NO_RESULT = object()
 _ROUNDING = 1e-6
 
 
@@ -51,6 +88,8 @@ def score(desktop: Desktop, task: Mapping[str, Any]) -> float:
         metrics = desktop.metric if isinstance(desktop.metric, list) else [desktop.metric]
         watched = [_watched(desktop, task, *pair) for pair in zip(names, metrics, strict=True)]
         desktop.metric = watched if isinstance(desktop.metric, list) else watched[0]
+        desktop.result_getter = _each(desktop.result_getter, lambda getter: _result_of(desktop, getter))
+        desktop.expected_getter = _each(desktop.expected_getter, lambda getter: _answered(desktop, getter))
     value = desktop.score()
     if value is None:
         raise ValueError(f"the evaluator {', '.join(names)} gave no score")
@@ -66,9 +105,11 @@ def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Calla
             return _tests_in_guest(desktop, task, test_file, str(options.get("test_function_name", "test")))
 
     def watched(result: Any, *arguments: Any, **options: Any) -> Any:
+        if result is _NO_RESULT:
+            return 0.0
         try:
             return metric(result, *arguments, **options)
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, *_UNREADABLE_BY.get(name, ())) as error:
             logger.error("%s: the result cannot be read: %s", name, error)
         except Exception as error:
             if not _is_missing(result):
@@ -77,6 +118,95 @@ def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Calla
         return 0.0
 
     return watched
+
+
+Getter = Callable[[Any, Any], Any]
+
+
+def _each(getters: Any, wrap: Callable[[Getter], Getter]) -> Any:
+    """Wraps a getter, or several; a task may have none for a metric."""
+    if isinstance(getters, list):
+        return [getter and wrap(getter) for getter in getters]
+    return getters and wrap(getters)
+
+
+def _result_of(desktop: Desktop, getter: Getter) -> Getter:
+    """Returns the getter, with its errors about a missing or broken result turned into `_NO_RESULT`."""
+    get = _answered(desktop, getter)
+
+    def get_result(env: Any, parameters: Any) -> Any:
+        kind = parameters["type"]
+        before = len(desktop.controller.file_answers)
+        try:
+            try:
+                return get(env, _Parameters(parameters))
+            except requests.ConnectionError as error:
+                if not _is_of_a_program(desktop, error):
+                    raise
+                time.sleep(http_guard.REFUSED_AGAIN_SECONDS)
+                return get(env, _Parameters(parameters))
+        except requests.RequestException as error:
+            if not _is_of_a_program(desktop, error):
+                raise
+            desktop.vm.probe("a program of the task does not answer")
+            logger.error("%s: the program that would tell the result accepts no connection: %s", kind, error)
+        except Exception as error:
+            answers = desktop.controller.file_answers
+            if not _is_about_files(kind, error, answers if kind == "cache_file" else answers[before:]):
+                raise
+            logger.error("%s: the result is missing or cannot be read: %s: %s", kind, type(error).__name__, error)
+        return _NO_RESULT
+
+    return get_result
+
+
+def _answered(desktop: Desktop, getter: Getter) -> Getter:
+    """Returns the getter, which raises if the guest's server did not answer: desktop-env takes that for no file."""
+
+    def get(env: Any, parameters: Any) -> Any:
+        desktop.controller.unanswered = None
+        value = getter(env, parameters)
+        if desktop.controller.unanswered is not None:
+            raise desktop.controller.unanswered
+        return value
+
+    return get
+
+
+class _IncompleteTask(Exception):
+    """A task's getter lacks a parameter."""
+
+
+class _Parameters(dict[str, Any]):
+    """A getter's parameters. One that is missing is no error about the result, whatever the getter reads."""
+
+    def __missing__(self, name: str) -> Any:
+        raise _IncompleteTask(f"the evaluator's {self.get('type')} lacks {name!r}")
+
+
+def _is_of_a_program(desktop: Desktop, error: requests.RequestException) -> bool:
+    """Returns whether nobody accepts connections at a port of the guest that is not its server's."""
+    if not isinstance(error, requests.ConnectionError) or isinstance(error, requests.Timeout):
+        return False
+    url = str(getattr(error.request, "url", None) or "")
+    return guarded_vm_of(url) is desktop.vm and urlsplit(url).netloc != urlsplit(desktop.vm.origin).netloc
+
+
+def _is_about_files(kind: str, error: Exception, answers: Sequence[int | None]) -> bool:
+    """Returns whether a getter failed because of files that the guest gave, or said not to have.
+
+    Args:
+        kind: The getter.
+        error: What it raised.
+        answers: Statuses of the guest's answers when it was asked for these files; None where none came.
+    """
+    if kind not in _READERS or not answers or not set(answers) <= {_GIVEN, _MISSING}:
+        return False
+    if kind == "cache_file" and _MISSING not in answers:  # it should be there
+        return False
+    if isinstance(error, OSError):
+        return error.errno is None  # of a library that reads files, not of this machine
+    return isinstance(error, _DAMAGED) and not isinstance(error, NotImplementedError)
 
 
 def _is_missing(result: Any) -> bool:

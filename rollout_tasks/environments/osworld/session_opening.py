@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rollout_tasks.cells.filesystem import CellsUnavailable, cell_filesystem
+from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import shared_template
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import VMAccess
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 CELL_MODULE = "rollout_tasks.environments.osworld.cell_service"
 _SESSION_MODULE = "rollout_tasks.environments.osworld.session"
+_CPU_OF_TIME = 6
+"""Processor time of a cell's process for one `--task-timeout`: setup, agent and evaluation take three, and threads add up."""
 TRUST = "or trust the tasks: --trust-tasks runs their setup and evaluation in the worker's own process"
 
 
@@ -45,6 +50,12 @@ def preload() -> None:
         shared_template(CELL_MODULE)
 
 
+def limits_of_cell(config: RunConfig) -> CellLimits:
+    """Returns what a run's cells may use: enough processor time for attempts that may take long."""
+    limits = CellLimits()
+    return replace(limits, cpu_seconds=max(limits.cpu_seconds, math.ceil(_CPU_OF_TIME * config.limits.max_seconds)))
+
+
 def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files: WorkerFiles) -> DesktopSession:
     """Returns a session that has touched nothing yet.
 
@@ -65,5 +76,12 @@ def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files
 
         return AttachedSession(config.desktop, vm.endpoint, task, files, proxy=proxy, keep_log=config.save_results)
     return CellSession(
-        shared_template(CELL_MODULE), config.desktop, vm, task, files, proxy=proxy, keep_log=config.save_results
+        shared_template(CELL_MODULE),
+        config.desktop,
+        vm,
+        task,
+        files,
+        proxy=proxy,
+        keep_log=config.save_results,
+        limits=limits_of_cell(config),
     )

@@ -346,6 +346,7 @@ def test_what_desktop_env_writes_down_is_kept_out_of_the_way(
         ("virtualbox", {}, "provider 'virtualbox' needs the command VBoxManage, which comes with VirtualBox"),
         ("docker", {}, "provider 'docker' cannot be used here: .*server API version"),
         ("aws", {}, "provider 'aws' cannot be used here: AWS_REGION must be set in the environment variables"),
+        ("aws", {"path_to_vm": "i-0123"}, "provider 'aws' deletes its instances .*: leave path_to_vm out"),
         ("azure", {}, "provider 'azure' finds no VM by itself: name one with path_to_vm"),
         ("aliyun", {}, "provider 'aliyun' cannot be used here: ALIYUN_REGION must be set"),
         (

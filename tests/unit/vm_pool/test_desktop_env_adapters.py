@@ -5,25 +5,42 @@ from __future__ import annotations
 import pytest
 
 from vm_pool.providers.base import option_names
-from vm_pool.providers.desktop_env.adapters import ADAPTERS, VMSettings
+from vm_pool.providers.desktop_env.adapters import ADAPTERS, Unavailable, VMSettings
+
+USUAL, OWN = "init_state", "mine"
+REVERTED: dict[str, set[str]] = {
+    "vmware": {USUAL, OWN},
+    "virtualbox": {USUAL, OWN},
+    "docker": set(),
+    "aws": {OWN},
+    "azure": {USUAL, OWN},
+    "aliyun": set(),
+    "volcengine": set(),
+}
+"""The snapshots to which a VM of each provider is reverted at its start.
+
+VMs that outlast a host keep what their last holder left on their disks. Those that are made for a host are new, but
+may be made from another image than the wanted one.
+"""
 
 
-@pytest.mark.parametrize(
-    ("name", "snapshot", "reverts"),
-    [
-        ("vmware", "init_state", True),
-        ("vmware", "mine", True),
-        ("aws", "init_state", False),
-        ("aws", "ami-of-mine", True),
-        ("azure", "mine", True),
-        ("docker", "mine", False),
-        ("aliyun", "mine", False),
-    ],
-)
-def test_a_vm_begins_with_the_snapshot_that_is_wanted(name: str, snapshot: str, reverts: bool) -> None:
+def settings(*paths: str, snapshot: str = USUAL) -> VMSettings:
+    return VMSettings("host-0", paths, None, snapshot, True, "Ubuntu", (1920, 1080))
+
+
+@pytest.mark.parametrize("snapshot", [USUAL, OWN])
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_vm_begins_with_the_snapshot_that_is_wanted(name: str, snapshot: str) -> None:
     adapter = object.__new__(ADAPTERS[name])  # what its constructor needs is not on every machine
-    adapter.settings = VMSettings("host-0", (), None, snapshot, True, "Ubuntu", (1920, 1080))
-    assert adapter.reverts_at_start == reverts
+    adapter.settings = settings(snapshot=snapshot)
+    assert adapter.reverts_at_start == (snapshot in REVERTED[name])
+
+
+@pytest.mark.parametrize("name", ["aws", "aliyun", "volcengine"])
+def test_no_instance_is_named_where_it_would_be_deleted(name: str) -> None:
+    """It would be handed out once, as it is, and its name would lead to nothing afterwards."""
+    with pytest.raises(Unavailable, match=f"^provider '{name}' deletes its instances .*: leave path_to_vm out$"):
+        ADAPTERS[name](name, settings("i-0123"))
 
 
 @pytest.mark.parametrize("name", ADAPTERS)

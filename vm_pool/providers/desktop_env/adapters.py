@@ -63,10 +63,12 @@ class Adapter:
     takes_region = False
     can_find = True
     """Whether it can find or make a VM when no path is given."""
+    deletes_vms = False
+    """Whether reverting and stopping delete a VM, so that none can be named: it would be gone after its first use."""
     shares_path = False
     """Whether several VMs are made from one path."""
     revert_before_use = False
-    """Whether a VM that was just started still has its old state."""
+    """Whether a VM that was just started still has the state that it was stopped in."""
     has_snapshots = True
     """Whether VMs are reverted to a snapshot by its name."""
 
@@ -78,6 +80,11 @@ class Adapter:
                 raise Unavailable(f"provider {name!r} needs the command {tool}, which comes with {source}")
         if not settings.paths and not self.can_find:
             raise Unavailable(f"provider {name!r} finds no VM by itself: name one with path_to_vm")
+        if settings.paths and self.deletes_vms:
+            raise Unavailable(
+                f"provider {name!r} deletes its instances when they are reverted or stopped, and makes new ones:"
+                " leave path_to_vm out"
+            )
         module = f"desktop_env.providers.{name}"
         self.module = self._import(f"{module}.provider")
         self.manager_module = self._import(f"{module}.manager")
@@ -238,6 +245,7 @@ class AWS(Adapter):
     """EC2 instances."""
 
     provider_class, manager_class, takes_region = "AWSProvider", "AWSVMManager", True
+    deletes_vms = True
 
     @property
     def region(self) -> str | None:
@@ -259,16 +267,18 @@ class AWS(Adapter):
 
 
 class Azure(Adapter):
-    """Azure VMs, named ``RESOURCE_GROUP/VM``."""
+    """Azure VMs, named ``RESOURCE_GROUP/VM``. Stopping one keeps its disk."""
 
     provider_class, manager_class, takes_region = "AzureProvider", "AzureVMManager", True
     can_find = False
+    revert_before_use = True
 
 
 class Aliyun(Adapter):
     """Alibaba Cloud's ECS instances."""
 
     provider_class, manager_class = "AliyunProvider", "AliyunVMManager"
+    deletes_vms = True
     has_snapshots = False
 
 
@@ -276,6 +286,7 @@ class Volcengine(Adapter):
     """Volcengine's ECS instances."""
 
     provider_class, manager_class = "VolcengineProvider", "VolcengineVMManager"
+    deletes_vms = True
     has_snapshots = False
 
 

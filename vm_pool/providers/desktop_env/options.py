@@ -13,9 +13,10 @@ class DesktopEnvOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     path_to_vm: str | tuple[str, ...] | None = None
-    """The VM as desktop-env names it: a .vmx file, a VirtualBox VM, a qcow2 file for docker, an instance's id.
+    """The VM as desktop-env names it: a .vmx file, a VirtualBox VM, a qcow2 file for docker, RESOURCE_GROUP/VM.
 
-    Several VMs need several names, except docker's. None: desktop-env downloads an image, or makes an instance.
+    Several VMs need several names, except docker's. None: desktop-env downloads an image, or makes an instance. aws,
+    aliyun and volcengine delete their instances after use, and refuse names.
     """
     region: str | None = None
     """A cloud's region; for VirtualBox, the network adapter to bridge to."""

@@ -7,13 +7,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import psutil
 import pytest
 
 from rollout_tasks.environments.base import VMLost
-from rollout_tasks.environments.osworld import environment, http_guard
+from rollout_tasks.environments.osworld import http_guard
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
+from rollout_tasks.interruption import Interruption
 from tests.desktops import needs_local_desktops
 from tests.integration.environments.osworld.conftest import Desk, Play
 
@@ -145,24 +147,33 @@ def test_closing_a_lost_one_is_quick_and_quiet(play: Begin, desk: Desk) -> None:
     assert not (playing.folder / "recording.mp4").exists()
 
 
-def test_a_setup_that_takes_too_long_is_a_failed_setup(play: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "SETUP_SECONDS", 2.0)
+def guard(failure_class: FailureClass) -> AbstractContextManager[None]:
+    """As long as the run lets a part of the attempt take."""
+    return Interruption().guard(2.0, failure_class, "it took longer than 2 s", grace=WITHIN_SECONDS)
+
+
+def test_a_setup_that_takes_too_long_is_a_failed_setup(play: Begin) -> None:
     began = time.monotonic()
-    with pytest.raises(EpisodeInterrupted, match="setting up took longer than 2 s") as raised:
+    with (
+        pytest.raises(EpisodeInterrupted, match="it took longer than 2 s") as raised,
+        guard(FailureClass.ENV_SETUP),
+    ):
         play([{"type": "execute", "parameters": {"command": "sleep 100", "shell": True}}])
     assert raised.value.failure_class is FailureClass.ENV_SETUP
     assert time.monotonic() - began < WITHIN_SECONDS
 
 
-def test_an_evaluation_that_takes_too_long_is_a_failed_evaluation(play: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "EVALUATION_SECONDS", 2.0)
+def test_an_evaluation_that_takes_too_long_is_a_failed_evaluation(play: Begin) -> None:
     slow = {
         "func": "exact_match",
         "result": {"type": "vm_command_line", "command": "sleep 100", "shell": True},
         "expected": {"type": "rule", "rules": {"expected": ""}},
     }
     playing = play(evaluator=slow)
-    with pytest.raises(EpisodeInterrupted, match="the evaluation took longer than 2 s") as raised:
+    with (
+        pytest.raises(EpisodeInterrupted, match="it took longer than 2 s") as raised,
+        guard(FailureClass.ENV_EVALUATE),
+    ):
         playing.environment.evaluate()
     assert raised.value.failure_class is FailureClass.ENV_EVALUATE
 

@@ -1,7 +1,8 @@
-"""What a worker asks for in a cell's name: real servers, of which the task names one."""
+"""What a worker takes from a cell, and asks for in its name: real servers, of which the task names one."""
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,12 +11,13 @@ from typing import Any, cast
 
 import pytest
 import requests
+from PIL import Image
 
 from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.base import VMAccess
 from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
-from rollout_tasks.environments.osworld.cell_session import CellSession
+from rollout_tasks.environments.osworld.cell_session import CellSession, _checked
 from rollout_tasks.settings import settings
 
 
@@ -120,3 +122,29 @@ def test_a_named_host_may_send_a_cell_to_a_named_one(port: int) -> None:
 def test_an_address_that_the_task_names_leads_where_it_leads(port: int) -> None:
     """Files of a named host are often stored at another one's."""
     assert fetched(port, "/named?to=localhost")["url"] == f"http://localhost:{port}/"
+
+
+def look(screen: tuple[int, int], picture: tuple[int, int] | None) -> Any:
+    """What the worker takes from a cell whose screen and picture have these sizes."""
+    file = io.BytesIO()
+    if picture is not None:
+        Image.new("RGB", picture).save(file, "PNG")
+    said = {"ok": True, "output": "", "error": "", "text": "", "screen": [*screen], "marks": None}
+    return _checked({**said, "pictured": picture is not None}, file.getvalue())[1]
+
+
+@pytest.mark.parametrize("size", [(1920, 1080), (800, 600), (2560, 1440)])
+@pytest.mark.parametrize("pictured", [True, False])
+def test_an_agent_may_change_the_screens_size(size: tuple[int, int], pictured: bool) -> None:
+    seen = look(size, size if pictured else None)
+    assert seen.screen == size
+    assert len(seen.observation.images) == pictured
+
+
+@pytest.mark.parametrize(
+    ("screen", "picture"),
+    [((1920, 1080), (800, 600)), ((0, 1080), None), ((1920, -1), None), ((10**6, 10**6), None)],
+)
+def test_a_screen_is_as_large_as_its_picture(screen: tuple[int, int], picture: tuple[int, int] | None) -> None:
+    with pytest.raises(ValueError, match=r"the cell's answer cannot be used: .*pixels"):
+        look(screen, picture)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 import requests
 
+import desktop_image
 from rollout_tasks.environments.osworld import http_guard, public_http
 from rollout_tasks.environments.osworld.http_guard import REQUESTS, GuardedVM, RequestRefused, VMUnreachable
 
@@ -326,3 +329,41 @@ def _unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+DEADLINES = {
+    "/accessibility": {"accessibility.TREE_SECONDS": 1},
+    "/end_recording": {
+        "recording.FIRST_PICTURE_SECONDS": 1,
+        "recording.STOP_SECONDS": 1,
+        "recording.REMUX_SECONDS": 1,
+    },
+    "/execute": {"commands.COMMAND_SECONDS": 1},
+    "/list_directory": {"files.LISTING_SECONDS": 1},
+    "/run_python": {"python_code.CODE_SECONDS": 1},
+    "/setup/activate_window": {"windows.OPENING_SECONDS": 1, "windows.ACTIVATION_SECONDS": 1},
+    "/setup/change_wallpaper": {"opening.SETTINGS_SECONDS": 2},
+    "/setup/close_window": {"windows.OPENING_SECONDS": 1, "windows.CLOSING_SECONDS": 1},
+    "/setup/execute": {"commands.COMMAND_SECONDS": 1},
+    "/setup/execute_with_verification": {"commands.COMMAND_SECONDS": 1, "commands.VERIFICATION_SECONDS": 1},
+    "/setup/open_file": {"opening.WINDOW_SECONDS": 1},
+    "/terminal": {"accessibility.TERMINAL_SECONDS": 1},
+    "/wallpaper": {"opening.SETTINGS_SECONDS": 1},
+}
+"""The deadlines of the guest's own server that may pass one after another in a request, and how often each."""
+
+
+def deadline(name: str) -> float:
+    """A constant of the guest's server, read from its source: only guests have what it imports."""
+    module, _, constant = name.partition(".")
+    source = (Path(desktop_image.__file__).parent / "server" / f"{module}.py").read_text()
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == constant:
+            return float(ast.literal_eval(statement.value))
+    raise LookupError(name)
+
+
+@pytest.mark.parametrize("path", DEADLINES)
+def test_an_answer_is_waited_for_as_long_as_the_guests_server_may_take(path: str) -> None:
+    longest = sum(times * deadline(name) for name, times in DEADLINES[path].items())
+    assert http_guard.ANSWER_SECONDS.get(path, http_guard.DEFAULT_SECONDS) > longest
