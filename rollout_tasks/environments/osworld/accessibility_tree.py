@@ -93,12 +93,13 @@ class Element:
         )
 
 
-def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
+def elements(xml: str, *, system: str = "ubuntu", screen: tuple[int, int] | None = None) -> list[Element]:
     """Returns what can be seen on the screen, in the tree's order.
 
     Args:
         xml: As the guest's server gives it.
         system: The word in its namespaces: ``ubuntu`` or ``windows``.
+        screen: Width and height of the screen in pixels, if known.
 
     Raises:
         ValueError: It is not XML.
@@ -110,7 +111,7 @@ def elements(xml: str, *, system: str = "ubuntu") -> list[Element]:
     shown = "visible" if system == "windows" else "showing"
     words = _Words(state, f"{state}{shown}", f"{state}visible", component, attributes)
     active = _active_window(root, words)
-    return list(_walk(root, 0, words, None, active, DEEPEST))
+    return list(_walk(root, 0, words, screen, None, active, DEEPEST))
 
 
 def parsed(xml: str) -> Any:
@@ -196,7 +197,14 @@ def _active_window(root: Any, words: _Words) -> ActiveWindow | None:
 
 
 def _walk(
-    node: Any, depth: int, words: _Words, inside: Any, active: ActiveWindow | None, levels: int, in_sheet: bool = False
+    node: Any,
+    depth: int,
+    words: _Words,
+    screen: tuple[int, int] | None,
+    inside: Any,
+    active: ActiveWindow | None,
+    levels: int,
+    in_sheet: bool = False,
 ) -> Iterator[Element]:
     """Yields a node and what is below it, but nothing below a node that is neither shown nor visible.
 
@@ -204,6 +212,7 @@ def _walk(
         node: The node.
         depth: How many of the nodes above it have a line.
         words: Names of attributes.
+        screen: The screen's size, if known.
         inside: The outermost window that contains it.
         active: The window above the others.
         levels: How many levels below it are read.
@@ -228,7 +237,7 @@ def _walk(
         nowhere = box is None and (role in _ENTRIES or not (name or description))
         seen = box
         if box is not None:
-            seen = on_screen(box)
+            seen = on_screen(box, screen)
         if seen is not None and active is not None and inside is not None and role not in _WINDOWS:
             seen = visible_part(seen, active)
         if not nowhere and (seen is not None or box is None):
@@ -237,7 +246,7 @@ def _walk(
             yield Element(depth, role, name, said, seen, states, in_sheet)
             below = depth + 1
     for child in node if levels else ():
-        yield from _walk(child, below, words, inside, active, levels - 1, in_sheet or role == _SHEET)
+        yield from _walk(child, below, words, screen, inside, active, levels - 1, in_sheet or role == _SHEET)
 
 
 def _states(node: Any, role: str, words: _Words) -> tuple[str, ...]:

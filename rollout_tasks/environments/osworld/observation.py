@@ -28,7 +28,7 @@ def desktop_view(seen: Mapping[str, Any], config: DesktopConfig) -> DesktopView:
     picture = seen["screenshot"]
     screen = size_of(picture)
     kind = config.observation_type
-    found = _elements(seen, config)
+    found = _elements(seen, config, screen)
     if found is None and kind == "a11y_tree":
         raise ValueError("the guest gave no accessibility tree")
     text, places = "", None
@@ -49,11 +49,13 @@ def _written(seen: Mapping[str, Any], found: list[accessibility_tree.Element], c
     return accessibility_tree.lines(found, with_places=config.observation_type == "a11y_tree")
 
 
-def _elements(seen: Mapping[str, Any], config: DesktopConfig) -> list[accessibility_tree.Element] | None:
+def _elements(
+    seen: Mapping[str, Any], config: DesktopConfig, screen: tuple[int, int]
+) -> list[accessibility_tree.Element] | None:
     tree = seen.get("accessibility_tree")
     if not tree:
         return None
     try:
-        return accessibility_tree.elements(tree, system=config.os_type.lower())
+        return accessibility_tree.elements(tree, system=config.os_type.lower(), screen=screen)
     except ValueError:
         return None

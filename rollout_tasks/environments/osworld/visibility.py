@@ -27,11 +27,13 @@ def centre_of(box: Box) -> tuple[int, int]:
     return left + width // 2, top + height // 2
 
 
-def on_screen(box: Box) -> Box | None:
-    """Returns the part not above or left of the screen; None if nothing remains. Its other edges are not known here."""
+def on_screen(box: Box, screen: tuple[int, int] | None) -> Box | None:
+    """Returns the part on the screen; None if nothing remains. Without the screen's size, only its left and top count."""
     left, top, width, height = box
     right, bottom = left + width, top + height
     left, top = max(left, 0), max(top, 0)
+    if screen is not None:
+        right, bottom = min(right, screen[0]), min(bottom, screen[1])
     return (left, top, right - left, bottom - top) if right > left and bottom > top else None
 
 

@@ -41,7 +41,6 @@ LINES = """\
   [frame] a.txt
     [push-button] Save - Saves <it>
     [push-button] Twin
-    [push-button] Outside
     [push-button] Nowhere
     [menu] File
     [text] first line second line"""
@@ -62,7 +61,7 @@ def config(kind: str, **other: Any) -> DesktopConfig:
 
 
 def test_the_tree_is_what_is_shown_one_element_a_line() -> None:
-    assert accessibility_tree.lines(accessibility_tree.elements(TREE)) == LINES
+    assert accessibility_tree.lines(accessibility_tree.elements(TREE, screen=(640, 480))) == LINES
 
 
 def test_a_long_tree_is_cut_with_a_note() -> None:
@@ -310,6 +309,34 @@ def test_what_is_deeper_than_programs_go_is_left_out() -> None:
     found = accessibility_tree.elements("<panel name='x'>" * 900 + "</panel>" * 900)
 
     assert len(found) == accessibility_tree.DEEPEST + 1
+
+
+@pytest.mark.parametrize("kind", ["a11y_tree", "som"])
+def test_what_is_partly_on_the_screen_is_clicked_there(kind: str) -> None:
+    """The screen has 640x480 pixels."""
+    boxes = {
+        "Right": (600, 9, 500, 20),
+        "Below": (9, 470, 50, 400),
+        "Corner": (620, 460, 900, 900),
+        "All": (-50, -50, 2000, 2000),
+        "Sliver": (639, 9, 50, 20),
+        "Beside": (640, 9, 50, 20),
+        "Under": (9, 480, 50, 20),
+        "Far": (2147483600, 9, 50, 20),
+    }
+    view = desktop_view(
+        seen(accessibility_tree=desktop(*(node("push-button", name, box) for name, box in boxes.items()))), config(kind)
+    )
+    if kind == "som":
+        assert view.marks == {1: (620, 19), 2: (34, 475), 3: (630, 470), 4: (320, 240)}
+    else:
+        assert view.observation.text.splitlines() == [
+            "[push-button] Right @ (620, 19)",
+            "[push-button] Below @ (34, 475)",
+            "[push-button] Corner @ (630, 470)",
+            "[push-button] All @ (320, 240)",
+            "[push-button] Sliver @ (639, 19)",
+        ]
 
 
 def test_marks_are_on_what_can_be_clicked_and_is_on_the_screen() -> None:
