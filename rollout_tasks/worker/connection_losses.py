@@ -8,6 +8,8 @@ from typing import Any
 import redis
 from kombu.exceptions import OperationalError
 
+from rollout_tasks.unicode_text import one_line
+
 _LOSSES = (redis.ConnectionError, redis.TimeoutError, OperationalError, ConnectionError)
 _ABOUT_CONNECTIONS = ("celery.worker", "celery.bootsteps", "kombu")
 _WHOLE = ("Task handler raised error", "Unrecoverable error")
@@ -24,9 +26,8 @@ class OneLine(logging.Filter):
         """Shortens a record, if it is one of those; returns whether it is to be logged."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, _LOSSES) and _is_about_connections(record):
-            message, reason = record.getMessage(), str(error) or type(error).__name__
-            said = message if reason in message else f"{message}: {reason}"
-            record.msg, record.args = " ".join(said.split()), None
+            message, reason = one_line(record.getMessage()), one_line(str(error)) or type(error).__name__
+            record.msg, record.args = message if reason in message else f"{message}: {reason}", None
             record.exc_info = record.exc_text = None
         return record.name != _WARNINGS or _ADVICE not in " ".join(record.getMessage().split())
 

@@ -278,8 +278,8 @@ ENVIRONMENT_CASES = [
 
 REDIS_CASES = [
     redis_case("out of reach", "redis://:hunter2@127.0.0.1:{closed}/0", "Redis at 127.0.0.1:{closed}/0 cannot be reached"),
-    redis_case("without the password", "redis://{redis}/0", "refuses the login: check user and password in its URL"),
-    redis_case("with a wrong password", "redis://:hunter2@{redis}/0", "refuses the login: check user and password in its URL"),
+    redis_case("without the password", "redis://{redis}/0", "refuses the login: check the user and the password"),
+    redis_case("with a wrong password", "redis://:hunter2@{redis}/0", "refuses the login: check the user and the password"),
     redis_case("some other server", "redis://:hunter2@{odd_place}/0", "Redis at {odd_place}/0 cannot be reached"),
     redis_case("silent", "redis://:hunter2@{silent}/0", "Redis at {silent}/0 cannot be reached: Timeout"),
     redis_case("no such address", "localhost:6379", "REDIS_URL: must look like redis://:password@host:6379/0"),

@@ -180,7 +180,7 @@ def test_an_odd_id_works_and_stays_inside_the_runs_folder(runs: Runs, item_id: s
 
 
 def test_a_runs_folder_holds_its_items_and_its_own_files_and_nothing_lies_beside_it(runs: Runs) -> None:
-    own = {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "logs", ".ended"}
+    own = {"run.json", "items.jsonl", "evaluation.json", "events.jsonl", "report.md", "logs", ".ended", ".lock"}
     rescored = {"evaluation-llm_judgement.json", "report-llm_judgement.md"}
     items = {Path(encode_id(item_id)).parts[0] for item_id in ITEM_IDS}
 

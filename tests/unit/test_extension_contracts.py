@@ -39,6 +39,7 @@ VALUES = {
     "needs_vm": False,
     "needs_desktop": False,
     "compares_answers": True,
+    "scores_unfinished": False,
     "queue": "rollout.kitchen",
     "default_agent": "simulated",
     "task_code": None,
@@ -145,7 +146,16 @@ def spoilt(body: dict[str, Any], name: str, defect: str) -> dict[str, Any] | Non
 
 HAVE_DEFAULTS = {
     Environment: {
-        *("needs_desktop", "compares_answers", "task_code", "attestation", "evaluate", "close", "__init__"),
+        *(
+            "needs_desktop",
+            "compares_answers",
+            "scores_unfinished",
+            "task_code",
+            "attestation",
+            "evaluate",
+            "close",
+            "__init__",
+        ),
         *(
             "needs_vm_for",
             "check_item",
@@ -288,7 +298,8 @@ def test_a_delegate_needs_what_is_asked_of_its_class(load: Callable[[str, object
 
     assert str(told.value) == (
         f"environment 'broken' cannot be loaded from {PLACE}: the class lacks needs_vm, queue, default_agent; it lacks"
-        " needs_desktop, compares_answers, needs_vm_for, check_item, needs, unmet, conformance, snapshot, prepare, preload,"
+        " needs_desktop, compares_answers, scores_unfinished, needs_vm_for, check_item, needs, unmet, conformance, snapshot,"
+        " prepare, preload,"
         " check_available, which it can inherit from rollout_tasks.environments.base.Environment"
     )
 
@@ -299,7 +310,8 @@ def test_a_class_without_anything_is_told_what_to_inherit_from(load: Callable[[s
 
     assert str(told.value) == (
         f"environment 'broken' cannot be loaded from {PLACE}: the class lacks needs_vm, queue, default_agent, instructions,"
-        " tools, reset, execute; it lacks needs_desktop, compares_answers, evaluate, close, needs_vm_for, check_item, needs,"
+        " tools, reset, execute; it lacks needs_desktop, compares_answers, scores_unfinished, evaluate, close,"
+        " needs_vm_for, check_item, needs,"
         " unmet, conformance, snapshot, prepare, preload, check_available, which it can inherit from"
         " rollout_tasks.environments.base.Environment; __init__ must take (context), but takes ()"
     )

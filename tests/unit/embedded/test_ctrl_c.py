@@ -15,8 +15,9 @@ from rollout_tasks.embedded.ctrl_c import SIGNALS, CtrlC, StopRequested
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Restores what `caught` leaves when a signal came."""
+    """Restores what `caught` leaves when a signal came, and what these tests may be started with: nohup ignores SIGHUP."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
