@@ -32,8 +32,6 @@ class ResourceWatch:
         self._limits = limits
         self._overdone = overdone
         self._stopped = threading.Event()
-        self.most_memory = 0
-        """Highest number of bytes counted."""
         self._thread = threading.Thread(target=self._look_on, name="cell-usage", daemon=True)
         self._thread.start()
 
@@ -61,7 +59,6 @@ class ResourceWatch:
         memory = sum(map(_memory_of, processes))
         if memory > limits.memory_bytes:
             memory = sum(map(_own_share_of, processes))  # slower, but counts memory shared by forks once
-        self.most_memory = max(self.most_memory, memory)
         if memory > limits.memory_bytes:
             return f"it used more than {limits.memory_bytes >> 20} MiB of memory"
         if sum(map(_threads_of, processes)) > limits.processes:  # the kernel does not limit root's processes

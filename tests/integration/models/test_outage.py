@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -16,6 +15,7 @@ import redis
 from rollout_tasks.models import outage
 from rollout_tasks.models.outage import outage_of, wait_while_out
 from rollout_tasks.settings import settings
+from tests.dribbling import dribble
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -107,22 +107,12 @@ def test_one_whose_answer_never_begins_is_out(
     monkeypatch.setattr(outage, "_ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        threading.Thread(target=_dribble, args=(listening, head, piece)).start()
+        threading.Thread(target=dribble, args=(listening, head, piece)).start()
         assert wait_while_out(client, url, suspected=True, wanted=lambda: outage_of(client, url) is None)
         known = outage_of(client, url)
 
     assert known is not None
     assert known.problem == "gives no answer within 0.2 s"
-
-
-def _dribble(listening: socket.socket, head: bytes, piece: bytes) -> None:
-    """Answers a request with a piece now and then, until nobody listens any more."""
-    connection, _ = listening.accept()
-    with connection, suppress(ConnectionError):
-        connection.sendall(head)
-        for _ in range(1200):
-            connection.sendall(piece)
-            time.sleep(0.05)
 
 
 def test_one_asks_and_all_go_on_when_it_is_back(

@@ -237,6 +237,25 @@ def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch:
     assert step.host.process.poll() is not None
 
 
+def refused(*options: str, without: str = "Traceback", **variables: str) -> str:
+    """The sentence with which a worker ends at its start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", *options],
+        env={**os.environ, **variables},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    assert without not in done.stderr
+    beginning, error, said = done.stderr.splitlines()[-1].partition("error: ")
+    assert (beginning, error) == ("", "error: ")
+    return said
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -252,40 +271,15 @@ def test_a_vm_host_that_could_not_be_started_again_is_started_later(monkeypatch:
 )
 def test_a_worker_whose_vms_can_never_be_is_refused(options: list[str], said: str) -> None:
     """Instead of starting again and again a VM host that ends at once."""
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--num-vms=1", *options],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert done.returncode == 2, done.stderr[-2000:]
-    assert done.stderr.splitlines()[-1].startswith("error: ")
-    assert said in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    assert said in refused("--num-vms=1", *options)
 
 
 def test_a_worker_that_redis_refuses_at_its_start_says_so_and_ends(redis_url: str) -> None:
     here = redis_url.split("@")[1]
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--concurrency=1", "--queues=finalize"],
-        env={**os.environ, "ROLLOUT_REDIS_URL": f"redis://:hunter2@{here}"},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    url = f"redis://:hunter2@{here}"
+    assert refused("--concurrency=1", "--queues=finalize", ROLLOUT_REDIS_URL=url, without="hunter2").startswith(
+        f"Redis at {here} refuses the login: check the user and the password in its URL, REDIS_URL by default ("
     )
-
-    assert done.returncode == 2, done.stderr[-2000:]
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(
-        f"error: Redis at {here} refuses the login: check the user and the password in its URL, REDIS_URL by default ("
-    ), done.stderr
-    assert "hunter2" not in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_mistyped_queue_is_named_when_a_worker_starts(redis_url: str, tmp_path: Path) -> None:
@@ -310,15 +304,5 @@ def test_excluded_queues_are_not_served_and_a_mistyped_one_is_named(redis_url: s
 
 @pytest.mark.parametrize("pool", ["solo", "threads"])
 def test_another_pool_than_prefork_is_refused(pool: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", f"--pool={pool}", "--queues=finalize"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert done.returncode == 2, done.stderr[-2000:]
-    assert done.stderr.splitlines()[-1].startswith("error: --pool: rollouts need the prefork pool, ")
-    assert "Traceback" not in done.stderr
+    said = refused(f"--pool={pool}", "--queues=finalize")
+    assert said.startswith("--pool: rollouts need the prefork pool, ")

@@ -6,7 +6,6 @@ import gzip
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs import model_check
 from rollout_tasks.settings import settings
+from tests.dribbling import dribble
 
 MODELS = {"data": [{"id": "m-1"}, {"id": "m-2"}]}
 KEY = "sk-not-to-be-seen"
@@ -304,23 +304,13 @@ def test_an_answer_that_does_not_end_is_left(
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        thread = threading.Thread(target=_dribble, args=(listening, head, piece))
+        thread = threading.Thread(target=dribble, args=(listening, head, piece))
         thread.start()
 
         says = _told(lambda: model_check.check_model(config(model={"base_url": address})))
 
         thread.join()
     assert says == f"the model endpoint {address} gave no answer within 0.5 s"
-
-
-def _dribble(listening: socket.socket, head: bytes, piece: bytes) -> None:
-    """Answers a request with a piece now and then, until nobody listens any more."""
-    connection, _ = listening.accept()
-    with connection, suppress(ConnectionError):
-        connection.sendall(head)
-        for _ in range(1200):
-            connection.sendall(piece)
-            time.sleep(0.05)
 
 
 @pytest.mark.parametrize("key", ["sk-\u201cquoted\u201d", "sk-two\nlines"])
