@@ -105,14 +105,26 @@ def dataset_entries(folder: Path, split: str | None) -> Iterator[Entry]:
     yield from _arrow_entries(folder, files)
 
 
+def _description(path: Path) -> Any:
+    """Returns what one of `datasets`' descriptions says.
+
+    Raises:
+        BenchmarkError: It cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise BenchmarkError(f"{path}: is no description of a dataset: it must be JSON") from error
+
+
 def _listed(path: Path, key: str, inner: str | None = None) -> list[str]:
     """Returns the names of files or folders in one of `datasets`' descriptions."""
     try:
-        names = json.loads(path.read_text(encoding="utf-8"))[key]
+        names = _description(path)[key]
         names = [name if inner is None else name[inner] for name in names]
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except (LookupError, TypeError) as error:
         raise BenchmarkError(f"{path}: is no description of a dataset: it must have {key!r}") from error
     for name in names:
         if not isinstance(name, str) or Path(name).name != name:
@@ -144,10 +156,8 @@ def _chosen(folder: Path, splits: list[str], split: str | None) -> str:
 
 def _check_only_split(folder: Path, split: str) -> None:
     """Raises unless a folder saved from one split is of this one."""
-    try:
-        own = json.loads((folder / _STATE).read_text(encoding="utf-8")).get("_split")
-    except (OSError, ValueError, AttributeError):
-        own = None  # `_listed` says what is wrong with the file
+    said = _description(folder / _STATE)
+    own = said.get("_split") if isinstance(said, dict) else None
     if own != split:
         what = f"is the split {own!r}, not {split!r}" if isinstance(own, str) else "has no splits to choose from"
         raise BenchmarkError(f"{folder}: {what} (--split)")

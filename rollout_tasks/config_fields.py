@@ -1,4 +1,4 @@
-"""How the fields of a run's configuration are declared: their command-line spellings, and checks that several share."""
+"""How fields of configurations and agents' profiles are declared: their command-line spellings, and checks that they share."""
 
 from __future__ import annotations
 

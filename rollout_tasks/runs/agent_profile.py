@@ -30,7 +30,7 @@ _Options = TypeVar("_Options", bound=BaseModel)
 def with_profile(config: RunConfig) -> RunConfig:
     """Returns a configuration with its agent's profile, and with what that says of options that are not given.
 
-    Harmless when repeated. A configuration whose agent has no profile is returned as it is, without another agent's leavings.
+    Harmless when repeated. A configuration whose agent has no profile is returned as it is, without what another agent's filled in.
 
     Raises:
         UserError: The profile's file is wrong, one of its texts cannot be read, or an option contradicts it.

@@ -1,6 +1,7 @@
 """Submits a run: reserves its id, writes its folder, stores it and sends its messages.
 
-Nothing is sent before all of it is stored. What goes wrong until then is taken back."""
+Nothing is sent before all of it is stored. What goes wrong until then is taken back.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +63,7 @@ def check_not_on_workers(submission: Submission) -> None:
         UserError: Workers are rolling it out, or their Redis cannot be reached.
     """
     from rollout_tasks.redis_client import checked_client
+    from rollout_tasks.runs.progress import other_folder
     from rollout_tasks.runs.store import RunStore
     from rollout_tasks.settings import settings
 
@@ -76,7 +78,7 @@ def check_not_on_workers(submission: Submission) -> None:
         ) from error
     with closing(client):
         store = RunStore(client)
-        if is_stored_there(submission, store):  # else it is another run of that name
+        if not other_folder(store, submission.run_id, submission.folder):  # else it is another run of that name
             check_free(submission, store)
 
 

@@ -95,7 +95,7 @@ class Prefork(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class Login(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Ends a worker that Redis refuses when it starts; Celery would try again for ever. One that is away is waited for."""
+    """Ends a worker whose Redis refuses it or is not trusted: Celery would try for ever. One that is away is awaited."""
 
     requires = (Prefork,)
 

@@ -84,9 +84,9 @@ def test_a_saved_dataset_is_read_over_all_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("described", "says"),
     [
-        ("{", "state.json: is no description of a dataset: it must have '_data_files'"),
+        ("{", "state.json: is no description of a dataset: it must be JSON"),
         ("{}", "state.json: is no description of a dataset: it must have '_data_files'"),
-        ("[" * 100_000, "state.json: is no description of a dataset: it must have '_data_files'"),
+        ("[" * 100_000, "state.json: is no description of a dataset: it must be JSON"),
         ('{"_data_files": [{}]}', "state.json: is no description of a dataset: it must have '_data_files'"),
         ('{"_data_files": [{"filename": "../a"}]}', "state.json: '../a' is not the name of a file beside it"),
         ('{"_data_files": [{"filename": 7}]}', "state.json: 7 is not the name of a file beside it"),

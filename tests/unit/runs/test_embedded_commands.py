@@ -57,7 +57,11 @@ def test_a_run_is_not_resumed_here_while_workers_roll_it_out(shell: Shell, monke
 
     with pytest.raises(UserError, match=r"^run night-1 is still running; follow it with rollouts watch night-1$"):
         shell.call(run_actions.resume, str(shell.run.path), {}, **here)
-    shell.client.hset("{run:night-1}", "folder", "/elsewhere/night-1")  # another run of that name
+    moved = shell.folder / "moved"
+    shell.client.hset("{run:night-1}", "folder", str(moved))  # where it was before it was moved here
+    with pytest.raises(UserError, match=r"^run night-1 is still running"):
+        shell.call(run_actions.resume, str(shell.run.path), {}, **here)
+    moved.mkdir()  # now it is another run of that name
     assert shell.call(run_actions.resume, str(shell.run.path), {}, **here) == 0
     monkeypatch.setenv("ROLLOUT_REDIS_URL", "redis://127.0.0.1:1/0")
     settings.cache_clear()
