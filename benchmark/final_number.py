@@ -28,16 +28,20 @@ _EXPONENT_CHARACTERS = 5
 
 _DECIMAL = r"(?:\d{1,3}(?:(?:,\\!|,|\{,\}|\\,|['’_\u00a0\u2009\u202f])\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 _TIMES_TEN = (
-    r"\s?(?:×|\\times|\*|x|·|\\cdot)\s?10\s?(?:(?:\^|\*\*)\s?\{?\s?(?P<power>[-+−]?\d+)\}?|(?P<raised>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
+    r"\s?(?:×|\\times|\*|x|·|\\cdot)\s?10\s?(?:(?:\^|\*\*)\s?\{?\s?(?P<power>[-+−]?\d+)\}?|(?P<raised>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
 )
-_RAISED_TO = r"(?:\s?(?:\^|\*\*)\s?\{?\s?(?P<own_power>[-+−]?\d+)\}?|(?P<own_raised>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
+_RAISED_TO = r"(?:\s?(?:\^|\*\*)\s?\{?\s?(?P<own_power>[-+−]?\d+)\}?|(?P<own_raised>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
 _SPACE = r"[^\S\r\n]"
 _NO_SCRIPT = r"(?<![_^])(?<![_^]\{)"
 """Not at the beginning of an exponent or an index."""
 _NUMBER = re.compile(
     rf"""
     (?:(?<![\w)\]}}.%]){_NO_SCRIPT}(?P<sign>[-+−]))?
-    (?:(?:\\?[$€£¥₹]|(?<![A-Za-z])(?:USD|EUR|GBP|INR|Rs)\.?)\s?(?P<inner_sign>[-−])?|(?<![A-Za-z0-9_^.])(?<![_^]\{{)(?<![_^][-+−])(?<![_^]\{{[-+−])|(?=\\[dtc]?frac))
+    (?:
+        (?:\\?[$€£¥₹]|(?<![A-Za-z])(?:USD|EUR|GBP|INR|Rs)\.?(?!-))\s?(?P<inner_sign>[-−])?
+      | (?<![A-Za-z0-9.]){_NO_SCRIPT}(?<!\^[-+−])(?<![A-Za-z0-9)\]}}]_[-+−])(?<![_^]\{{[-+−])
+      | (?=\\[dtc]?frac)
+    )
     (?:
         (?:(?P<latex_whole>\d+){_SPACE}?)?{_NO_SCRIPT}\\[dtc]?frac\s?
         (?:\{{\s?(?P<latex_sign>[-+−]?)\s?(?P<latex_above>{_DECIMAL})\s?\}}|(?P<latex_above_digit>\d))\s?
@@ -46,7 +50,7 @@ _NUMBER = re.compile(
       | (?P<before>\d*)\s?(?P<vulgar>[{_VULGAR}])
       | (?P<decimal>{_DECIMAL})(?:[eE](?P<exponent>[-+]?\d+)(?![A-Za-z0-9])|{_TIMES_TEN}|{_RAISED_TO})?
     )
-    (?:\s?(?:(?P<percent>\\?%|(?i:percent|per\ cent)\b)|(?P<scale>(?i:thousand|million|billion|trillion))\b))?
+    (?:{_SPACE}?(?:(?P<percent>\\?%|(?i:percent|per\ cent)\b)|(?P<scale>(?i:thousand|million|billion|trillion))\b))?
     """,
     re.VERBOSE,
 )

@@ -34,7 +34,6 @@ _BUILT_IN = {
     "bleu_score": "benchmark.text_metrics:bleu_score",
     "rouge_score": "benchmark.text_metrics:rouge_score",
 }
-_OF_NORMALIZED_WORDS = frozenset({"contains_answer", "exact_match_normalized", "f1_score"})
 _SHOWN_CHARACTERS = 60
 
 
@@ -84,26 +83,24 @@ def reference_problem(name: str, answer: str) -> str:
     if not answer.strip():
         return f"has no answer that {name} could compare with"
     shown = answer if len(answer) <= _SHOWN_CHARACTERS else answer[: _SHOWN_CHARACTERS - 3] + "..."
-    if name == "final_number" or name == "numeric_match":
-        if not _has_number(name, answer):
-            return f"its answer {shown!r} holds no number, which {name} compares"
-    elif name in _OF_NORMALIZED_WORDS:
-        from benchmark.text_metrics import simplify
+    number = f"its answer {shown!r} holds no number, which {name} compares"
+    if name == "final_number":
+        from benchmark.final_number import last_number
 
-        if not simplify(answer):
-            return f"its answer {shown!r} has no word for {name}, which leaves out a, an, the and punctuation"
-    return ""
-
-
-def _has_number(name: str, answer: str) -> bool:
-    """Whether a metric of numbers reads one from a reference; the two of them read in different ways."""
+        return "" if last_number(answer) else number
     if name == "numeric_match":
         from benchmark.text_metrics import numbers_in
 
-        return bool(numbers_in(answer))
-    from benchmark.final_number import last_number
+        return "" if numbers_in(answer) else number
+    if name == "contains_answer":
+        from benchmark.text_metrics import simplify
 
-    return last_number(answer) is not None
+        return (
+            ""
+            if simplify(answer)
+            else f"its answer {shown!r} has no word for {name}, which leaves out a, an, the and punctuation"
+        )
+    return ""
 
 
 def metric_names() -> list[str]:

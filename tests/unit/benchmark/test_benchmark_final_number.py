@@ -90,6 +90,13 @@ SAME = [
     ("USD250", "250"),
     ("EUR -3", "-3"),
     ("part 1\n3/4", "0.75"),
+    ("The charge is 2\u207b", "2"),
+    ("J = 1\u207b\u207b", "1"),
+    ("5 \u00d7 10\u207b", "10"),
+    ("Rank: 5\nMillion Dollar Baby", "5"),
+    ("5\nPercent", "5"),
+    ("EUR-5", "5"),
+    ("_-5_", "5"),
 ]
 DIFFERENT = [
     ("The answer is 24 and not 25.2", "24"),

@@ -155,10 +155,12 @@ def test_numeric_match_is_any_against_any(predicted: list[object], reference: li
         ("numeric_match", "four", "its answer 'four' holds no number, which numeric_match compares"),
         ("numeric_match", "\u00bd", "its answer '\u00bd' holds no number, which numeric_match compares"),
         ("final_number", "\u00bd", ""),
-        *(
-            (name, "A", f"its answer 'A' has no word for {name}, which leaves out a, an, the and punctuation")
-            for name in ("contains_answer", "exact_match_normalized", "f1_score")
+        (
+            "contains_answer",
+            "A",
+            "its answer 'A' has no word for contains_answer, which leaves out a, an, the and punctuation",
         ),
+        ("exact_match_normalized", "A", ""),
         ("exact_match", "A", ""),
         ("contains_answer", "B", ""),
         ("final_number", "x" * 60, f"its answer '{'x' * 60}' holds no number, which final_number compares"),
