@@ -97,10 +97,15 @@ def _with_readable_arguments(call: Any) -> Any:
     if not isinstance(function, dict):
         return call
     try:
-        readable = isinstance(json.loads(str(function.get("arguments"))), dict)
+        readable = isinstance(json.loads(str(function.get("arguments")), parse_constant=_refuse), dict)
     except (ValueError, RecursionError):
         readable = False
     return call if readable else _without_arguments(call)
+
+
+def _refuse(constant: str) -> None:
+    """Refuses ``NaN`` and ``Infinity``, which Python reads and others do not."""
+    raise ValueError(constant)
 
 
 def _without_arguments(call: Any) -> Any:

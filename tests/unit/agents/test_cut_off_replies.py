@@ -192,7 +192,7 @@ def test_a_refusal_ends_it_at_once_as_parse(endpoint: ChatEndpoint) -> None:
     assert caught.value.failure_class is FailureClass.PARSE
 
 
-@pytest.mark.parametrize("arguments", ['{"force": 1', "[1]", "null", "", '"text"', "1e999"])
+@pytest.mark.parametrize("arguments", ['{"force": 1', '{"force": NaN}', "[1]", "null", "", '"text"', "1e999"])
 def test_arguments_that_are_no_object_are_told_to_the_model_and_not_sent_back(
     endpoint: ChatEndpoint, tmp_path: Path, arguments: str
 ) -> None:

@@ -78,6 +78,9 @@ def typewrite(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
     return typewrite
 
 
+REFUSED = r"^typing this text takes \d+ s, and a command may type for 90 s: none of it was typed; use several commands$"
+
+
 def characters(number: int) -> str:
     """So many different Chinese characters."""
     return "".join(chr(0x4E00 + one) for one in range(number))
@@ -99,9 +102,15 @@ def test_a_text_is_typed_in_time(text: str, typewrite: Callable[..., Any], guest
 def test_a_text_that_would_be_left_half_typed_is_refused(
     text: str, interval: float, typewrite: Callable[..., Any], guest: Guest
 ) -> None:
-    with pytest.raises(
-        ValueError, match=r"^typing this text takes \d+ s, more than 90 s: nothing was typed; type it in parts$"
-    ):
+    with pytest.raises(ValueError, match=REFUSED):
         typewrite(text, interval)
     assert guest.typed == ""
     assert guest.seconds == 0
+
+
+def test_the_texts_of_a_command_share_its_time(typewrite: Callable[..., Any], guest: Guest) -> None:
+    typewrite("a" * 10_000)
+    with pytest.raises(ValueError, match=REFUSED):
+        typewrite("b" * 10_000)
+    assert guest.typed == "a" * 10_000
+    assert guest.seconds < LONGEST_SECONDS
