@@ -20,6 +20,8 @@ broker_use_ssl = redis_backend_use_ssl = tls_options(_settings.redis_address) or
 # Celery prefers these variables to its settings: messages would go elsewhere than where the run store and the leases are.
 for _name in {"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} & os.environ.keys():
     os.environ[_name] = broker_url
+    if broker_url != _settings.redis_address:  # child processes read the address again, with its options of TLS
+        os.environ["ROLLOUT_REDIS_URL"] = _settings.redis_address
 os.environ.pop("CELERY_RESULT_BACKEND", None)
 
 # Messages are JSON and carry ids only: nothing that arrives can run code or hold a secret.

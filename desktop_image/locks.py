@@ -29,8 +29,17 @@ def hold_folder(folder: Path, *, seconds: float = 0.0) -> int | None:
 
 
 def hold_file(path: Path, *, seconds: float = 0.0, shared: bool = False) -> int | None:
-    """Locks a file, which it creates, as `hold_folder` does a folder; if `shared`, together with others that share it."""
-    return _hold(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, seconds)
+    """Locks a file, which it creates, as `hold_folder` does a folder; if `shared`, together with others that share it.
+
+    The file may be another user's who lets this one read it.
+    """
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        return _hold(path, os.O_RDWR | os.O_CREAT, how, seconds)
+    except PermissionError:
+        if not path.exists():
+            raise
+        return _hold(path, os.O_RDONLY, how, seconds)
 
 
 @contextmanager

@@ -54,11 +54,13 @@ class CtrlC:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Handles the signals, but those that are ignored, as by nohup, stay so.
+        """Handles the signals, but a hang-up that nohup has had ignored stays so.
 
         Restores the old handlers only if no signal came: otherwise the program is ending.
         """
-        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        # Not so SIGINT, which shells have every program in the background ignore: it is how scripts end a run.
+        nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        heard = [number for number in SIGNALS if not (nohup and number is signal.SIGHUP)]
         before = {number: signal.signal(number, self._handle) for number in heard}
         try:
             with noticed_if_ignored(StopRequested, self._was_ignored):

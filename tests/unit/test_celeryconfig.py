@@ -45,6 +45,23 @@ def test_every_message_goes_where_the_run_store_is(variables: dict[str, str], ad
     assert set(json.loads(done.stdout)) == {address}
 
 
+@pytest.mark.parametrize("variable", ["CELERY_BROKER_URL", "REDIS_URL"])
+def test_children_hear_of_the_options_of_tls_whichever_variable_has_them(variable: str) -> None:
+    url = OURS.replace("redis:", "rediss:") + "?ssl_cert_reqs=none"
+    kept = {name: value for name, value in os.environ.items() if "REDIS" not in name and "CELERY" not in name}
+    child = "from rollout_tasks.settings import settings; print(settings().redis_address)"
+    parent = f"import rollout_tasks.app, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{parent}"],
+        cwd=REPOSITORY,
+        env=kept | {variable: url},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == url
+
+
 def test_settings_in_the_current_folder_are_somebody_elses(misleading_folder: Path) -> None:
     for file in misleading_folder.glob("*.py"):
         if file.stem != "celeryconfig":

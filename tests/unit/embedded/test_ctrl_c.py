@@ -78,15 +78,25 @@ def test_without_a_signal_a_check_does_nothing() -> None:
         ctrl_c.check()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_what_is_ignored_from_the_start_stays_ignored(number: signal.Signals) -> None:
-    """So that nohup keeps a run going when its terminal is closed."""
-    signal.signal(number, signal.SIG_IGN)
+def test_nohup_keeps_a_run_going_when_its_terminal_is_closed() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     ctrl_c = CtrlC()
     with ctrl_c.caught():
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGHUP)
         ctrl_c.check()
-    assert (ctrl_c.count, signal.getsignal(number)) == (0, signal.SIG_IGN)
+    assert (ctrl_c.count, signal.getsignal(signal.SIGHUP)) == (0, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("number", [number for number in SIGNALS if number is not signal.SIGHUP])
+def test_a_run_in_a_scripts_background_hears_of_signals(number: signal.Signals) -> None:
+    """There the shell has it ignore Ctrl-C from the start."""
+    signal.signal(number, signal.SIG_IGN)
+    ctrl_c = CtrlC()
+    with pytest.raises(StopRequested), ctrl_c.caught():
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        pytest.fail("it was not raised")
+    assert ctrl_c.count
 
 
 def test_a_first_ctrl_c_that_finishes_running_work_ends_nothing() -> None:

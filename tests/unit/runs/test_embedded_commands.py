@@ -7,6 +7,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -22,6 +24,7 @@ from rollout_tasks.runs.submission import load_benchmark, new_submission
 from rollout_tasks.runs.submit import write_down
 from rollout_tasks.runs.verdict import Verdict
 from rollout_tasks.settings import settings
+from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 
 SCRIPT = {"id": "a", "script": [{"text": "4"}]}
@@ -67,6 +70,26 @@ def test_a_run_is_not_resumed_here_while_workers_roll_it_out(shell: Shell, monke
     settings.cache_clear()
     with pytest.raises(UserError, match=r"so it is not known whether workers are rolling out run night-1: where REDIS"):
         shell.call(run_actions.resume, str(shell.run.path), {}, **here)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
+def test_another_user_of_a_shared_folder_may_take_a_run_up(shell: Shell) -> None:
+    begin(shell, embedded=True)
+    (shell.run.path / ".lock").touch(0o644)
+    code = f"""
+import os
+from pathlib import Path
+from rollout_tasks.runs.folder import RunFolder
+from rollout_tasks.runs.folder_lock import held
+os.chdir({str(shell.run.path)!r})
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+with held(RunFolder(Path("."))):
+    print("held")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.stdout == "held\n", done.stderr
 
 
 def test_a_run_is_not_sent_to_workers_while_it_is_rolled_out_here(shell: Shell) -> None:
