@@ -221,14 +221,15 @@ for ask in (cache.is_used, cache.remove):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which needs root")
-def test_another_users_cache_is_said_to_be_his(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("mode", "times"), [(0o600, 2), (0o644, 1)])  # whether the other may look at its locks
+def test_another_users_cache_is_said_to_be_his(monkeypatch: pytest.MonkeyPatch, mode: int, times: int) -> None:
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are for their user alone
         Path(folder).chmod(0o755)
         monkeypatch.setenv("XDG_CACHE_HOME", folder)
         guest_cache_folder().mkdir(parents=True)
-        (guest_cache_folder() / "packages-0123456789abcdef.used").touch()
+        (guest_cache_folder() / "packages-0123456789abcdef.used").touch(mode)
         said = subprocess.run([sys.executable, "-c", REMOVE_AS_ANOTHER], capture_output=True, text=True, check=False)
         assert (
             said.stdout.splitlines()
-            == [f"{guest_cache_folder()} is another user's, who alone can remove what is in it"] * 2
+            == [f"{guest_cache_folder()} is another user's, who alone can remove what is in it"] * times
         )
