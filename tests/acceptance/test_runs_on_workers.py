@@ -74,7 +74,7 @@ def test_a_rollout_that_kills_its_workers_is_given_up(cluster: Cluster) -> None:
 def test_what_a_killed_worker_holds_is_told_until_another_one_has_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.cluster.VISIBILITY_TIMEOUT", 15.0)
+    monkeypatch.setattr("tests.cluster.VISIBILITY_TIMEOUT", 20.0)
     items = [{"id": name, "question": "work", "env_config": {"seconds": [300, 300], "steps": 1}} for name in ("a", "b")]
     cluster.start_worker("first", concurrency=2)
     run = cluster.submit({"env_mode": "simulated", "simulated": {"needs_vm": False}}, items)
@@ -86,8 +86,9 @@ def test_what_a_killed_worker_holds_is_told_until_another_one_has_it(
             time.sleep(0.1)
 
     wait_for(2)
-    cluster.kill("first")
     cluster.start_worker("second", concurrency=2)
+    cluster.wait_for_worker("second")
+    cluster.kill("first")
     wait_for(0)
 
     told = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -53,7 +54,16 @@ def running(redis_url: str, folder: Path, option: str = "--queues=finalize") -> 
     finally:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-            process.wait(30)
+            try:
+                process.wait(30)
+            except psutil.TimeoutExpired:
+                children = process.children()
+                for one in (process, *children):  # Celery logs where its threads are; in a child this ends a task
+                    one.send_signal(signal.SIGUSR1)
+                time.sleep(1)
+                for one in (process, *children):
+                    one.kill()
+                pytest.fail(f"the worker does not stop; children: {children}\n{log.read_text()[-20_000:]}")
 
 
 @pytest.fixture
