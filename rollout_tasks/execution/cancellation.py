@@ -26,18 +26,18 @@ def cancel_run(store: RunStore, run_id: str) -> Cancellation:
     """Cancels a run as far as possible from here; workers do the rest at their next heartbeat or reconciliation.
 
     Returns:
-        The result. Rollouts that were begun are left to the workers if the run's folder cannot be written here.
+        The result. Rollouts that were begun are left to the workers if the run's folder cannot be written here, or theirs
+        cannot be read.
     """
     folder = _folder_here(store, run_id)
-    if folder is not None:
-        store.note_begun(run_id, folder.was_begun)
-    done = store.cancel(run_id)
+    done = store.cancel(run_id, None if folder is None else folder.may_have_begun)
     if done.found != "cancelled" and store.state(run_id) == "cancelled":
         _record_end(store, run_id)
     if not done.begun or folder is None:
         return done
     delivery = Delivery(uuid.uuid4().hex, None, f"cancelling on {socket.gethostname()}")
-    ended = [Execution(store, run_id, rollout_id, delivery).run(begins=False) for rollout_id in done.begun]
+    begun = [rollout_id for rollout_id in done.begun if _can_be_read(folder, rollout_id)]
+    ended = [Execution(store, run_id, rollout_id, delivery).run(begins=False) for rollout_id in begun]
     progress = store.progress(run_id)
     left = progress.pending if progress is not None else 0
     return Cancellation(done.found, done.cancelled + ended.count("cancelled"), left)
@@ -50,6 +50,14 @@ def _folder_here(store: RunStore, run_id: str) -> RunFolder | None:
     except (KeyError, UnreadableRun):
         return None
     return RunFolder(Path(path)) if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
+
+
+def _can_be_read(folder: RunFolder, rollout_id: str) -> bool:
+    try:
+        folder.was_begun(rollout_id)
+    except OSError:  # made by a worker that is another user, or on a disk that fails: the workers see to it
+        return False
+    return True
 
 
 def _record_end(store: RunStore, run_id: str) -> None:

@@ -319,8 +319,7 @@ class Execution:
         if commit.reached_max_cost:
             why = f"the run has reached its --max-cost of {dollars(self.config.max_cost or 0.0)}"
             logger.warning("run %s: %s; the rest is cancelled", self.run_id, why)
-            self.store.note_begun(self.run_id, self.folder.was_begun)
-            finalize = self.store.cancel(self.run_id, why=why).left == 0
+            finalize = self.store.cancel(self.run_id, self.folder.may_have_begun, why=why).left == 0
         if finalize:
             finalize_task(self.run_id).apply_async()
         return verdict.status

@@ -225,8 +225,19 @@ class RunFolder:
         return sum(costs) if costs else None
 
     def was_begun(self, rollout_id: str) -> bool:
-        """Whether a rollout has an attempt or a verdict; those that a resume has set aside do not count."""
+        """Whether a rollout has an attempt or a verdict; those that a resume has set aside do not count.
+
+        Raises:
+            OSError: Its folder cannot be read.
+        """
         return bool(self._numbers(rollout_id)) or (self.rollout(rollout_id) / _RESULT).exists()
+
+    def may_have_begun(self, rollout_id: str) -> bool:
+        """Whether a rollout was begun, as far as its folder can be read: one whose folder cannot may have been."""
+        try:
+            return self.was_begun(rollout_id)
+        except OSError:
+            return True
 
     def begun_attempts(self, rollout_id: str) -> list[Path]:
         """Returns the folder of each attempt that was begun, in order."""

@@ -170,31 +170,32 @@ class RunStore:
 
     # -- ending -----------------------------------------------------------------------------------------------------
 
-    def cancel(self, run_id: str, *, why: str = "the run was cancelled") -> Cancellation:
-        """Cancels rollouts that nobody has begun; running ones hear of it at their next beat. See `execution.cancellation`."""
-        document = stored_verdict(cancelled_verdict("", why))
-        problem = "it was half-submitted and then cancelled"
-        cursor, state_found, cancelled, begun = "0", "", 0, set[str]()
-        while True:
-            arguments = [document, self.silent_seconds, cursor, CHUNK, run_id, KEEP_SECONDS, problem]
-            found, more, left, cursor, names = SCRIPTS.run(
-                self.client, "cancel", [run_key(run_id), ACTIVE_RUNS], arguments
-            )
-            state_found = state_found or str(found)
-            cancelled += int(more)
-            begun.update(names)
-            if cursor == "0":
-                return Cancellation(state_found, cancelled, int(left), sorted(begun))
-
-    def note_begun(self, run_id: str, was_begun: Callable[[str], bool]) -> None:
-        """Notes which rollouts were begun: a server that came back without its last second may not know it.
-
-        Whoever cancels a run does this first, so that no result in its folder is passed over.
+    def cancel(
+        self, run_id: str, was_begun: Callable[[str], bool] | None = None, *, why: str = "the run was cancelled"
+    ) -> Cancellation:
+        """Cancels rollouts that nobody has begun; running ones hear of it at their next beat. See `execution.cancellation`.
 
         Args:
             run_id: The run.
-            was_begun: Whether the run's folder shows that a rollout was begun.
+            was_begun: Whether the run's folder shows that a rollout was begun: a server that came back without its last
+                second may not know it. Asked of each rollout that is left, when no more are begun.
+            why: What the rollouts that are cancelled say.
         """
+        state_found, created = SCRIPTS.run(self.client, "begin_cancel", [run_key(run_id)], [])
+        if was_begun is not None and self.state(run_id) == "cancelling":
+            self._note_begun(run_id, was_begun)
+        document = stored_verdict(cancelled_verdict("", why))
+        problem = "it was half-submitted and then cancelled"
+        cursor, cancelled, begun = "0", 0, set[str]()
+        while True:
+            arguments = [document, self.silent_seconds, cursor, CHUNK, run_id, KEEP_SECONDS, problem, created]
+            _, more, left, cursor, names = SCRIPTS.run(self.client, "cancel", [run_key(run_id), ACTIVE_RUNS], arguments)
+            cancelled += int(more)
+            begun.update(names)
+            if cursor == "0":
+                return Cancellation(str(state_found), cancelled, int(left), sorted(begun))
+
+    def _note_begun(self, run_id: str, was_begun: Callable[[str], bool]) -> None:
         for names in chunks(self.client.sscan_iter(f"{run_key(run_id)}:pending", count=CHUNK)):
             begun = [name for name in names if was_begun(name)]
             if begun:

@@ -1,15 +1,16 @@
 -- Cancels a run: rollouts that nobody has begun are committed as cancelled here, a part at a time; running ones hear of it
--- at their next beat. One that was begun and that nobody holds may have left a result in the run's folder: it is returned.
+-- at their next beat. begin_cancel.lua comes first, then note_begun.lua. One that was begun and that nobody holds may have left a result in the run's folder: it is returned.
 -- KEYS[1] the run's key   KEYS[2] the set of active runs   ARGV[1] verdict of a rollout that never ran (JSON)
 -- ARGV[2] seconds without a beat after which a holder counts as dead   [3] cursor, 0 at first   [4] how many rollouts to look at
 -- ARGV[5] run id   [6] seconds the run's keys are kept when it is over   [7] why a half-submitted run has no report
+-- ARGV[8] the creation time of the run that is meant; one that was resumed meanwhile is another
 -- Returns {state found, rollouts cancelled here, rollouts left, next cursor, '0' at the end,
 -- {rollout that was begun and that nobody holds, ...}}
 -- A half-submitted run is over at once: it lacks rollouts, so there is nothing to score.
 local run = KEYS[1]
-local described = redis.call('HMGET', run, 'state', 'total')
+local described = redis.call('HMGET', run, 'state', 'total', 'created')
 local state = described[1]
-if not state then return {'unknown', 0, 0, '0', {}} end
+if not state or (described[3] or '') ~= ARGV[8] then return {'unknown', 0, 0, '0', {}} end
 if state == 'done' or state == 'cancelled' or state == 'finalizing' then return {state, 0, 0, '0', {}} end
 redis.call('HSET', run, 'state', 'cancelling', 'chord_spent', '1')
 local time = redis.call('TIME')

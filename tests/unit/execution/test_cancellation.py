@@ -183,6 +183,30 @@ def test_a_result_whose_claim_redis_has_forgotten_is_not_cancelled(submit: Any, 
     assert verdicts == {ROLLOUT: "completed", "item#1": "cancelled"}
 
 
+def test_what_is_being_cancelled_is_so_before_its_folder_is_looked_at(submit: Any) -> None:
+    """A look at 50,000 folders takes a while, in which nothing more is to be begun."""
+    bench = submit({})
+    states = []
+
+    bench.store.cancel(RUN, lambda _rollout: bool(states.append(bench.store.state(RUN))))
+
+    assert states == ["cancelling"]
+
+
+def test_a_rollout_whose_folder_cannot_be_read_here_is_left_to_the_workers(submit: Any) -> None:
+    bench = submit({})
+    begun_and_left(bench, others=1)
+    forgotten(bench)
+    unreadable = bench.folder.rollout(ROLLOUT)
+    unreadable.parent.mkdir(parents=True)
+    unreadable.symlink_to(unreadable.name)  # a loop, which root cannot read either
+
+    assert cancel_run(bench.store, RUN) == Cancellation("running", cancelled=1, left=1)
+
+    assert [verdict.rollout_id for verdict in bench.store.verdicts(RUN)] == ["item#1"]
+    assert bench.store.state(RUN) == "cancelling"
+
+
 def test_what_a_resume_has_set_aside_was_not_begun(submit: Any) -> None:
     bench = submit({})
     bench.folder.begin_attempt(ROLLOUT, 1)

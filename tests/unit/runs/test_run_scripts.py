@@ -432,7 +432,33 @@ def test_the_last_verdict_asks_for_the_report_when_no_chord_will(running: Record
 
 
 def cancel(store: Recorder) -> dict[str, str]:
-    return store.run("cancel", verdict(""), 60, "0", 1000, "r", DAY, "half", keys=(KEY, ACTIVE))
+    created = store.client.hget(KEY, "created") or ""
+    return store.run("cancel", verdict(""), 60, "0", 1000, "r", DAY, "half", created, keys=(KEY, ACTIVE))
+
+
+def test_what_is_being_cancelled_begins_nothing_more(running: Recorder) -> None:
+    assert running.run("begin_cancel") == {"run.state": "cancelling", "run.chord_spent": "1"}
+    assert running.reply[0] == "running"
+    assert running.run("begin_cancel") == {}
+    assert running.reply == ["cancelling", "then"]
+    start(running)
+    assert running.reply[0] == "cancelled"
+
+
+@pytest.mark.parametrize("state", ["done", "cancelled", "finalizing"])
+def test_what_is_over_is_not_cancelled(running: Recorder, state: str) -> None:
+    running.client.hset(KEY, "state", state)
+    assert running.run("begin_cancel") == {}
+    assert running.reply[0] == state
+
+
+def test_a_run_that_is_gone_or_was_resumed_meanwhile_is_not_cancelled(running: Recorder) -> None:
+    running.client.hset(KEY, "created", "7.5")
+    assert running.run("cancel", verdict(""), 60, "0", 1000, "r", DAY, "half", "6.5", keys=(KEY, ACTIVE)) == {}
+    assert running.reply == ["unknown", 0, 0, "0", []]
+    running.client.flushall()
+    assert running.run("begin_cancel") == {}
+    assert running.reply == ["unknown", ""]
 
 
 def test_cancelling_leaves_running_rollouts_to_their_holders(running: Recorder) -> None:
@@ -710,7 +736,7 @@ def test_a_holder_from_before_the_clock_was_set_back_is_silent_from_the_next_loo
     looks = {
         "claim": lambda: start(running, "other"),
         "find_lost": lambda: running.run("find_lost", "r", 60, "0", 100, keys=(KEY, "notes", "found")),
-        "cancel": lambda: running.run("cancel", "{}", 60, "0", 100, "r", 60, "", keys=(KEY, ACTIVE)),
+        "cancel": lambda: cancel(running),
     }
     assert looks[by]()["alive.a#0"] == "now"
 
