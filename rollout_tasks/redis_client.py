@@ -18,7 +18,7 @@ from vm_pool.redis_refusals import refused_login, untrusted
 from vm_pool.scripts import scripts
 
 PATIENT_TRIES = 240
-"""With up to 2 s between tries, 1 s on average: about four minutes, longer than a Redis server's restart."""
+"""With 2 s between tries after the first few: about eight minutes, longer than a Redis server's restart."""
 REFUSED_SECONDS = 3600.0
 """How long work waits for a Redis that is up but refuses: its operator may have to be woken first."""
 

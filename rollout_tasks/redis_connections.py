@@ -66,6 +66,10 @@ def connection_class(url: str) -> type[redis.Connection]:
     return TLSConnection if url.startswith("rediss://") else TCPConnection
 
 
+_LONGEST_AFTER = 10
+"""Failures after which a pause is the longest; `redis` computes no more than 1,023 powers of two."""
+
+
 class PatientRetry(Retry):
     """Sends a command again after a failure: `tries` times if Redis is away, for `refused_seconds` if it refuses.
 
@@ -127,7 +131,7 @@ class PatientRetry(Retry):
                 if self.refused_seconds and not said and failures > 1:
                     logger.warning("waiting for Redis: %s", error)
                     said = True
-                time.sleep(self._backoff.compute(failures))
+                time.sleep(self._backoff.compute(min(failures, _LONGEST_AFTER)))
             else:
                 if said:
                     logger.warning("Redis works again; waited %.1f s for it", time.monotonic() - began)

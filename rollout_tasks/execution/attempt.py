@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS = 1800.0
 """How long an environment may prepare before a VM is asked for; a task's files may be large."""
-CLEANUP_SECONDS = 30.0
-"""How long closing an environment may take."""
+CLEANUP_SECONDS = 200.0
+"""How long closing an environment may take: a slow guest finishes the recording of a long episode within 155 s."""
 GRACE_SECONDS = 30.0
 """How long after its deadline a stuck attempt's process is killed."""
 NEARLY_ALL = 0.9

@@ -84,6 +84,8 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         folder.path.mkdir(parents=True, exist_ok=True)
         for path in (folder.events, folder.evaluation, folder.report):
             remove_leftovers(path)
+        # Of before a resume: a run whose new report cannot be made would look as if it were scored.
+        folder.evaluation.unlink(missing_ok=True)
         kept = (folder.path / "items.jsonl").exists()
         items = folder.description.each_item() if kept else store.items(run_id)
         total_items = folder.description.count_items() if kept else store.count_items(run_id)
@@ -126,7 +128,7 @@ def _record_end(folder: RunFolder, check: Check) -> None:
 
 
 def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
-    """Scores a run from its folder, and writes the reports.
+    """Scores a run that is over from its folder, and writes the reports.
 
     Args:
         folder: The run's folder.
@@ -140,7 +142,9 @@ def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
     """
     config = folder.description.config()
     found = outcomes(
-        folder.description.each_item(), config.rollouts_per_item, lambda names: [folder.verdict(name) for name in names]
+        folder.description.each_item(),
+        config.rollouts_per_item,
+        lambda names: [folder.verdict(name) or folder.final_verdict(name) for name in names],
     )
     return write_reports(folder, config, metric, found, total_items=folder.description.count_items(), suffix=suffix)
 

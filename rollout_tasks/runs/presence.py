@@ -59,7 +59,8 @@ def _workers(client: redis.Redis) -> list[dict[str, Any]]:
     workers: Any = client.hgetall(_WORKERS)
     for worker, text in workers.items():
         said = json.loads(text)
-        if now - said["at"] < (STARTING_SECONDS if "starting" in said else SILENT_SECONDS):
+        longest = STARTING_SECONDS if "starting" in said else SILENT_SECONDS
+        if abs(now - said["at"]) < longest:  # one of much later is of before the server's clock was set back
             there.append(said)
         else:
             client.hdel(_WORKERS, worker)

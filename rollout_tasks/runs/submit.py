@@ -135,6 +135,8 @@ def enqueue(
         if submission.resumed:
             submission = _clear_the_way(submission, store, stored, described or submission.config)
         _store(submission, store, stored, count)
+        if submission.resumed and submission.todo and store.state(submission.run_id) == "submitting":
+            _remove_report(submission)
     except (RedisError, OperationalError) as error:
         _take_back(submission, store, stage.token, error)
         raise UserError(f"Redis did not accept the run, so nothing was enqueued: {error}") from error
@@ -182,7 +184,6 @@ def _clear_the_way(
     """
     try:
         with submitter_beats(stored):
-            submission.folder.remove_report()
             ending.record_beginning(submission.folder)
             submission.folder.description.record_resume(described, embedded=submission.embedded)
             finished = [
@@ -200,6 +201,12 @@ def _clear_the_way(
             raise
         raise UserError(f"{submission.folder.path} cannot be written: {error.strerror}") from error
     return replace(submission, kept=kept, todo=todo)
+
+
+def _remove_report(submission: Submission) -> None:
+    """Removes the report of before, once nothing stands in the resume's way: one that Redis refuses costs no score."""
+    with suppress(OSError):  # the finaliser tries that again
+        submission.folder.remove_report()
 
 
 def _store(submission: Submission, store: RunStore, stored: StoredSubmission, count: Counting = silently) -> None:

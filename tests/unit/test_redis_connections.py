@@ -87,6 +87,17 @@ def test_a_refusal_is_not_waited_out_for_ever_and_without_patience_not_at_all() 
         assert calls <= server.calls < 50
 
 
+def test_a_refusal_of_an_hour_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("rollout_tasks.redis_connections.time.sleep", pauses.append)
+    server = Server(*(RedisRefuses("Redis refuses: OOM") for _ in range(1800)))
+
+    assert PatientRetry(0, refused_seconds=3600).call_with_retry(server, nothing) == "answer"
+
+    assert max(pauses) == 2.0
+    assert sum(pauses[10:]) > 0.9 * 2.0 * 1790
+
+
 def test_connecting_within_a_command_is_not_repeated_by_itself() -> None:
     patience = PatientRetry(3)
     server = Server(*(ConnectionError("away") for _ in range(100)))

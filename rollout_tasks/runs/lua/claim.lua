@@ -24,11 +24,12 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local attempts = tonumber(redis.call('HGET', run .. ':attempts', rollout) or '0')
 local holder = redis.call('HGET', run .. ':holders', rollout)
-local mine = false
+local mine, was_exhausted = false, false
 if holder then
-  local held_by = cjson.decode(holder)['token']
+  local held = cjson.decode(holder)
+  local held_by = held['token']
   if held_by == token then
-    mine = true
+    mine, was_exhausted = true, held['exhausted']
   elseif tonumber(ARGV[5]) > 0 then
     return answer('superseded', attempts, holder)
   else
@@ -48,13 +49,19 @@ if state == 'draining' and not mine then return answer('draining', attempts) end
 local status = 'claimed'
 if state == 'cancelling' or state == 'cancelled' then
   status = 'cancelled'
-elseif not (mine and attempts > tonumber(ARGV[5])) then
+elseif was_exhausted or not (mine and attempts > tonumber(ARGV[5])) then
   if attempts >= max_attempts then
     status = 'exhausted'
   else
     attempts = redis.call('HINCRBY', run .. ':attempts', rollout, 1)
   end
 end
-redis.call('HSET', run .. ':holders', rollout, ARGV[4])
+local described_holder = ARGV[4]
+if status == 'exhausted' then -- so that the same answer is given again
+  local exhausted = cjson.decode(described_holder)
+  exhausted['exhausted'] = true
+  described_holder = cjson.encode(exhausted)
+end
+redis.call('HSET', run .. ':holders', rollout, described_holder)
 redis.call('ZADD', run .. ':alive', now, rollout)
 return answer(status, attempts, redis.call('HGET', run .. ':items', ARGV[2]))

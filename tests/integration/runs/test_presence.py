@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,15 @@ def test_one_that_says_nothing_any_more_is_forgotten(
     monkeypatch.setattr(presence, patience, 0.0)
     assert presence.unserved(client, [QUEUE]) == NOBODY
     assert client.hlen("workers") == 0
+
+
+def test_one_of_before_the_servers_clock_was_set_back_is_forgotten(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as ahead:
+        ahead.setattr(presence, "server_time", lambda _client: time.time() + HOUR)
+        presence.announce(client, "one@here", [QUEUE])
+    assert presence.unserved(client, [QUEUE]) == NOBODY
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead", "behind"])

@@ -130,7 +130,11 @@ class Server:
             assert not [key for key in self.client.scan_iter(f"{KEY}*") if not key.endswith(":suspects")]
             return Run()
         alive = self.client.zrange(f"{KEY}:alive", 0, -1, withscores=True)
-        holders = {_number(rollout): _token(text) for rollout, text in self.client.hgetall(f"{KEY}:holders").items()}
+        described = self.client.hgetall(f"{KEY}:holders")
+        holders = {_number(rollout): _token(text) for rollout, text in described.items()}
+        exhausted = frozenset(
+            _number(rollout) for rollout, text in described.items() if json.loads(text).get("exhausted")
+        )
         assert {_number(rollout) for rollout, _ in alive} == holders.keys()
         results = [
             (_number(rollout), *_result(text)) for rollout, text in self.client.hgetall(f"{KEY}:results").items()
@@ -143,6 +147,7 @@ class Server:
             submitter_silent=found["submitter_beat"] == "1",
             pending=frozenset(map(_number, self.client.smembers(f"{KEY}:pending"))),
             holders=tuple(sorted(holders.items())),
+            exhausted=exhausted,
             silent=frozenset(_number(rollout) for rollout, score in alive if score == 1),
             attempts=tuple(sorted((_number(rollout), int(count)) for rollout, count in attempts)),
             results=tuple(sorted(results)),

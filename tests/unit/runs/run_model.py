@@ -28,6 +28,8 @@ class Run(NamedTuple):
     """(Rollout, token of the execution)."""
     silent: frozenset[int] = frozenset()
     """Rollouts whose holder has said nothing for too long."""
+    exhausted: frozenset[int] = frozenset()
+    """Rollouts whose holder was told that their attempts are used up."""
     attempts: tuple[tuple[int, int], ...] = ()
     """(Rollout, how many were begun); none for a rollout without."""
     results: tuple[tuple[int, str, str], ...] = ()
@@ -148,7 +150,7 @@ class RunScripts:
         status = "claimed"
         if run.state in ("cancelling", "cancelled"):
             status = "cancelled"
-        elif not (mine and attempts > after):
+        elif (mine and rollout in run.exhausted) or not (mine and attempts > after):
             if attempts >= self.max_attempts:
                 status = "exhausted"
             else:
@@ -157,6 +159,7 @@ class RunScripts:
             attempts=_with(run.attempts, rollout, attempts if attempts or rollout in dict(run.attempts) else None),
             holders=_with(run.holders, rollout, token),
             silent=run.silent - {rollout},
+            exhausted=run.exhausted | {rollout} if status == "exhausted" else run.exhausted - {rollout},
         )
         return (status, attempts)
 
@@ -268,7 +271,8 @@ class RunScripts:
         return len(self.run.pending) + len(self.run.results) == self.total
 
     def _set(self, **changes: Any) -> None:
-        self.run = self.run._replace(**changes)
+        run = self.run._replace(**changes)
+        self.run = run._replace(exhausted=run.exhausted.intersection(dict(run.holders)))
 
     def _settle(self, rollout: int, verdict: str, token: str) -> None:
         self._set(

@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 import typer
+from redis.exceptions import ResponseError
 
 from rollout_tasks.cli import run_actions
 from rollout_tasks.cli.rescore import rescore
 from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.execution.verdicts import RolloutVerdicts
+from rollout_tasks.runs import submit as submission_module
 from rollout_tasks.runs.finalize import finalize
 from rollout_tasks.runs.store import run_store
-from rollout_tasks.runs.submission_store import reserve
+from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 from tests.unit.runs.test_submit import KEY, QUEUE, RUN, lose, resume, submit
 
@@ -154,6 +156,63 @@ def test_a_resumed_run_never_shows_the_report_of_before(shell: Shell) -> None:
 
     assert not shell.run.evaluation.exists()
     assert asked_to_score(shell)
+
+
+def test_a_resume_that_redis_refuses_costs_no_report(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert submit(shell, "a", "b") == 0
+    shell.finish("a#0")
+    lose(shell, "b#0", state="running")
+    assert finalize(RUN) == "done"
+    report = shell.run.evaluation.read_bytes()
+
+    def refuses(*_: object) -> None:
+        raise ResponseError("OOM")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoredSubmission, "add_items", refuses)
+        with pytest.raises(UserError, match="so nothing was enqueued"):
+            resume(shell)
+    assert shell.run.evaluation.read_bytes() == report
+    assert shell.run.report.exists()
+
+    assert resume(shell) == 0
+    assert not shell.run.evaluation.exists()
+    assert not shell.run.report.exists()
+
+
+def test_a_resume_that_was_stopped_for_long_removes_no_report_of_after_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers took the run, rolled it out and scored it meanwhile."""
+    assert submit(shell, "a", "b") == 0
+    shell.finish("a#0")
+    lose(shell, "b#0", state="running")
+    assert finalize(RUN) == "done"
+    stored = StoredSubmission.everything_stored
+
+    def scored_meanwhile(submission: StoredSubmission) -> bool:
+        whole = stored(submission)
+        shell.client.hset(KEY, "state", "running")
+        shell.finish("b#0")
+        assert finalize(RUN) == "done"
+        return whole
+
+    monkeypatch.setattr(StoredSubmission, "everything_stored", scored_meanwhile)
+    monkeypatch.setattr(submission_module, "_send", lambda *_: None)
+
+    assert resume(shell) == 0
+
+    assert shell.run.has_report()
+
+
+def test_what_had_no_result_counts_as_cancelled_when_a_run_is_scored_again(shell: Shell) -> None:
+    cancelled(shell)
+    assert finalize(RUN) == "cancelled"
+    own = json.loads(shell.run.evaluation.read_text())["summary"]
+
+    again = scored(shell)
+
+    assert [summary["failures"]["cancelled"]["count"] for summary in (own, again)] == [2, 2]
 
 
 def half_submitted(shell: Shell) -> None:

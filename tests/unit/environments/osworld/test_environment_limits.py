@@ -12,9 +12,11 @@ from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import EnvironmentContext
 from rollout_tasks.environments.osworld.environment import OSWorldEnvironment
 from rollout_tasks.environments.osworld.guest_python import Action
+from rollout_tasks.environments.osworld.http_guard import ANSWER_SECONDS
 from rollout_tasks.environments.osworld.session_opening import limits_of_cell
 from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
 from rollout_tasks.errors import FailureClass
+from rollout_tasks.execution.attempt import CLEANUP_SECONDS
 from rollout_tasks.interruption import Interruption
 
 
@@ -53,3 +55,8 @@ def test_a_cell_may_compute_as_long_as_its_attempt_may_take(seconds: float) -> N
     """Setup, agent and evaluation have as much each."""
     limits = limits_of_cell(RunConfig(limits=Limits(max_seconds=seconds)))
     assert limits.cpu_seconds >= max(3600, 3 * seconds)
+
+
+def test_closing_leaves_a_slow_guest_the_time_to_finish_its_recording() -> None:
+    """Of an episode that failed, too: its recording is ended as it is closed."""
+    assert CLEANUP_SECONDS > ANSWER_SECONDS["/end_recording"] + 30
