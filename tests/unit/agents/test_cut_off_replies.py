@@ -89,6 +89,32 @@ def test_whole_calls_of_a_reply_that_was_cut_off_are_executed(endpoint: ChatEndp
     assert BRIEFER not in str(endpoint.bodies[1])
 
 
+@pytest.mark.parametrize(
+    ("ended", "executed", "reason"),
+    [
+        ("length", 1, "arguments are cut off: the reply reached its token limit"),
+        ("content_filter", 0, "arguments are not whole: a content filter stopped the reply"),
+        ("tool_calls", 2, ""),
+    ],
+)
+@pytest.mark.parametrize("arguments", ["", None])
+def test_a_call_that_ends_before_its_arguments_is_not_executed(
+    endpoint: ChatEndpoint, ended: str, executed: int, reason: str, arguments: str | None
+) -> None:
+    """Some endpoints write no arguments at all where a call needs none, so that one before the last may be whole."""
+    world = Gallery(1)
+    both = pushes(2, turn=1, finish_reason=ended)
+    for call in both["message"]["tool_calls"]:
+        call["function"]["arguments"] = arguments
+    endpoint.will(both, said("It is open."))
+    play(endpoint, world)
+
+    answers = [message["content"] for message in endpoint.bodies[1]["messages"] if message["role"] == "tool"]
+    assert ['"success"' in answer for answer in answers] == [place < executed for place in range(2)]
+    assert len(world.shown) == 1 + executed
+    assert reason in answers[-1]
+
+
 def test_a_reply_cut_off_in_the_last_turn_is_no_answer(endpoint: ChatEndpoint) -> None:
     endpoint.will(said("The door", finish_reason="length"))
 
