@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rollout_tasks.models.base import REFUSED, THINKING_FIELDS, Message, RawToolCall, Reply, Usage
+from benchmark.chat_content import ChatContent, read_content
+from rollout_tasks.models.base import REFUSED, THINKING_FIELDS, THINKING_IN_PARTS, Message, RawToolCall, Reply, Usage
 from rollout_tasks.unicode_text import storable
 
 MOST_TOOL_CALLS = 128
@@ -40,13 +41,9 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise NotAReplyError(f"with a choice without a message: {body[:200]!r}")
-    text = message.get("content")
-    refuses = bool(message.get("refusal")) and (text is None or (isinstance(text, str) and not text.strip()))
-    if refuses or text is None:
-        text = message.get("refusal") or ""
-    if not isinstance(text, str):
-        raise NotAReplyError(f"with content that is no text: {str(text)[:200]!r}")
-    text = storable(text)
+    said = _content(message.get("content"))
+    refuses = bool(message.get("refusal")) and not said.text.strip()
+    text = storable(_content(message["refusal"]).text if refuses else said.text)
     asked = _list(message.get("tool_calls"))
     if len(asked) > MOST_TOOL_CALLS:
         raise NotAReplyError(f"with {len(asked)} tool calls, more than the {MOST_TOOL_CALLS} that are taken")
@@ -59,8 +56,20 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
         usage=usage_so_far + _usage(response.get("usage")),
         served_by=plain_name(response.get("model")),
         token_data=_token_data(response, choice),
-        thinking={name: storable(message[name]) for name in THINKING_FIELDS if isinstance(message.get(name), str)},
+        thinking=_thinking(message, said.thinking),
     )
+
+
+def _content(content: Any) -> ChatContent:
+    try:
+        return read_content("" if content is None else content)
+    except ValueError as error:
+        raise NotAReplyError(f"with content that is no text: {str(content)[:200]!r}") from error
+
+
+def _thinking(message: Mapping[str, Any], in_parts: str) -> dict[str, str]:
+    found = {name: storable(message[name]) for name in THINKING_FIELDS if isinstance(message.get(name), str)}
+    return {THINKING_IN_PARTS: storable(in_parts)} if in_parts and not found else found
 
 
 def json_object(body: str) -> dict[str, Any]:

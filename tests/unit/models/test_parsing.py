@@ -54,6 +54,27 @@ def test_thinking_is_kept_beside_the_message(fields: dict[str, Any], thinking: d
     assert (reply.text, reply.message) == ("42", {"role": "assistant", "content": "42"})
 
 
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "4*7"}, {"type": "text", "text": "=28\ud800"}]}
+CITED = {"type": "reference", "reference_ids": [1]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "thinking"),
+    [
+        ([THOUGHT, {"type": "text", "text": "29"}], "29", {"reasoning_content": "4*7=28\ufffd"}),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "29"}], "29", {"reasoning_content": "hm"}),
+        ([{"type": "text", "text": "2"}, CITED, {"type": "text", "text": "9\0"}], "29\ufffd", {}),
+        ([THOUGHT], "", {"reasoning_content": "4*7=28\ufffd"}),
+        ([], "", {}),
+    ],
+)
+def test_content_in_parts_is_the_text_of_its_parts(parts: Any, text: str, thinking: dict[str, str]) -> None:
+    reply = parse_reply(json.dumps(response({"role": "assistant", "content": parts})), Usage())
+
+    assert (reply.text, reply.thinking) == (text, thinking)
+    assert reply.message == {"role": "assistant", "content": text}
+
+
 @pytest.mark.parametrize(("given", "text"), [(None, ""), ({"a": 1}, '{"a": 1}'), ("{}", "{}")])
 def test_arguments_that_are_no_text_become_one(given: Any, text: str) -> None:
     call = {"id": "c", "function": {"name": "f", "arguments": given}}
@@ -90,6 +111,11 @@ def test_logprobs_without_ids_keep_the_tokens() -> None:
         ('{"choices": [null]}', "without a message"),
         ('{"choices": [{"finish_reason": "stop"}]}', "without a message"),
         ('{"choices": [{"message": {"content": [1]}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": {"type": "text"}}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": [{"type": "text", "text": 5}]}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": [{"type": "text"}]}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": [{"type": "thinking", "thinking": [5]}]}}]}', "content that is no text"),
+        (json.dumps(response({"content": [{"type": "text", "text": "a"}] * 1001})), "content that is no text"),
         ('{"choices": [{"message": {"tool_calls": [{"id": "c"}]}}]}', "a tool call without id or name"),
         ('{"choices": [{"message": {"tool_calls": [{"function": {"name": "f"}}]}}]}', "a tool call without id or name"),
         ('{"choices": [{"message": {"tool_calls": ["f"]}}]}', "a tool call without id or name"),
@@ -170,9 +196,9 @@ def test_numbers_that_are_not_finite_are_none(number: str) -> None:
     assert parse_messages_response(body, Usage()).message["content"][0]["input"] == {"duration": None, "other": 1.5}
 
 
-@pytest.mark.parametrize("content", [None, "", " \n"])
+@pytest.mark.parametrize("content", [None, "", " \n", []])
 @pytest.mark.parametrize("ended", ["stop", "content_filter"])
-def test_a_refusal_is_no_answer(ended: str, content: str | None) -> None:
+def test_a_refusal_is_no_answer(ended: str, content: Any) -> None:
     message = {"role": "assistant", "content": content, "refusal": "I will not."}
     choice = {"index": 0, "message": message, "finish_reason": ended}
     reply = parse_reply(json.dumps({"choices": [choice]}), Usage())
