@@ -52,6 +52,8 @@ class RawToolCall:
     id: str
     name: str
     arguments: str
+    extra_content: Mapping[str, Any] = field(default_factory=dict)
+    """What the endpoint wants back with the call, in a field of this name: Gemini's signature of its thinking, for one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmark.chat_content import ChatContent, read_content
 from rollout_tasks.models.base import REFUSED, THINKING_FIELDS, THINKING_IN_PARTS, Message, RawToolCall, Reply, Usage
-from rollout_tasks.unicode_text import storable
+from rollout_tasks.unicode_text import storable, storable_json
 
 MOST_TOOL_CALLS = 128
 """In one reply."""
@@ -17,6 +17,13 @@ MOST_TOKENS = 10**9
 """The most in a request or a reply; a higher count is ignored."""
 _NAME_CHARACTERS = 200
 """The longest name kept of those that only the endpoint gives: the model's, and why a reply ended."""
+
+
+_ID_CHARACTERS = 100_000
+"""The longest id kept of a call: gateways put Gemini's signature of its thinking into it."""
+_EXTRA_CHARACTERS = 1_000_000
+"""The most of a call's `extra_content`, as JSON."""
+_DEEPEST_EXTRA = 32
 
 
 class NotAReplyError(ValueError):
@@ -99,23 +106,40 @@ def _tool_call(call: Any) -> RawToolCall:
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = "" if arguments is None else json.dumps(arguments)
-    return RawToolCall(plain_name(call["id"]), storable(function["name"]), storable(arguments))
+    call_id = plain_name(call["id"], _ID_CHARACTERS)
+    return RawToolCall(call_id, storable(function["name"]), storable(arguments), _extra(call.get("extra_content")))
 
 
-def plain_name(value: Any) -> str:
+def _extra(content: Any) -> dict[str, Any]:
+    """Returns a call's `extra_content`. It is of use only whole, so that too much is refused and not cut."""
+    if not isinstance(content, dict):
+        return {}
+    try:
+        extra: dict[str, Any] = storable_json(content, _DEEPEST_EXTRA)
+    except ValueError as error:
+        raise NotAReplyError("with a tool call whose extra_content is nested too deeply") from error
+    if len(json.dumps(extra)) > _EXTRA_CHARACTERS:
+        raise NotAReplyError(f"with a tool call whose extra_content is longer than {_EXTRA_CHARACTERS} characters")
+    return extra
+
+
+def plain_name(value: Any, most: int = _NAME_CHARACTERS) -> str:
     """Returns a name that an endpoint gives, cut and storable; empty if it is none."""
-    return storable(str(value)[:_NAME_CHARACTERS]) if value and isinstance(value, str | int) else ""
+    return storable(str(value)[:most]) if value and isinstance(value, str | int) else ""
 
 
 def _for_history(text: str, calls: tuple[RawToolCall, ...]) -> Message:
-    """Returns the message in a form that every endpoint accepts: without fields that only some endpoints write."""
+    """Returns the message in a form that every endpoint accepts: without fields that only some endpoints write, but for what they
+    want back with calls.
+    """
     if not calls:
         return {"role": "assistant", "content": text}
-    asked = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in calls
-    ]
-    return {"role": "assistant", "content": text or None, "tool_calls": asked}
+    return {"role": "assistant", "content": text or None, "tool_calls": [*map(_asked, calls)]}
+
+
+def _asked(call: RawToolCall) -> dict[str, Any]:
+    asked = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {**asked, "extra_content": dict(call.extra_content)} if call.extra_content else asked
 
 
 def _usage(counts: Any) -> Usage:

@@ -35,6 +35,47 @@ def test_tool_calls_and_their_message() -> None:
 
 
 @pytest.mark.parametrize(
+    ("extra", "kept"),
+    [
+        ({"google": {"thought_signature": "c2ln\ud800"}}, {"google": {"thought_signature": "c2ln\ufffd"}}),
+        ({"google": {"thought_signature": "s" * 500_000}}, {"google": {"thought_signature": "s" * 500_000}}),
+        *((nothing, None) for nothing in (None, {}, "c2ln", ["c2ln"], 5)),
+    ],
+)
+def test_what_an_endpoint_wants_back_with_a_call_is_kept(extra: Any, kept: Any) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "index": 0}
+    reply = parse_reply(json.dumps(response({"tool_calls": [{**call, "extra_content": extra}, call]})), Usage())
+
+    plain = {name: value for name, value in call.items() if name != "index"}
+    signed = {**plain, "extra_content": kept} if kept else plain
+    assert reply.message["tool_calls"] == [signed, plain]
+    assert [call.extra_content for call in reply.tool_calls] == [kept or {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"google": {"thought_signature": "s" * 1_000_001}}, "longer than 1000000 characters"),
+        ({"a": json.loads("[" * 40 + "]" * 40)}, "nested too deeply"),
+    ],
+)
+def test_what_it_wants_back_has_a_limit(extra: Any, said: str) -> None:
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}, "extra_content": extra}
+
+    with pytest.raises(NotAReplyError, match=f"with a tool call whose extra_content is {said}"):
+        parse_reply(json.dumps(response({"tool_calls": [call]})), Usage())
+
+
+@pytest.mark.parametrize("length", [200, 50_000])
+def test_the_id_of_a_call_is_kept_whole_where_a_gateway_puts_a_signature_into_it(length: int) -> None:
+    call_id = "call_1__thought__" + "s" * length
+    call = {"id": call_id, "function": {"name": "f", "arguments": "{}"}}
+    reply = parse_reply(json.dumps(response({"tool_calls": [call]})), Usage())
+
+    assert reply.tool_calls[0].id == reply.message["tool_calls"][0]["id"] == call_id
+
+
+@pytest.mark.parametrize(
     ("fields", "thinking"),
     [
         ({}, {}),
