@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 from benchmark.backoff import passing, pause, retry_after
+from benchmark.chat_content import read_content
 from benchmark.deadline import Deadline, TooSlowError
 from benchmark.errors import BenchmarkError, JudgeFailure
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, plain_key, without_key
@@ -228,7 +229,10 @@ class Judge:
             content = json.loads(text)["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise _Retryable("model", f"a reply that is no chat completion: {self._shown(text)}") from error
-        return content if isinstance(content, str) else ""
+        try:
+            return read_content(content).text
+        except ValueError:
+            return ""
 
     def _shown(self, text: str) -> str:
         return repr(without_key(text, self._key)[:100])

@@ -32,12 +32,13 @@ class CallReader:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._validators = {tool.name: _validator(tool.parameters) for tool in tools}
 
-    def read(self, raw: RawToolCall, *, cut_off: bool) -> ToolCall:
-        """Parses and validates one call.
+    def read(self, raw: RawToolCall, *, cut_off: bool, filtered: bool = False) -> ToolCall:
+        """Parses and validates one call. Empty arguments are ``{}``, unless they may be missing.
 
         Args:
             raw: The call as the model wrote it.
-            cut_off: Whether the reply ended at its token limit, which explains broken arguments.
+            cut_off: Whether the reply ended in this call at its token limit, which explains broken arguments.
+            filtered: Whether a content filter stopped the reply or took parts of it away.
 
         Raises:
             UnusableCallError: Unknown tool, or arguments that are not a JSON object or do not match the tool's schema.
@@ -45,10 +46,15 @@ class CallReader:
         validator = self._validators.get(raw.name)
         if validator is None:
             raise UnusableCallError(f"Tool {raw.name[:100]!r} not found. Known: {', '.join(self._validators)}.")
+        complete = not (cut_off or filtered)
         try:
-            arguments = parsed_json(raw.arguments or "{}")
+            arguments = parsed_json(raw.arguments or ("{}" if complete else ""))
         except (ValueError, RecursionError) as error:
-            reason = "arguments are cut off: the reply reached its token limit" if cut_off else f"no JSON: {error}"
+            reason = f"no JSON: {error}"
+            if cut_off:
+                reason = "arguments are cut off: the reply reached its token limit"
+            elif filtered:
+                reason = "arguments are not whole: a content filter stopped the reply"
             raise UnusableCallError(f"Validation failed for {raw.name}: {reason}") from error
         problem = best_match(validator.iter_errors(arguments))
         if problem is not None:

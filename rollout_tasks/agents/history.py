@@ -44,7 +44,13 @@ class HistoryPolicy:
         most = pictures if self.max_images is None else self.max_images
         step = max(1, most // 2)
         too_many = max(0, pictures - most)
-        return LeftOut(-(-too_many // step) * step, not self.keep_thinking, KEPT_OF_CUT_OFF, unreadable_arguments=True)
+        return LeftOut(
+            -(-too_many // step) * step,
+            not self.keep_thinking,
+            KEPT_OF_CUT_OFF,
+            unreadable_arguments=True,
+            empty_replies=True,
+        )
 
 
 class MessageHistory:

@@ -111,7 +111,8 @@ class _ToolEpisode:
                 self._answer(raw, ToolResult("failed", prompts.NOT_EXECUTED))
                 continue
             try:
-                call = self._calls.read(raw, cut_off=reply.cut_off)
+                cut_off = reply.cut_off and raw is reply.tool_calls[-1]  # the calls before it are whole
+                call = self._calls.read(raw, cut_off=cut_off, filtered=reply.filtered)
             except UnusableCallError as error:
                 problems.append(str(error))
                 self._answer(raw, ToolResult("failed", str(error)))

@@ -12,6 +12,8 @@ Message = dict[str, Any]
 """A message or an item of any API: Chat Completions, Responses or Messages."""
 THINKING_FIELDS = ("reasoning", "reasoning_content")
 """Where endpoints write a model's thinking in its message, if not in the text. Both names are in use, by some servers at once."""
+THINKING_IN_PARTS = "reasoning_content"
+"""The one of these that has thinking which an endpoint writes in parts of its message's content."""
 CUT_OFF, FILTERED, REFUSED = "length", "content_filter", "refusal"
 """Why a reply ended (`Reply.finish_reason`) that is neither an answer nor a call; the first two are Chat Completions' words."""
 STATE_HEADING = "Current state:"
@@ -50,6 +52,8 @@ class RawToolCall:
     id: str
     name: str
     arguments: str
+    extra_content: Mapping[str, Any] = field(default_factory=dict)
+    """What the endpoint wants back with the call, in a field of this name: Gemini's signature of its thinking, for one."""
 
 
 @dataclass(frozen=True, slots=True)

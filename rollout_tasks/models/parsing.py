@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rollout_tasks.models.base import REFUSED, THINKING_FIELDS, Message, RawToolCall, Reply, Usage
-from rollout_tasks.unicode_text import storable
+from benchmark.chat_content import ChatContent, read_content
+from rollout_tasks.models.base import REFUSED, THINKING_FIELDS, THINKING_IN_PARTS, Message, RawToolCall, Reply, Usage
+from rollout_tasks.unicode_text import storable, storable_json
 
 MOST_TOOL_CALLS = 128
 """In one reply."""
@@ -16,6 +17,13 @@ MOST_TOKENS = 10**9
 """The most in a request or a reply; a higher count is ignored."""
 _NAME_CHARACTERS = 200
 """The longest name kept of those that only the endpoint gives: the model's, and why a reply ended."""
+
+
+_ID_CHARACTERS = 100_000
+"""The longest id kept of a call: gateways put Gemini's signature of its thinking into it."""
+_EXTRA_CHARACTERS = 1_000_000
+"""The most of a call's `extra_content`, as JSON."""
+_DEEPEST_EXTRA = 32
 
 
 class NotAReplyError(ValueError):
@@ -40,13 +48,9 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise NotAReplyError(f"with a choice without a message: {body[:200]!r}")
-    text = message.get("content")
-    refuses = bool(message.get("refusal")) and (text is None or (isinstance(text, str) and not text.strip()))
-    if refuses or text is None:
-        text = message.get("refusal") or ""
-    if not isinstance(text, str):
-        raise NotAReplyError(f"with content that is no text: {str(text)[:200]!r}")
-    text = storable(text)
+    said = _content(message.get("content"))
+    refuses = bool(message.get("refusal")) and not said.text.strip()
+    text = storable(_content(message["refusal"]).text if refuses else said.text)
     asked = _list(message.get("tool_calls"))
     if len(asked) > MOST_TOOL_CALLS:
         raise NotAReplyError(f"with {len(asked)} tool calls, more than the {MOST_TOOL_CALLS} that are taken")
@@ -59,8 +63,20 @@ def parse_reply(body: str, usage_so_far: Usage) -> Reply:
         usage=usage_so_far + _usage(response.get("usage")),
         served_by=plain_name(response.get("model")),
         token_data=_token_data(response, choice),
-        thinking={name: storable(message[name]) for name in THINKING_FIELDS if isinstance(message.get(name), str)},
+        thinking=_thinking(message, said.thinking),
     )
+
+
+def _content(content: Any) -> ChatContent:
+    try:
+        return read_content("" if content is None else content)
+    except ValueError as error:
+        raise NotAReplyError(f"with content that is no text: {str(content)[:200]!r}") from error
+
+
+def _thinking(message: Mapping[str, Any], in_parts: str) -> dict[str, str]:
+    found = {name: storable(message[name]) for name in THINKING_FIELDS if isinstance(message.get(name), str)}
+    return {THINKING_IN_PARTS: storable(in_parts)} if in_parts and not found else found
 
 
 def json_object(body: str) -> dict[str, Any]:
@@ -90,23 +106,40 @@ def _tool_call(call: Any) -> RawToolCall:
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = "" if arguments is None else json.dumps(arguments)
-    return RawToolCall(plain_name(call["id"]), storable(function["name"]), storable(arguments))
+    call_id = plain_name(call["id"], _ID_CHARACTERS)
+    return RawToolCall(call_id, storable(function["name"]), storable(arguments), _extra(call.get("extra_content")))
 
 
-def plain_name(value: Any) -> str:
+def _extra(content: Any) -> dict[str, Any]:
+    """Returns a call's `extra_content`. It is of use only whole, so that too much is refused and not cut."""
+    if not isinstance(content, dict):
+        return {}
+    try:
+        extra: dict[str, Any] = storable_json(content, _DEEPEST_EXTRA)
+    except ValueError as error:
+        raise NotAReplyError("with a tool call whose extra_content is nested too deeply") from error
+    if len(json.dumps(extra)) > _EXTRA_CHARACTERS:
+        raise NotAReplyError(f"with a tool call whose extra_content is longer than {_EXTRA_CHARACTERS} characters")
+    return extra
+
+
+def plain_name(value: Any, most: int = _NAME_CHARACTERS) -> str:
     """Returns a name that an endpoint gives, cut and storable; empty if it is none."""
-    return storable(str(value)[:_NAME_CHARACTERS]) if value and isinstance(value, str | int) else ""
+    return storable(str(value)[:most]) if value and isinstance(value, str | int) else ""
 
 
 def _for_history(text: str, calls: tuple[RawToolCall, ...]) -> Message:
-    """Returns the message in a form that every endpoint accepts: without fields that only some endpoints write."""
+    """Returns the message in a form that every endpoint accepts: without fields that only some endpoints write, but for what they
+    want back with calls.
+    """
     if not calls:
         return {"role": "assistant", "content": text}
-    asked = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in calls
-    ]
-    return {"role": "assistant", "content": text or None, "tool_calls": asked}
+    return {"role": "assistant", "content": text or None, "tool_calls": [*map(_asked, calls)]}
+
+
+def _asked(call: RawToolCall) -> dict[str, Any]:
+    asked = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {**asked, "extra_content": dict(call.extra_content)} if call.extra_content else asked
 
 
 def _usage(counts: Any) -> Usage:

@@ -20,9 +20,15 @@ _OVERFLOW_CODE = "context_length_exceeded"
 _OVERFLOW_PHRASES = (
     "maximum context length",
     "maximum model length",
+    "maximum prompt length",
+    "longer than the model's context length",
     "context length exceeded",
     "context window",
+    "exceed context limit",
+    "exceeds the available context size",
+    "exceeds the maximum number of tokens allowed",
     "prompt is too long",
+    "input is too long for requested model",
 )
 
 

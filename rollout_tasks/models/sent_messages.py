@@ -11,6 +11,8 @@ from rollout_tasks.models.base import Message
 
 PLACEHOLDER = "(An older screenshot was here. It is left out.)"
 """Stands where a picture was. Recorded prompts are rebuilt with it, so a change needs a way to tell older records."""
+EMPTY_REPLY = "(This reply was empty.)"
+"""Stands where a reply of the model had neither a text nor a call. Recorded prompts are rebuilt with it, too."""
 KEPT_OF_CUT_OFF = 2_000
 """Characters that agents send back of a reply that was cut off: all of it may fill the model's context, and was too long anyway."""
 
@@ -28,6 +30,10 @@ class LeftOut:
     unreadable_arguments: bool = False
     """Whether arguments of calls that are no JSON object: `{}` stands in their place. Some endpoints refuse any conversation that
     has them, and the model is told in the call's result.
+    """
+    empty_replies: bool = False
+    """Whether replies with neither a text nor a call: `EMPTY_REPLY` stands in their place. Some endpoints refuse any conversation
+    that has them, and templates of some models two messages of the user in a row.
     """
 
 
@@ -64,8 +70,17 @@ def sent_messages(
             message = _beginning(message, left_out.cut_off_after)
         if left_out.unreadable_arguments and isinstance(calls := message.get("tool_calls"), list):
             message = {**message, "tool_calls": [_with_readable_arguments(call) for call in calls]}
+        if left_out.empty_replies and _is_empty_reply(message):
+            message = {**message, "content": EMPTY_REPLY}
         sent.append(message)
     return sent
+
+
+def _is_empty_reply(message: Message) -> bool:
+    if message.get("role") != "assistant" or message.get("tool_calls"):
+        return False
+    content = message.get("content")
+    return content is None or (isinstance(content, str) and not content.strip())
 
 
 def _beginning(message: Message, most: int) -> Message:

@@ -258,7 +258,8 @@ def _left_out(recorded: Any) -> LeftOut:
         raise ValueError("left_out must have a number of pictures, and true or false for thinking")
     if cut_off_after is not None and (type(cut_off_after) is not int or cut_off_after < 0):
         raise ValueError("cut_off_after must be a number of characters")
-    unreadable_arguments = recorded.get("unreadable_arguments", False)  # earlier versions sent them as they were
-    if not isinstance(unreadable_arguments, bool):
-        raise ValueError("unreadable_arguments must be true or false")
-    return LeftOut(pictures, thinking, cut_off_after, unreadable_arguments)
+    replaced = {name: recorded.get(name, False) for name in ("unreadable_arguments", "empty_replies")}
+    for name, left_out in replaced.items():  # earlier versions sent them as they were
+        if not isinstance(left_out, bool):
+            raise ValueError(f"{name} must be true or false")
+    return LeftOut(pictures, thinking, cut_off_after, **replaced)

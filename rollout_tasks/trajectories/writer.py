@@ -280,6 +280,8 @@ def _reply_facts(reply: Reply, left_out: LeftOut | None) -> dict[str, Any]:
             facts["left_out"]["cut_off_after"] = left_out.cut_off_after
         if left_out.unreadable_arguments:
             facts["left_out"]["unreadable_arguments"] = True
+        if left_out.empty_replies:
+            facts["left_out"]["empty_replies"] = True
     if reply.thinking:
         facts["thinking"] = dict(reply.thinking)
     if reply.token_data:

@@ -42,6 +42,7 @@ from rollout_tasks.agents.profiles.reply import (
     shown,
     some_text,
     typed_text,
+    written,
 )
 from rollout_tasks.environments.osworld.keys import known_combination, known_key
 
@@ -140,7 +141,7 @@ def _drag(call: Input, coordinates: Coordinates) -> Action:
 
 def _key(call: Input, _coordinates: Coordinates) -> Iterator[Action]:
     """Yields one press for each combination: ``Down Down`` presses twice."""
-    text = some_text(call.get("text"), "text of key")
+    text = some_text(written(call.get("text")), "text of key")
     alone = known_key(text) or known_combination(text)
     presses = [text] if alone else text.replace(" + ", "+").split()
     if len(presses) > MOST_ACTIONS:
@@ -150,7 +151,7 @@ def _key(call: Input, _coordinates: Coordinates) -> Iterator[Action]:
 
 def _hold(call: Input, _coordinates: Coordinates) -> Action:
     duration = call.get("duration")
-    keys = combination(some_text(call.get("text"), "text of hold_key"))
+    keys = combination(some_text(written(call.get("text")), "text of hold_key"))
     return HoldKeys(keys, 1.0 if duration is None else seconds(duration, "duration of hold_key"))
 
 
@@ -199,7 +200,7 @@ _ACTIONS: Mapping[str, Read] = {
     "screenshot": _one(lambda _call, _coordinates: Screenshot()),
     "scroll": _one(_scroll),
     "triple_click": _click("left", 3),
-    "type": _one(lambda call, _coordinates: Type(typed_text(call.get("text"), "text of type"))),
+    "type": _one(lambda call, _coordinates: Type(typed_text(written(call.get("text")), "text of type"))),
     "wait": _one(_wait),
     "zoom": _one(_zoom),
 }

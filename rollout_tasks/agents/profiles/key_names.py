@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rollout_tasks.agents.profiles.actions import Keys
 from rollout_tasks.agents.profiles.reply import UnusableReplyError, shown
-from rollout_tasks.environments.osworld.keys import known_combination, known_key
+from rollout_tasks.environments.osworld.keys import known_combination, known_key, pressed_together
 
 MOST_KEYS = 8
 """Pressed together."""
@@ -27,9 +27,7 @@ def key(name: object) -> str:
 
 
 def together(names: Iterable[object]) -> Keys:
-    """Returns the keys of a combination, given one by one or as ``ctrl+s``.
-
-    Letters of a combination become small: with pyautogui, a capital would add shift.
+    """Returns the keys of a combination, given one by one or as ``ctrl+s``, as they are pressed at once.
 
     Raises:
         UnusableReplyError: There is no key, an unknown one, or too many.
@@ -41,9 +39,7 @@ def together(names: Iterable[object]) -> Keys:
             raise UnusableReplyError(f"More than {MOST_KEYS} keys are pressed together.")
     if not keys:
         raise UnusableReplyError("The keys are missing.")
-    if len(keys) > 1:
-        keys = [one.lower() if len(one) == 1 else one for one in keys]
-    return tuple(keys)
+    return tuple(pressed_together(keys))
 
 
 def combination(text: object) -> Keys:

@@ -1,8 +1,8 @@
 """The exchange with Claude in Anthropic's Messages API: every call is answered, and each turn has a screenshot.
 
-Its content blocks are sent back as they came, thinking included; only older screenshots are left out. A zoom is answered with the
-part of the screen in full resolution. The answer to a call that failed says why; the API allows no picture in it, so that
-after one the screenshot stands behind the answers.
+Its content blocks are sent back as they came, thinking included. Left out are older screenshots, and texts that are blank, which
+the API writes now and then and always refuses. A zoom is answered with the part of the screen in full resolution. The answer to a
+call that failed says why; the API allows no picture in it, so that after one the screenshot stands behind the answers.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MessagesDialogue:
         Raises:
             ValueError: What a zoom has to show is no picture.
         """
-        self._messages.append(reply.message)
+        self._messages.append(_without_blank_texts(reply.message))
         spanned = coordinates(self._profile.places, picture)
         self._answers = [_answer(call, of_call, spanned) for call, of_call in by_call(parsed.calls, outcomes)]
         self._corrections.clear()
@@ -109,6 +109,14 @@ class MessagesDialogue:
                 message = {**message, "content": parts}
             sent.insert(0, message)
         return sent
+
+
+def _without_blank_texts(message: Message) -> Message:
+    return {**message, "content": [block for block in message["content"] if not _is_blank(block)]}
+
+
+def _is_blank(block: dict[str, Any]) -> bool:
+    return block.get("type") == "text" and not str(block.get("text") or "").strip()
 
 
 def _limited(part: dict[str, Any], most: int) -> tuple[dict[str, Any], int]:

@@ -35,6 +35,7 @@ from rollout_tasks.agents.profiles.reply import (
     typed_text,
     until_the_end,
     without_thinking,
+    written,
 )
 from rollout_tasks.environments.osworld.keys import known_key
 
@@ -53,9 +54,9 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
     Raises:
         UnusableReplyError: It holds no action that can be carried out.
     """
-    written = take_apart(without_thinking(bounded(reply)))
-    actions = until_the_end(_action(call, coordinates) for call in written.calls)
-    return Parsed(actions, written.before.strip())
+    apart = take_apart(without_thinking(bounded(reply)))
+    actions = until_the_end(_action(call, coordinates) for call in apart.calls)
+    return Parsed(actions, apart.before.strip())
 
 
 def _action(call: Arguments, coordinates: Coordinates) -> Action:
@@ -140,7 +141,7 @@ def _terminate(call: Arguments, _coordinates: Coordinates) -> Action:
     """Returns the end that a reply says. Without a status that is ``done``, as in both official agents: the call itself says that
     the model stops, and that it has failed it must say. Only a status that means neither is refused.
     """
-    status, text = call.get("status"), call.get("text")
+    status, text = call.get("status"), written(call.get("text"))
     said = bounded(text, "text of terminate") if text is not None else ""
     status = status.strip().lower() if isinstance(status, str) else status
     if status in ("success", None):
@@ -151,7 +152,7 @@ def _terminate(call: Arguments, _coordinates: Coordinates) -> Action:
 
 
 _ACTIONS: Mapping[str, Callable[[Arguments, Coordinates], Action]] = {
-    "answer": lambda call, _coordinates: Answer(some_text(call.get("text"), "text of answer")),
+    "answer": lambda call, _coordinates: Answer(some_text(written(call.get("text")), "text of answer")),
     "double_click": _click("left", 2),
     "hscroll": lambda call, coordinates: Scroll(dx=_wheel(call), at=_place(call, coordinates)),
     "key": _press,
@@ -163,6 +164,6 @@ _ACTIONS: Mapping[str, Callable[[Arguments, Coordinates], Action]] = {
     "scroll": lambda call, coordinates: Scroll(dy=_wheel(call), at=_place(call, coordinates)),
     "terminate": _terminate,
     "triple_click": _click("left", 3),
-    "type": lambda call, _coordinates: Type(typed_text(call.get("text"), "text of type")),
+    "type": lambda call, _coordinates: Type(typed_text(written(call.get("text")), "text of type")),
     "wait": _wait,
 }

@@ -18,6 +18,8 @@ MOST_TYPED = 10_000
 MOST_ACTIONS = 100
 MOST_SECONDS = 100.0
 """Of a wait, or of keys held down; commands in the guest may take no longer than two minutes."""
+_LARGEST_NUMBER = 10**100
+"""Of those that become text; Python refuses to write out much longer ones."""
 MOST_NOTCHES = 1000
 """Of the wheel; more than any page has, and more is cut to this."""
 
@@ -112,6 +114,13 @@ def without_thinking(text: str) -> str:
     if reply is None:
         raise UnusableReplyError("The thinking after <think> does not end: </think> is missing.")
     return reply
+
+
+def written(value: object) -> object:
+    """Returns a number as text, and anything else as it is: models that write JSON leave out the quotes around ``2024``."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(value) if -_LARGEST_NUMBER < value < _LARGEST_NUMBER else value
 
 
 def some_text(text: object, what: str) -> str:

@@ -38,6 +38,7 @@ from rollout_tasks.agents.profiles.reply import (
     shown,
     some_text,
     typed_text,
+    written,
 )
 
 MOST_POINTS = 200
@@ -183,6 +184,6 @@ _ACTIONS: Mapping[str, Callable[[Fields, Coordinates], Action]] = {
     "move": lambda action, coordinates: Move(_place(action, coordinates)),
     "screenshot": lambda _action, _coordinates: Screenshot(),
     "scroll": _scroll,
-    "type": lambda action, _coordinates: Type(typed_text(action.get("text"), "text of type")),
+    "type": lambda action, _coordinates: Type(typed_text(written(action.get("text")), "text of type")),
     "wait": _wait,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
 _NAMED = """
     add alt altleft altright apps backspace capslock ctrl ctrlleft ctrlright decimal del delete divide down end enter esc
@@ -71,3 +73,9 @@ def known_combination(text: str) -> list[str] | None:
         names = [*names[:-2], "+"]
     keys = [known_key(name) for name in names]
     return None if None in keys else [key for key in keys if key is not None]
+
+
+def pressed_together(keys: Iterable[str]) -> list[str]:
+    """Returns keys as they are pressed at once. Of several, letters become small: to a capital, pyautogui would add shift."""
+    several = list(keys)
+    return [key.lower() if len(key) == 1 else key for key in several] if len(several) > 1 else several

@@ -11,7 +11,7 @@ import pytest
 
 from rollout_tasks.config import Limits
 from rollout_tasks.errors import FailureClass, RolloutFailure
-from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF
+from rollout_tasks.models.sent_messages import EMPTY_REPLY, KEPT_OF_CUT_OFF
 from rollout_tasks.trajectories.reader import read_trajectory
 from tests.unit.agents.chat_endpoint import OVERFLOW, ChatEndpoint, Gallery, play, pushes, said
 
@@ -41,7 +41,8 @@ def test_the_model_is_told_and_goes_on(endpoint: ChatEndpoint, text: str | None)
 
     assert (episode.answer, episode.ending, episode.turns) == ("It is open.", "answer", 2)
     cut_off, told = endpoint.bodies[1]["messages"][-2:]
-    assert cut_off == {"role": "assistant", "content": text or ""}, "what it had said stays in the conversation"
+    stays = text if text and text.strip() else EMPTY_REPLY
+    assert cut_off == {"role": "assistant", "content": stays}, "what it had said stays in the conversation"
     assert told == {"role": "user", "content": BRIEFER}
 
 
@@ -87,6 +88,32 @@ def test_whole_calls_of_a_reply_that_was_cut_off_are_executed(endpoint: ChatEndp
     assert play(endpoint, world).answer == "It is open."
     assert len(world.shown) == 3
     assert BRIEFER not in str(endpoint.bodies[1])
+
+
+@pytest.mark.parametrize(
+    ("ended", "executed", "reason"),
+    [
+        ("length", 1, "arguments are cut off: the reply reached its token limit"),
+        ("content_filter", 0, "arguments are not whole: a content filter stopped the reply"),
+        ("tool_calls", 2, ""),
+    ],
+)
+@pytest.mark.parametrize("arguments", ["", None])
+def test_a_call_that_ends_before_its_arguments_is_not_executed(
+    endpoint: ChatEndpoint, ended: str, executed: int, reason: str, arguments: str | None
+) -> None:
+    """Some endpoints write no arguments at all where a call needs none, so that one before the last may be whole."""
+    world = Gallery(1)
+    both = pushes(2, turn=1, finish_reason=ended)
+    for call in both["message"]["tool_calls"]:
+        call["function"]["arguments"] = arguments
+    endpoint.will(both, said("It is open."))
+    play(endpoint, world)
+
+    answers = [message["content"] for message in endpoint.bodies[1]["messages"] if message["role"] == "tool"]
+    assert ['"success"' in answer for answer in answers] == [place < executed for place in range(2)]
+    assert len(world.shown) == 1 + executed
+    assert reason in answers[-1]
 
 
 def test_a_reply_cut_off_in_the_last_turn_is_no_answer(endpoint: ChatEndpoint) -> None:
@@ -167,6 +194,32 @@ def test_a_context_that_a_cut_off_reply_used_up_is_the_agents_failure(
 
     assert caught.value.failure_class is failure
     assert "The maximum context length is 49152 tokens" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", None, " \n"])
+@pytest.mark.parametrize("more", [{}, {"reasoning": "Hm."}, {"tool_calls": []}])
+def test_words_stand_in_the_place_of_an_empty_reply(
+    endpoint: ChatEndpoint, tmp_path: Path, text: str | None, more: dict[str, Any]
+) -> None:
+    """Some endpoints refuse an empty message, and others two messages of the user in a row."""
+    endpoint.will(pushes(1, turn=1), said(text, **more), said("It is open."))
+    assert play(endpoint, Gallery(0), tmp_path, keep_thinking=True).answer == "It is open."
+
+    call, _, empty, told = endpoint.bodies[2]["messages"][-4:]
+    thinking = {"reasoning": "Hm."} if "reasoning" in more else {}
+    assert empty == {"role": "assistant", "content": EMPTY_REPLY, **thinking}
+    assert told["content"].startswith("Your reply was empty.")
+    assert call["content"] is None, "a call needs no words"
+    recorded = read_trajectory(tmp_path)
+    assert recorded.messages[4] == {"role": "assistant", "content": text or ""}
+    assert [recorded.prompt(reply) for reply in recorded.replies] == [body["messages"] for body in endpoint.bodies]
+
+
+def test_a_cut_off_reply_that_begins_with_blanks_is_an_empty_one(endpoint: ChatEndpoint) -> None:
+    endpoint.will(said(" " * KEPT_OF_CUT_OFF + "The door", finish_reason="length"), said("It is open."))
+    play(endpoint, Gallery(0))
+
+    assert endpoint.bodies[1]["messages"][-2]["content"] == EMPTY_REPLY
 
 
 def test_a_filtered_text_is_no_answer(endpoint: ChatEndpoint) -> None:

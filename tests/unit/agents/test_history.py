@@ -127,6 +127,23 @@ def test_thinking_goes_back_in_its_field_only_where_it_is_kept(
         assert [message.get(field) for message in replies] == (thoughts[:number] if keep else [None] * number)
 
 
+@pytest.mark.parametrize("ended", ["tool_calls", "length"])
+def test_what_an_endpoint_wants_back_with_a_call_it_gets_back(
+    endpoint: ChatEndpoint, tmp_path: Path, ended: str
+) -> None:
+    extra = {"google": {"thought_signature": "c2lnbmF0dXJl" * 500}}
+    signed = pushes(2, turn=1, finish_reason=ended)
+    signed["message"]["tool_calls"][0]["extra_content"] = extra
+    endpoint.will(signed, pushes(1, turn=2), said("It is open."))
+    play(endpoint, Gallery(1), tmp_path)
+
+    for body in endpoint.bodies[1:]:
+        calls = body["messages"][2]["tool_calls"]
+        assert [call.get("extra_content") for call in calls] == [extra, None]
+    recorded = read_trajectory(tmp_path)
+    assert [recorded.prompt(reply) for reply in recorded.replies] == [body["messages"] for body in endpoint.bodies]
+
+
 def test_a_model_without_thinking_gets_no_field_for_it(endpoint: ChatEndpoint, tmp_path: Path) -> None:
     endpoint.will(pushes(1, turn=1, reasoning=None), said("It is open.", reasoning_content={"text": "odd"}))
     play(endpoint, Gallery(0), tmp_path, keep_thinking=True)

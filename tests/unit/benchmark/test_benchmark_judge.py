@@ -162,6 +162,14 @@ def test_a_verdict_is_a_score(endpoint: Endpoint, reply: str, value: float) -> N
     assert headers["X-Session-Id"] == "judge/a%20b%2F%C3%BC%231"
 
 
+def test_a_verdict_after_thinking_in_parts_is_a_score(endpoint: Endpoint) -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Incorrect?"}]}
+    endpoint.answer = always(completion([thought, {"type": "text", "text": "Correct"}]))
+
+    with judge(endpoint) as graded:
+        assert graded("It is Paris", "Paris", ITEM).value == 1.0
+
+
 OVERLOADED: Reply = (503, {"Retry-After": "0"}, b"{}")
 
 FAILURES = [
@@ -180,6 +188,7 @@ FAILURES = [
     (completion("Correct."), "parse", "neither Correct nor Incorrect but 'Correct.'", 2),
     (completion("correct"), "parse", "neither", 2),
     (completion(None), "parse", "neither", 2),
+    (completion([{"type": "text", "text": 5}]), "parse", "neither", 2),
 ]
 
 

@@ -35,6 +35,47 @@ def test_tool_calls_and_their_message() -> None:
 
 
 @pytest.mark.parametrize(
+    ("extra", "kept"),
+    [
+        ({"google": {"thought_signature": "c2ln\ud800"}}, {"google": {"thought_signature": "c2ln\ufffd"}}),
+        ({"google": {"thought_signature": "s" * 500_000}}, {"google": {"thought_signature": "s" * 500_000}}),
+        *((nothing, None) for nothing in (None, {}, "c2ln", ["c2ln"], 5)),
+    ],
+)
+def test_what_an_endpoint_wants_back_with_a_call_is_kept(extra: Any, kept: Any) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "index": 0}
+    reply = parse_reply(json.dumps(response({"tool_calls": [{**call, "extra_content": extra}, call]})), Usage())
+
+    plain = {name: value for name, value in call.items() if name != "index"}
+    signed = {**plain, "extra_content": kept} if kept else plain
+    assert reply.message["tool_calls"] == [signed, plain]
+    assert [call.extra_content for call in reply.tool_calls] == [kept or {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"google": {"thought_signature": "s" * 1_000_001}}, "longer than 1000000 characters"),
+        ({"a": json.loads("[" * 40 + "]" * 40)}, "nested too deeply"),
+    ],
+)
+def test_what_it_wants_back_has_a_limit(extra: Any, said: str) -> None:
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}, "extra_content": extra}
+
+    with pytest.raises(NotAReplyError, match=f"with a tool call whose extra_content is {said}"):
+        parse_reply(json.dumps(response({"tool_calls": [call]})), Usage())
+
+
+@pytest.mark.parametrize("length", [200, 50_000])
+def test_the_id_of_a_call_is_kept_whole_where_a_gateway_puts_a_signature_into_it(length: int) -> None:
+    call_id = "call_1__thought__" + "s" * length
+    call = {"id": call_id, "function": {"name": "f", "arguments": "{}"}}
+    reply = parse_reply(json.dumps(response({"tool_calls": [call]})), Usage())
+
+    assert reply.tool_calls[0].id == reply.message["tool_calls"][0]["id"] == call_id
+
+
+@pytest.mark.parametrize(
     ("fields", "thinking"),
     [
         ({}, {}),
@@ -52,6 +93,27 @@ def test_thinking_is_kept_beside_the_message(fields: dict[str, Any], thinking: d
 
     assert reply.thinking == thinking
     assert (reply.text, reply.message) == ("42", {"role": "assistant", "content": "42"})
+
+
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "4*7"}, {"type": "text", "text": "=28\ud800"}]}
+CITED = {"type": "reference", "reference_ids": [1]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "thinking"),
+    [
+        ([THOUGHT, {"type": "text", "text": "29"}], "29", {"reasoning_content": "4*7=28\ufffd"}),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "29"}], "29", {"reasoning_content": "hm"}),
+        ([{"type": "text", "text": "2"}, CITED, {"type": "text", "text": "9\0"}], "29\ufffd", {}),
+        ([THOUGHT], "", {"reasoning_content": "4*7=28\ufffd"}),
+        ([], "", {}),
+    ],
+)
+def test_content_in_parts_is_the_text_of_its_parts(parts: Any, text: str, thinking: dict[str, str]) -> None:
+    reply = parse_reply(json.dumps(response({"role": "assistant", "content": parts})), Usage())
+
+    assert (reply.text, reply.thinking) == (text, thinking)
+    assert reply.message == {"role": "assistant", "content": text}
 
 
 @pytest.mark.parametrize(("given", "text"), [(None, ""), ({"a": 1}, '{"a": 1}'), ("{}", "{}")])
@@ -90,6 +152,11 @@ def test_logprobs_without_ids_keep_the_tokens() -> None:
         ('{"choices": [null]}', "without a message"),
         ('{"choices": [{"finish_reason": "stop"}]}', "without a message"),
         ('{"choices": [{"message": {"content": [1]}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": {"type": "text"}}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": [{"type": "text", "text": 5}]}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": [{"type": "text"}]}}]}', "content that is no text"),
+        ('{"choices": [{"message": {"content": [{"type": "thinking", "thinking": [5]}]}}]}', "content that is no text"),
+        (json.dumps(response({"content": [{"type": "text", "text": "a"}] * 1001})), "content that is no text"),
         ('{"choices": [{"message": {"tool_calls": [{"id": "c"}]}}]}', "a tool call without id or name"),
         ('{"choices": [{"message": {"tool_calls": [{"function": {"name": "f"}}]}}]}', "a tool call without id or name"),
         ('{"choices": [{"message": {"tool_calls": ["f"]}}]}', "a tool call without id or name"),
@@ -170,9 +237,9 @@ def test_numbers_that_are_not_finite_are_none(number: str) -> None:
     assert parse_messages_response(body, Usage()).message["content"][0]["input"] == {"duration": None, "other": 1.5}
 
 
-@pytest.mark.parametrize("content", [None, "", " \n"])
+@pytest.mark.parametrize("content", [None, "", " \n", []])
 @pytest.mark.parametrize("ended", ["stop", "content_filter"])
-def test_a_refusal_is_no_answer(ended: str, content: str | None) -> None:
+def test_a_refusal_is_no_answer(ended: str, content: Any) -> None:
     message = {"role": "assistant", "content": content, "refusal": "I will not."}
     choice = {"index": 0, "message": message, "finish_reason": ended}
     reply = parse_reply(json.dumps({"choices": [choice]}), Usage())

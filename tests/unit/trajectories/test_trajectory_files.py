@@ -192,12 +192,24 @@ def test_records_of_earlier_versions_left_nothing_out(tmp_path: Path) -> None:
     assert trajectory.prompt(trajectory.replies[0]) == [with_image(PNG)]
 
 
+def test_empty_replies_of_earlier_versions_were_sent_as_they_were(tmp_path: Path) -> None:
+    left_out = {"pictures": 0, "thinking": True, "unreadable_arguments": True}
+    said_nothing = {"role": "assistant", "content": ""}
+    empty, again = reply_line(), reply_line(left_out=left_out)
+    write_record(tmp_path, {**empty, "message": said_nothing}, {**again, "index": 2})
+
+    trajectory = read_trajectory(tmp_path)
+
+    assert trajectory.prompt(trajectory.replies[1])[1] == said_nothing
+
+
 @pytest.mark.parametrize(
     "left_out",
     [
         *(5, [1], "1", {}, {"pictures": 1}, {"thinking": True}, {"pictures": 1, "thinking": 1}),
         *({"pictures": 1, "thinking": True, "cut_off_after": odd} for odd in (-1, True, 1.5, "1")),
         {"pictures": 1, "thinking": True, "unreadable_arguments": "yes"},
+        {"pictures": 1, "thinking": True, "empty_replies": 1},
         *({"pictures": odd, "thinking": True} for odd in (None, -1, True, 1.5, "1")),
     ],
 )

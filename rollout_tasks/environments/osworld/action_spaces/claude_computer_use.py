@@ -18,7 +18,7 @@ from rollout_tasks.environments.osworld.action_spaces.base import (
     on_screen,
     tool,
 )
-from rollout_tasks.environments.osworld.keys import known_combination
+from rollout_tasks.environments.osworld.keys import known_combination, pressed_together
 
 MAX_SECONDS = 100.0
 """For holding a key and waiting; commands in the guest may take no longer than two minutes."""
@@ -94,7 +94,7 @@ def _keys(arguments: Mapping[str, Any]) -> list[str]:
     keys = known_combination(_text(arguments))
     if keys is None:
         raise CallRefused(f"unknown key in {arguments['text'][:80]!r}")
-    return keys
+    return pressed_together(keys)
 
 
 def _held(arguments: Mapping[str, Any], inner: Parts) -> Parts:

@@ -17,7 +17,7 @@ from rollout_tasks.environments.osworld.action_spaces.base import (
     pointing,
     tool,
 )
-from rollout_tasks.environments.osworld.keys import known_key
+from rollout_tasks.environments.osworld.keys import known_key, pressed_together
 
 BUTTON: Mapping[str, Any] = {"type": "string", "enum": ["left", "right", "middle"]}
 DOWN_OR_UP: Mapping[str, Any] = {"type": "string", "enum": ["down", "up"]}
@@ -121,6 +121,10 @@ def _hold(call: ToolCall, _view: View) -> dict[str, Any]:
     return {"action_type": kind, "key": _key(call.arguments["key"])}
 
 
+def _hotkey(call: ToolCall, _view: View) -> dict[str, Any]:
+    return {"action_type": "HOTKEY", "keys": pressed_together(map(_key, call.arguments["keys"]))}
+
+
 def _key(name: str) -> str:
     key = known_key(name)
     if key is None:
@@ -139,5 +143,5 @@ _ACTIONS: Mapping[str, Callable[[ToolCall, View], dict[str, Any]]] = {
     "desktop_type": lambda call, _view: {"action_type": "TYPING", "text": call.arguments["text"]},
     "desktop_key_press": _press,
     "desktop_key_hold": _hold,
-    "desktop_hotkey": lambda call, _view: {"action_type": "HOTKEY", "keys": [*map(_key, call.arguments["keys"])]},
+    "desktop_hotkey": _hotkey,
 }

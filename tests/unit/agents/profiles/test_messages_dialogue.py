@@ -131,6 +131,22 @@ def test_the_login_is_the_apis_own(endpoint: MessagesEndpoint, desktop: DrawnDes
     assert "authorization" not in headers
 
 
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_blank_text_is_recorded_and_not_sent_back_as_the_api_refuses_it(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop, tmp_path: Path, blank: str
+) -> None:
+    thought, use = acts(1)["content"]
+    words = {"type": "text", "text": "I click. "}
+    written = [thought, {"type": "text", "text": blank}, words, use]
+    endpoint.will({"content": written}, says("Done."))
+    play(endpoint, plain(), desktop, tmp_path)
+
+    assert endpoint.bodies[1]["messages"][1] == {"role": "assistant", "content": [thought, words, use]}
+    recorded = read_trajectory(tmp_path)
+    assert {"role": "assistant", "content": written} in recorded.messages
+    assert recorded.prompt(recorded.replies[1])[1:] == endpoint.bodies[1]["messages"]
+
+
 def test_only_the_newest_screenshots_are_sent(endpoint: MessagesEndpoint, desktop: DrawnDesktop) -> None:
     endpoint.will(*map(acts, range(1, 4)), says("Done."))
     play(endpoint, plain(history={"images": 2}), desktop)

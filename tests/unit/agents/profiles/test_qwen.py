@@ -72,6 +72,11 @@ def call(**arguments: Any) -> str:
         ({"action": "terminate"}, Done()),
         ({"action": "terminate", "status": "Success", "text": "42"}, Done("42")),
         ({"action": "answer", "text": "42"}, Answer("42")),
+        ({"action": "type", "text": 2024}, Type("2024")),
+        ({"action": "type", "text": -1.5}, Type("-1.5")),
+        ({"action": "answer", "text": 42}, Answer("42")),
+        ({"action": "answer", "text": 0}, Answer("0")),
+        ({"action": "terminate", "status": "success", "text": 42}, Done("42")),
     ],
 )
 def test_each_action(arguments: dict[str, Any], action: Action) -> None:
@@ -160,7 +165,10 @@ def test_each_spelling_of_a_call(reply: str, actions: list[Action]) -> None:
         (call(action="mouse_move"), "coordinate of mouse_move is missing"),
         (call(action="left_click_drag"), "coordinate of left_click_drag is missing"),
         (call(action="type"), "text of type is missing"),
-        (call(action="type", text=5), "text of type is no text"),
+        (call(action="type", text=True), "text of type is no text"),
+        (call(action="type", text=["5"]), "text of type is no text"),
+        (call(action="answer", text=True), "text of answer is no text"),
+        (call(action="terminate", text=False), "text of terminate is no text"),
         (call(action="key"), "keys of key are missing"),
         (call(action="key", keys=[]), "keys are missing"),
         (call(action="key", keys=["hyper"]), "key 'hyper' is unknown"),

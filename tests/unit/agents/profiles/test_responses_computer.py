@@ -66,6 +66,7 @@ def words(text: str) -> dict[str, Any]:
         ({"type": "scroll", "scroll_x": 3, "scroll_y": -2}, Scroll(dx=3, dy=2)),
         ({"type": "scroll", "x": 5, "y": 6, "scroll_y": 99999}, Scroll(dy=-1000, at=(5, 6))),
         ({"type": "type", "text": "it's\n"}, Type("it's\n")),
+        ({"type": "type", "text": 2024}, Type("2024")),
         ({"type": "wait"}, Wait()),
         ({"type": "wait", "ms": 1500}, Wait(1.5)),
         ({"type": "wait", "ms": 10**9}, Wait(100.0)),

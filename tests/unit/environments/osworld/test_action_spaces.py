@@ -43,6 +43,9 @@ def plan(space: str, name: str, arguments: dict[str, Any], view: View = VIEW) ->
         ("desktop_key_hold", {"action": "down", "key": "Shift_L"}, {"action_type": "KEY_DOWN", "key": "shiftleft"}),
         ("desktop_key_hold", {"action": "up", "key": "a"}, {"action_type": "KEY_UP", "key": "a"}),
         ("desktop_hotkey", {"keys": ["Control", "s"]}, {"action_type": "HOTKEY", "keys": ["ctrl", "s"]}),
+        ("desktop_hotkey", {"keys": ["Ctrl", "A"]}, {"action_type": "HOTKEY", "keys": ["ctrl", "a"]}),
+        ("desktop_hotkey", {"keys": ["ctrl", "shift", "T"]}, {"action_type": "HOTKEY", "keys": ["ctrl", "shift", "t"]}),
+        ("desktop_hotkey", {"keys": ["A"]}, {"action_type": "HOTKEY", "keys": ["A"]}),
         ("desktop_control", {"action": "wait"}, "WAIT"),
     ],
 )
@@ -154,6 +157,25 @@ def test_claude_scrolls_and_holds_the_right_way() -> None:
     held = plan("claude_computer_use", "computer", {"action": "left_click", "text": "ctrl+shift"}).action
     assert isinstance(held, list)
     assert [part.get("key") for part in held] == ["ctrl", "shift", None, "shift", "ctrl"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("Ctrl+A", ["ctrl", "a"]),
+        ("ctrl+shift+T", ["ctrl", "shift", "t"]),
+        ("A", ["A"]),
+        ("ctrl++", ["ctrl", "+"]),
+    ],
+)
+def test_a_capital_in_a_combination_adds_no_shift(text: str, keys: list[str]) -> None:
+    """With pyautogui, ``A`` is shift and ``a``; models write the names of keys as they stand on a keyboard."""
+    pressed = plan("claude_computer_use", "computer", {"action": "key", "text": text}).action
+    held = plan("claude_computer_use", "computer", {"action": "hold_key", "text": text}).action
+
+    assert pressed == [{"action_type": "HOTKEY", "keys": keys}]
+    assert isinstance(held, list)
+    assert [part["key"] for part in held if part["action_type"] == "KEY_DOWN"] == keys
 
 
 def test_claude_may_look_without_acting_and_wait() -> None:
