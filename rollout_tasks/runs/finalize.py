@@ -126,7 +126,7 @@ def _record_end(folder: RunFolder, check: Check) -> None:
 
 
 def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
-    """Scores a run from its folder, and writes the reports.
+    """Scores a run that is over from its folder, and writes the reports: as in its own, what has no result was cancelled.
 
     Args:
         folder: The run's folder.
@@ -140,7 +140,9 @@ def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
     """
     config = folder.description.config()
     found = outcomes(
-        folder.description.each_item(), config.rollouts_per_item, lambda names: [folder.verdict(name) for name in names]
+        folder.description.each_item(),
+        config.rollouts_per_item,
+        lambda names: [folder.finished(name) or folder.final_verdict(name) for name in names],
     )
     return write_reports(folder, config, metric, found, total_items=folder.description.count_items(), suffix=suffix)
 
