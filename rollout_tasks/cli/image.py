@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmark.items import load_items
+from benchmark.items import Item, load_items
 from desktop_image import (
     PROFILES,
     CachedImage,
@@ -33,6 +33,7 @@ from desktop_image import (
     root_of,
     size_of,
 )
+from rollout_tasks import registry
 from rollout_tasks.cli import conformance_table, program
 from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.config import RunConfig
@@ -204,8 +205,7 @@ def _check(
 ) -> None:
     """Shows for each task of a tree whether its score can be relied on in the image."""
     options = {"profile": profile, **key_values("--provider-option", provider_options)}
-    loaded = load_items(str(tasks))
-    items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), loaded.items, loaded.places)
+    items, wrong = tasks_in(tasks)
     for sentence in wrong:
         program.tell(f"left out: {sentence}")
     with _progress() as progress:
@@ -219,6 +219,24 @@ def _check(
         sys.stdout.write(conformance_table.as_page(found, tasks.name, where, command))
     else:
         conformance_table.show(found)
+
+
+def tasks_in(path: Path) -> tuple[list[Item], list[str]]:
+    """Returns the tasks of OSWorld in some data, and a sentence for each item that is left out.
+
+    Items of other environments touch no desktop: nothing can be said of them.
+
+    Raises:
+        UserError: An item is wrong, or there is no task.
+        BenchmarkError: The data cannot be read.
+    """
+    config = RunConfig(env_mode="osworld")
+    loaded = load_items(str(path))
+    items, wrong = preflight.check_items(config, loaded.items, loaded.places)
+    tasks = [item for item in items if registry.environment_name(item, config) == "osworld"]
+    if not tasks:
+        raise UserError(f"--check: {path} has no task of osworld")
+    return tasks, wrong
 
 
 def command_of_page(tasks: Path, profile: str, provider: str, provider_options: Sequence[str]) -> str:

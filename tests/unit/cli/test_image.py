@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -53,6 +54,27 @@ def test_what_goes_together_is_done(given: str, capsys: pytest.CaptureFixture[st
     build(*given.split())
 
     assert capsys.readouterr().out
+
+
+MATH = {"id": "sum", "question": "2 + 3?", "answer": "5", "env_config": {"env_mode": "math"}}
+TASK = {"id": "look", "question": "Look.", "metadata": {"config": [], "evaluator": {"func": "infeasible"}}}
+
+
+def test_only_tasks_of_desktops_are_compared_with_an_image(tmp_path: Path) -> None:
+    data = tmp_path / "items.jsonl"
+    data.write_text(f"{json.dumps(MATH)}\n{json.dumps(TASK)}\n")
+
+    assert [item.id for item in image.tasks_in(data)[0]] == ["look"]
+
+
+def test_items_without_a_desktop_are_not_compared_at_all(tmp_path: Path) -> None:
+    data = tmp_path / "items.jsonl"
+    data.write_text(json.dumps(MATH))
+
+    with pytest.raises(UserError) as caught:
+        build("--check", str(data))
+
+    assert str(caught.value) == f"--check: {data} has no task of osworld"
 
 
 def test_a_page_names_the_command_that_makes_it() -> None:
