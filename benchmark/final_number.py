@@ -22,33 +22,37 @@ _VULGAR = "".join(
     for code in range(0x2190)
     if unicodedata.category(chr(code)) == "No" and 0 < unicodedata.numeric(chr(code)) < 1
 )
-_SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_EXPONENTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−–", "-0123456789--")
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _EXPONENT_CHARACTERS = 5
 
 _DECIMAL = r"(?:\d{1,3}(?:(?:,\\!|,|\{,\}|\\,|['’_\u00a0\u2009\u202f])\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
+_SIGN = "[-+−–]"
 _TIMES_TEN = (
-    r"\s?(?:×|\\times|\*|x|·|\\cdot)\s?10\s?(?:(?:\^|\*\*)\s?\{?\s?(?P<power>[-+−]?\d+)\}?|(?P<raised>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
+    r"\s?(?:×|\\times|\*|x|·|\\cdot)\s?10\s?"
+    rf"(?:(?:\^|\*\*(?!\s?–))\s?\{{?\s?(?P<power>{_SIGN}?\d+)\}}?|(?P<raised>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
 )
-_RAISED_TO = r"(?:\s?(?:\^|\*\*)\s?\{?\s?(?P<own_power>[-+−]?\d+)\}?|(?P<own_raised>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
+_RAISED_TO = rf"(?:\s?(?:\^|\*\*(?!\s?–))\s?\{{?\s?(?P<own_power>{_SIGN}?\d+)\}}?|(?P<own_raised>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
 _SPACE = r"[^\S\r\n]"
 _NO_SCRIPT = r"(?<![_^])(?<![_^]\{)"
 """Not at the beginning of an exponent or an index."""
+_NEGATIVE_DASH = r"""(?<!\d[°′″'’"”»*$€£¥₹])(?<!\d\s[°€£¥₹])(?<!\d\*\*)–"""
+"""An en dash that is a minus, and not the dash of a range such as ``3€–5€``."""
 _NUMBER = re.compile(
     rf"""
-    (?:(?<![\w)\]}}.%]){_NO_SCRIPT}(?P<sign>[-+−]))?
+    (?:(?<![\w)\]}}.%]){_NO_SCRIPT}(?P<sign>[-+−]|{_NEGATIVE_DASH}))?
     (?:
-        (?:\\?[$€£¥₹]|(?<![A-Za-z])(?:USD|EUR|GBP|INR|Rs)\.?(?!-))\s?(?P<inner_sign>[-−])?
-      | (?<![A-Za-z0-9.]){_NO_SCRIPT}(?<!\^[-+−])(?<![A-Za-z0-9)\]}}]_[-+−])(?<![_^]\{{[-+−])
+        (?:\\?[$€£¥₹]|(?<![A-Za-z])(?:USD|EUR|GBP|INR|Rs)\.?(?![-–]))\s?(?P<inner_sign>[-−]|{_NEGATIVE_DASH})?
+      | (?<![A-Za-z0-9.]){_NO_SCRIPT}(?<!\^{_SIGN})(?<![A-Za-z0-9)\]}}]_{_SIGN})(?<![_^]\{{{_SIGN})
       | (?=\\[dtc]?frac)
     )
     (?:
         (?:(?P<latex_whole>\d+){_SPACE}?)?{_NO_SCRIPT}\\[dtc]?frac\s?
-        (?:\{{\s?(?P<latex_sign>[-+−]?)\s?(?P<latex_above>{_DECIMAL})\s?\}}|(?P<latex_above_digit>\d))\s?
+        (?:\{{\s?(?P<latex_sign>{_SIGN}?)\s?(?P<latex_above>{_DECIMAL})\s?\}}|(?P<latex_above_digit>\d))\s?
         (?:\{{\s?(?P<latex_below>{_DECIMAL})\s?\}}|(?P<latex_below_digit>\d))
       | (?:(?P<whole>\d+){_SPACE})?(?P<above>{_DECIMAL})\s?/\s?(?P<below>{_DECIMAL})(?![\d/]|\s?/)
       | (?P<before>\d*)\s?(?P<vulgar>[{_VULGAR}])
-      | (?P<decimal>{_DECIMAL})(?:[eE](?P<exponent>[-+]?\d+)(?![A-Za-z0-9])|{_TIMES_TEN}|{_RAISED_TO})?
+      | (?P<decimal>{_DECIMAL})(?:[eE](?P<exponent>{_SIGN}?\d+)(?![A-Za-z0-9])|{_TIMES_TEN}|{_RAISED_TO})?
     )
     (?:{_SPACE}?(?:(?P<percent>\\?%|(?i:percent|per\ cent)\b)|(?P<scale>(?i:thousand|million|billion|trillion))\b))?
     """,
@@ -128,7 +132,7 @@ def _decimal(text: str) -> Decimal:
 
 def _raised(value: Decimal, part: dict[str, str | None]) -> Decimal | None:
     written = part["exponent"] or part["power"] or part["raised"] or part["own_power"] or part["own_raised"] or "0"
-    written = written.translate(_SUPERSCRIPTS).replace("−", "-")
+    written = written.translate(_EXPONENTS)
     if len(written) > _EXPONENT_CHARACTERS:
         return None
     exponent = int(written)

@@ -30,13 +30,14 @@ def as_json(found: Sequence[Conformance]) -> dict[str, Any]:
     }
 
 
-def as_page(found: Sequence[Conformance], tasks: str, image: str) -> str:
+def as_page(found: Sequence[Conformance], tasks: str, image: str, command: str) -> str:
     """Returns a page in Markdown: the counts of each domain, and every task that is not faithful.
 
     Args:
         found: The result for each task.
         tasks: The name of the list of tasks.
         image: The image they were compared with.
+        command: The command that prints the page.
     """
     domains: dict[str, list[Conformance]] = {}
     for one in found:
@@ -49,7 +50,7 @@ def as_page(found: Sequence[Conformance], tasks: str, image: str) -> str:
         "",
         "<!-- not run: it needs OSWorld's task files -->",
         "```bash",
-        f"rollouts image build --profile full --check osworld/{tasks} --page > docs/osworld-conformance.md",
+        command,
         "```",
         "",
         "`faithful`: no difference was found. `unfaithful`: the image differs where the task looks, or desktop-env ignores an",

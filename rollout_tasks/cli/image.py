@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmark.items import load_items
+from benchmark.items import Item, load_items
 from desktop_image import (
     PROFILES,
     CachedImage,
@@ -32,6 +33,7 @@ from desktop_image import (
     root_of,
     size_of,
 )
+from rollout_tasks import registry
 from rollout_tasks.cli import conformance_table, program
 from rollout_tasks.cli.fitting_tables import table_console
 from rollout_tasks.config import RunConfig
@@ -44,6 +46,15 @@ from rollout_tasks.unicode_text import one_line
 LINE_SECONDS = 5.0
 """How often a line of progress is printed when there is no terminal to draw on."""
 
+_TAKES: Mapping[str, Sequence[str]] = {
+    "--check": ("--profile", "--provider", "--provider-option", "--page", "--json"),
+    "--list": ("--json",),
+    "--prune": ("--json",),
+    "--remove": ("--json",),
+}
+"""What is done in the place of building, and the other options that it takes."""
+_OF_CHECK = frozenset({"--provider", "--provider-option", "--page"})
+
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
@@ -54,6 +65,7 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
     " none of its files."
 )
 def build(
+    context: typer.Context,
     profile: Annotated[
         str, typer.Option("--profile", help=f"One of {', '.join(PROFILES)}, or an image of your own.")
     ] = "core",
@@ -133,6 +145,7 @@ def build(
 
     or your own:  [bold]sudo .venv/bin/rollouts image build --profile full --name mine --package inkscape[/bold]
     """
+    _refuse_ignored(_given(context))
     release = Release(suite, mirror.strip(), keyring)
     added = {"--package": package, "--font": font, "--run": run, "--suite, --mirror or --keyring": release != Release()}
     asked = [option for option, value in added.items() if value]
@@ -162,13 +175,37 @@ def build(
         raise UserError(str(error)) from error
 
 
+def _given(context: typer.Context) -> list[str]:
+    """Returns the options that were given, each in its first spelling, in the order of the help."""
+    sources = ((option.opts[0], context.get_parameter_source(option.name or "")) for option in context.command.params)
+    return [name for name, source in sources if source is not None and source.name == "COMMANDLINE"]
+
+
+def _refuse_ignored(given: Sequence[str]) -> None:
+    """Checks that no option was given that what is to be done has no use for.
+
+    Raises:
+        UserError: One was; names it, and what would ignore it.
+    """
+    action = next((name for name in _TAKES if name in given), None)
+    if action is None:
+        if needless := [name for name in given if name in _OF_CHECK]:
+            raise UserError(f"{needless[0]}: it is for --check, which is missing")
+        return
+    *others, last = _TAKES[action]
+    if ignored := [name for name in given if name not in (action, *others, last)]:
+        takes = f"{', '.join(others)} and {last}" if others else last
+        raise UserError(f"{ignored[0]}: {action} ignores it; it takes only {takes}")
+    if "--page" in given and "--json" in given:
+        raise UserError("--page, --json: only one of them can be printed")
+
+
 def _check(
     tasks: Path, profile: str, provider: str, provider_options: list[str], *, as_page: bool, as_json: bool
 ) -> None:
     """Shows for each task of a tree whether its score can be relied on in the image."""
     options = {"profile": profile, **key_values("--provider-option", provider_options)}
-    loaded = load_items(str(tasks))
-    items, wrong = preflight.check_items(RunConfig(env_mode="osworld"), loaded.items, loaded.places)
+    items, wrong = tasks_in(tasks)
     for sentence in wrong:
         program.tell(f"left out: {sentence}")
     with _progress() as progress:
@@ -178,9 +215,38 @@ def _check(
         program.print_json(conformance_table.as_json(found))
     elif as_page:
         where = f"the image `{profile}` of the provider `{provider}`"
-        sys.stdout.write(conformance_table.as_page(found, tasks.name, where))
+        command = command_of_page(tasks, profile, provider, provider_options)
+        sys.stdout.write(conformance_table.as_page(found, tasks.name, where, command))
     else:
         conformance_table.show(found)
+
+
+def tasks_in(path: Path) -> tuple[list[Item], list[str]]:
+    """Returns the tasks of OSWorld in some data, and a sentence for each item that is left out.
+
+    Items of other environments touch no desktop: nothing can be said of them.
+
+    Raises:
+        UserError: An item is wrong, or there is no task.
+        BenchmarkError: The data cannot be read.
+    """
+    config = RunConfig(env_mode="osworld")
+    loaded = load_items(str(path))
+    items, wrong = preflight.check_items(config, loaded.items, loaded.places)
+    tasks = [item for item in items if registry.environment_name(item, config) == "osworld"]
+    if not tasks:
+        raise UserError(f"--check: {path} has no task of osworld")
+    return tasks, wrong
+
+
+def command_of_page(tasks: Path, profile: str, provider: str, provider_options: Sequence[str]) -> str:
+    """Returns the command that prints a page about how far scores can be relied on in an image."""
+    words = ["rollouts", "image", "build", "--profile", profile]
+    if provider != "local":
+        words += ["--provider", provider]
+    for option in provider_options:
+        words += ["--provider-option", option]
+    return shlex.join([*words, "--check", str(tasks), "--page"])
 
 
 def _build(wanted: AbstractContextManager[Image], disk: bool, as_json: bool) -> None:

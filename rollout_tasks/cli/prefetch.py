@@ -17,10 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from benchmark.items import Item, load_items
 from rollout_tasks.cli import program
 from rollout_tasks.cli.program import DONE, INCOMPLETE, print_json, tell
+from rollout_tasks.config import RunConfig
+from rollout_tasks.environments.base import ItemUnsupported
 from rollout_tasks.environments.osworld.downloads import Download, DownloadCache, DownloadError
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError
+from rollout_tasks.registry import environment_name
 from rollout_tasks.unicode_text import one_line
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -28,6 +31,8 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 LINE_SECONDS = 10.0
 """How often a line is printed when there is no terminal to draw on."""
 _TICK_SECONDS = 0.5
+_ENVIRONMENT = "osworld"
+"""The environment whose items need files."""
 
 
 @application.command()
@@ -83,13 +88,16 @@ def prefetch(data_path: Path, *, at_a_time: int, skip_invalid: bool, as_json: bo
 
 
 def _urls(items: Iterable[Item], *, skip_invalid: bool) -> list[str]:
-    """Returns every URL once, in the items' order."""
+    """Returns every URL once, in the items' order; leaves out what a run leaves out, and items of other environments."""
     urls: dict[str, None] = {}
+    usual = RunConfig(env_mode=_ENVIRONMENT)
     for item in items:
+        if environment_name(item, usual) != _ENVIRONMENT:
+            continue
         try:
             urls.update((file.url, None) for file in files_of(task_config(item)))
         except ValueError as error:
-            if not skip_invalid:
+            if not (skip_invalid or isinstance(error, ItemUnsupported)):
                 raise UserError(f"item {item.id!r}: {error}") from error
             tell(f"left out: item {item.id!r}: {error}")
     return list(urls)

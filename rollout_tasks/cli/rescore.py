@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchmark.errors import BenchmarkError
 from benchmark.results import ENVIRONMENT
 from benchmark.stored_report import scan_report
+from benchmark.whole_file import sync_folder
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.completeness import gap
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.preflight import check_metric
+
+if TYPE_CHECKING:
+    from rollout_tasks.runs.finalize import Reports
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -32,7 +37,8 @@ def rescore(
 
     The report is a second one beside the run's own. Where the run has none, a
     report with the run's metric becomes its own, and one with any metric where
-    the run was not to be scored.
+    the run was not to be scored. Where answers got no score in the run's own, a
+    report with the same metric that scores more of them takes its place.
     """
     folder = find_run(run, output_dir)
     check_metric(metric)
@@ -42,7 +48,10 @@ def rescore(
     from rollout_tasks.runs.finalize import score_run
 
     try:
-        written = score_run(folder, metric, suffix="" if _lacks_report_with(folder, metric) else f"-{metric}")
+        if _lacks_report_with(folder, metric):
+            written = score_run(folder, metric)
+        else:
+            written = _instead_of_own(folder, score_run(folder, metric, suffix=f"-{metric}"))
     except OSError as error:
         raise UserError(f"{folder.path} cannot be written: {error.strerror}") from error
     summary = written.overview.summary
@@ -84,6 +93,34 @@ def _lacks_report_with(folder: RunFolder, metric: str) -> bool:
     """Whether the run's own report is missing and one with this metric can take its place."""
     config = folder.description.config()
     return not folder.has_report() and (metric == config.metric or not config.evaluate_results)
+
+
+def _instead_of_own(folder: RunFolder, written: Reports) -> Reports:
+    """Puts a report in the place of the run's own, if that has the same metric and lacks scores that the new one has.
+
+    Returns:
+        The report, where it is then.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    try:
+        own = scan_report(folder.evaluation)["summary"]
+    except BenchmarkError:
+        return written
+    summary = asdict(written.overview.summary)
+    if own.get("metric") != summary["metric"] or _unscored(own) <= _unscored(summary):
+        return written
+    written.markdown.replace(folder.report)
+    # The JSON, which decides, comes last: if that fails, the next call does it all again.
+    written.json.replace(folder.evaluation)
+    sync_folder(folder.path)
+    return replace(written, json=folder.evaluation, markdown=folder.report)
+
+
+def _unscored(summary: Mapping[str, Any]) -> int:
+    """Returns how many answers of a report got no score."""
+    return sum(losses["count"] for losses in summary.get("unscored", {}).values())
 
 
 def main() -> None:

@@ -128,7 +128,7 @@ def _record_end(folder: RunFolder, check: Check) -> None:
 
 
 def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:
-    """Scores a run that is over from its folder, and writes the reports.
+    """Scores a run that is over from its folder, and writes the reports: as in its own, what has no result was cancelled.
 
     Args:
         folder: The run's folder.

@@ -73,9 +73,10 @@ class CodeSession:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         body = ast.parse(code, name)
         last = body.body.pop() if body.body and isinstance(body.body[-1], ast.Expr) else None
-        exec(compile(body, name, "exec"), self._namespace)  # noqa: S102
+        exec(compile(body, name, "exec", dont_inherit=True), self._namespace)  # noqa: S102
         if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), name, "eval"), self._namespace)  # noqa: S307
+            expression = compile(ast.Expression(last.value), name, "eval", dont_inherit=True)
+            value = eval(expression, self._namespace)  # noqa: S307
             if value is not None:
                 self._namespace["_"] = value
                 print(repr(value))  # noqa: T201

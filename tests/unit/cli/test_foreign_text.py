@@ -96,9 +96,13 @@ def test_json_is_the_same_and_steers_no_terminal(capsys: pytest.CaptureFixture[s
 def test_a_page_has_it_as_text(text: str) -> None:
     item = Item(f"i{text}", "?", metadata={"domain": f"d{text}"})
 
-    page = conformance_table.as_page([Conformance(item, "needs", (f"({text})",))], "tasks.json", "an image")
+    page = conformance_table.as_page(
+        [Conformance(item, "needs", (f"({text})",))], "tasks.json", "an image", "a command"
+    )
 
-    plain = conformance_table.as_page([Conformance(Item("i", "?"), "needs", ("-",))], "tasks.json", "an image")
+    plain = conformance_table.as_page(
+        [Conformance(Item("i", "?"), "needs", ("-",))], "tasks.json", "an image", "a command"
+    )
     assert page.replace("\n", "").isprintable()
     assert page.count("\n") == plain.count("\n")
     assert re.sub(r"\\.", "", page).count("|") == plain.count("|")

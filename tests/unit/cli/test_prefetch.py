@@ -13,6 +13,7 @@ import pytest
 from rollout_tasks.cli import prefetch as command
 from rollout_tasks.cli.prefetch import prefetch
 from rollout_tasks.environments.osworld import downloads
+from rollout_tasks.errors import UserError
 from rollout_tasks.settings import settings
 from tests.unit.environments.osworld.test_downloads import CONTENT, FileServer
 from tests.unit.environments.osworld.test_downloads import server as server
@@ -105,3 +106,41 @@ def test_what_cannot_be_had_is_named_with_the_reason(
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("2 files: 0 were there, 1 downloaded (1.0 MB), 1 failed.")
     assert said[1].startswith(f"  {server.url}&n=1: HTTP 404")
+
+
+def test_a_task_that_desktop_env_cannot_score_is_left_out(
+    tree: Path, server: FileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by `rollouts run`; one that is wrong is refused by both."""
+    path = tree / "examples" / "os" / "a.json"
+    task = json.loads(path.read_text())
+    path.write_text(json.dumps({**task, "evaluator": {"func": "of_tomorrow"}}))
+
+    assert prefetch(tree, at_a_time=1, skip_invalid=False, as_json=False) == 0
+
+    said = capsys.readouterr()
+    assert said.out.startswith("1 files: 0 were there, 1 downloaded")
+    assert said.err == "left out: item 'a': evaluator.func: desktop-env has no metric 'of_tomorrow'\n"
+
+    path.write_text(json.dumps({**task, "evaluator": {"func": 7}}))
+    with pytest.raises(UserError, match=r"^item 'a': evaluator.func must name a metric or several, got 7$"):
+        prefetch(tree, at_a_time=1, skip_invalid=False, as_json=False)
+
+
+def test_items_of_other_environments_need_no_files(
+    tree: Path, server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = json.loads((tree / "examples" / "os" / "a.json").read_text())
+    items = [
+        {"id": "sum", "question": "2 + 3?", "answer": "5", "env_config": {"env_mode": "math"}},
+        {"id": "desktop", "question": "Look.", "env_config": {"env_mode": "osworld"}, "metadata": task},
+        {"id": "usual", "question": "Look.", "metadata": task},
+    ]
+    data = tmp_path / "items.jsonl"
+    data.write_text("".join(f"{json.dumps(item)}\n" for item in items))
+
+    assert prefetch(data, at_a_time=1, skip_invalid=False, as_json=False) == 0
+
+    said = capsys.readouterr()
+    assert said.out.startswith("1 files: 0 were there, 1 downloaded")
+    assert said.err == ""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import typer
 
 from benchmark.items import Item
+from benchmark.stored_report import scan_report
 from rollout_tasks.cli.rescore import rescore
+from rollout_tasks.cli.run_progress import status
 from rollout_tasks.cli.show import show
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import FailureClass, UserError
@@ -160,3 +165,120 @@ def test_a_run_without_a_report_is_to_be_scored_first(folder: RunFolder) -> None
 
     again = f"rollouts rescore {folder.path} --metric exact_match"
     assert str(caught.value) == f"run night-1 has no report; score it with: {again}"
+
+
+class Judge(ThreadingHTTPServer):
+    """A model that finds everything correct, or refuses to answer about an item."""
+
+    refuses = frozenset(NAMES)
+
+
+class _Grading(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Judge)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        refused = self.headers["X-Session-Id"].removeprefix("judge/") in self.server.refuses
+        body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "Correct"}}]}).encode()
+        self.send_response(400 if refused else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(name="judge")
+def _judge() -> Iterator[Judge]:
+    with Judge(("127.0.0.1", 0), _Grading) as judge:
+        serving = threading.Thread(target=judge.serve_forever, args=(0.02,))
+        serving.start()
+        yield judge
+        judge.shutdown()
+        serving.join()
+
+
+@pytest.fixture(name="judged")
+def _judged(tmp_path: Path, judge: Judge) -> RunFolder:
+    """A run that was cancelled after two of three rollouts, whose judge failed; its report has no score."""
+    folder = RunFolder(tmp_path / "night-2")
+    model = {"name": "m", "base_url": f"http://127.0.0.1:{judge.server_port}/v1"}
+    config = RunConfig.model_validate({"env_mode": "math", "metric": "llm_judgement", "model": model})
+    folder.description.create(config, [Item(name, "?", "red") for name in NAMES], data_path="x.jsonl", data_name="x")
+    for name in NAMES[:2]:
+        end(folder, name)
+    cancelled(folder)
+    assert "HTTP 400" in folder.report.read_text()
+    return folder
+
+
+def reports(folder: RunFolder) -> list[str]:
+    return sorted(path.name for path in folder.path.iterdir() if path.suffix in {".json", ".md"})
+
+
+def test_a_report_that_lacks_scores_gives_place_to_one_that_has_them(
+    judged: RunFolder, judge: Judge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = "1 of 3 answers got no score from llm_judgement, such as b#0: judge m: HTTP 400 from"
+    judge.refuses = frozenset("b")
+
+    code, out, err = said(rescore, judged, capsys, metric="llm_judgement")
+
+    assert (code, out) == (1, f"llm_judgement: 0.3333, coverage 33.3%\nReport: {judged.report}\n")
+    assert err.startswith(lost)
+    assert err.endswith(f"score them again with: rollouts rescore {judged.path} --metric llm_judgement\n")
+    judge.refuses = frozenset()
+
+    code, out, err = said(rescore, judged, capsys, metric="llm_judgement")
+
+    assert (code, err) == (0, "")
+    assert out == f"llm_judgement: 0.6667, coverage 66.7%\nReport: {judged.report}\n"
+    assert reports(judged) == ["evaluation.json", "report.md", "run.json"]
+    assert "HTTP 400" not in judged.report.read_text()
+    summary = scan_report(judged.evaluation)["summary"]
+    assert summary["unscored"] == {}
+    assert summary["standings"] == {"scored": 2, "cancelled": 1}
+    assert summary["failures"]["cancelled"]["count"] == 1
+
+
+def test_status_says_nothing_more_of_scores_once_there_are_all(
+    judged: RunFolder, judge: Judge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end(judged, "c", failure=FailureClass.MAX_TURNS)
+    cancelled(judged)
+    assert status(str(judged.path), None, keep_on=False, as_json=False) == 1
+    assert "2 of 3 answers got no score" in capsys.readouterr().err
+    judge.refuses = frozenset()
+    said(rescore, judged, capsys, metric="llm_judgement")
+
+    assert status(str(judged.path), None, keep_on=False, as_json=False) == 0
+
+    assert capsys.readouterr().err == ""
+
+
+def test_a_report_stays_that_would_not_get_better(
+    judged: RunFolder, judge: Judge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = judged.evaluation.read_bytes(), judged.report.read_bytes()
+
+    assert said(rescore, judged, capsys, metric="llm_judgement")[0] == 1
+    assert said(rescore, judged, capsys, metric="f1_score")[0] == 0
+
+    assert (judged.evaluation.read_bytes(), judged.report.read_bytes()) == before
+    judge.refuses = frozenset()
+    said(rescore, judged, capsys, metric="llm_judgement")
+    complete = judged.evaluation.read_bytes()
+
+    code, out, _ = said(rescore, judged, capsys, metric="llm_judgement")
+
+    assert (code, out.splitlines()[1]) == (0, f"Report: {judged.path}/report-llm_judgement.md")
+    assert judged.evaluation.read_bytes() == complete
+
+
+def test_a_report_that_cannot_be_read_stays(judged: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    end(judged, "c", failure=FailureClass.MAX_TURNS)
+    judged.evaluation.write_text("{")
+
+    assert said(rescore, judged, capsys, metric="llm_judgement")[0] == 1
+
+    assert judged.evaluation.read_text() == "{"

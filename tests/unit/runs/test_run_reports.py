@@ -168,6 +168,7 @@ def test_each_sentence_is_one_line_however_narrow_the_terminal_and_as_it_is(
         "\x1b[1mThe answers came from the scripted model: these scores say nothing about any agent.\x1b[0m",
         _sentence(values),
         _tries(values),
+        "cancelled: 1, such as chrome#1: the run ended before it had a result",
         "env_step: 1, such as writer#1: no",
         "max_turns: 1, such as chrome#0: no",
         f"Report: {shown_folder.report}",

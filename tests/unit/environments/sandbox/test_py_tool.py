@@ -103,6 +103,20 @@ def test_what_failed_says_how_much_was_not_run(environment: PyEnvironment) -> No
     assert "    1 / 0\n" in failed.response
 
 
+def test_annotations_are_what_python_makes_of_them(environment: PyEnvironment) -> None:
+    """The interpreter's program has a future statement of its own; code has it only where it says so."""
+    code = (
+        "from dataclasses import dataclass\nfrom typing import ClassVar\n@dataclass\nclass A:\n    x: ClassVar[dict] = {}",
+        "def f(a: int): pass\nf.__annotations__",
+        "from __future__ import annotations\ndef f(a: int): pass\nf.__annotations__",
+        "import __future__\n(lambda: 0).__code__.co_flags & __future__.annotations.compiler_flag",
+    )
+
+    done = run(environment, *code)
+
+    assert done.response.splitlines() == ["{'a': <class 'int'>}", "{'a': 'int'}", "0"]
+
+
 def held() -> Counter[str]:
     """What this process has open, but for connections, which other tests' threads make meanwhile."""
     theirs = {connection.fd for connection in psutil.Process().net_connections("inet")}
