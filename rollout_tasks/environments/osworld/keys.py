@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
 _NAMED = """
     add alt altleft altright apps backspace capslock ctrl ctrlleft ctrlright decimal del delete divide down end enter esc
@@ -12,6 +14,16 @@ _NAMED = """
 """
 KNOWN = frozenset([*_PRINTABLE, "\t", "\n", "\r", *_NAMED.split()])
 """What pyautogui presses on X11. It has names for more keys (``fn``, ``volumeup``, ...), and silently presses none there."""
+_ONLY_ON_WINDOWS = """
+    accept browserback browserfavorites browserforward browserhome browserrefresh browsersearch browserstop clear convert
+    final hanguel hangul hanja junja kana kanji launchapp1 launchapp2 launchmail launchmediaselect modechange nexttrack
+    nonconvert playpause prevtrack sleep stop volumedown volumemute volumeup
+"""
+_PRESSED: Mapping[str, frozenset[str]] = {
+    "Ubuntu": KNOWN,
+    "Windows": (KNOWN - {"\r"}).union(_ONLY_ON_WINDOWS.split()),
+}
+"""What pyautogui presses in each system's guests."""
 
 _OTHER_NAMES = {
     "alt_l": "altleft",
@@ -55,19 +67,20 @@ _OTHER_NAMES = {
 }
 
 
-def known_key(name: str) -> str | None:
-    """Returns pyautogui's name of a key; None if the name is unknown."""
-    if name in KNOWN:
+def known_key(name: str, system: str = "Ubuntu") -> str | None:
+    """Returns pyautogui's name of a key of a guest's system; None if that has no such key."""
+    pressed = _PRESSED[system]
+    if name in pressed:
         return name
     lower = name.strip().lower()
     lower = _OTHER_NAMES.get(lower, lower)
-    return lower if lower in KNOWN else None
+    return lower if lower in pressed else None
 
 
-def known_combination(text: str) -> list[str] | None:
+def known_combination(text: str, system: str = "Ubuntu") -> list[str] | None:
     """Returns the keys of a combination such as ``ctrl+shift+t``; None if one of them is unknown."""
     names = text.split("+")
     if names[-2:] == ["", ""]:  # ctrl++
         names = [*names[:-2], "+"]
-    keys = [known_key(name) for name in names]
+    keys = [known_key(name, system) for name in names]
     return None if None in keys else [key for key in keys if key is not None]

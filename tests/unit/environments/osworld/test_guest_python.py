@@ -120,6 +120,15 @@ def test_every_key_of_desktop_env_is_pressed_or_refused() -> None:
     assert {key for key in KNOWN - set(KEYBOARD_KEYS) if len(key) > 1} == {"space"}
 
 
+def test_every_key_of_desktop_env_is_pressed_on_windows_or_refused() -> None:
+    from desktop_env.actions import KEYBOARD_KEYS
+
+    pressed = {name: known_key(name, "Windows") for name in KEYBOARD_KEYS}
+    assert {name for name, key in pressed.items() if key is None} == {"fn", "yen", "\r"}
+    assert {name: key for name, key in pressed.items() if key not in (None, name)} == OF_A_MAC
+    assert known_combination("Ctrl+VolumeUp", "Windows") == ["ctrl", "volumeup"]
+
+
 @pytest.mark.parametrize("name", sorted(NOT_ON_X11))
 def test_no_combination_loses_a_key(name: str) -> None:
     assert known_combination(f"{name.upper()}+a") is None
