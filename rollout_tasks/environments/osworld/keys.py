@@ -24,6 +24,7 @@ _PRESSED: Mapping[str, frozenset[str]] = {
     "Windows": (KNOWN - {"\r"}).union(_ONLY_ON_WINDOWS.split()),
 }
 """What pyautogui presses in each system's guests."""
+_PRESSED_ANYWHERE = frozenset[str]().union(*_PRESSED.values())
 
 _OTHER_NAMES = {
     "alt_l": "altleft",
@@ -67,9 +68,9 @@ _OTHER_NAMES = {
 }
 
 
-def known_key(name: str, system: str = "Ubuntu") -> str | None:
-    """Returns pyautogui's name of a key of a guest's system; None if that has no such key."""
-    pressed = _PRESSED[system]
+def known_key(name: str, system: str | None = None) -> str | None:
+    """Returns pyautogui's name of a key that guests of a system have, or those of any; None if there is no such key."""
+    pressed = _PRESSED_ANYWHERE if system is None else _PRESSED[system]
     if name in pressed:
         return name
     lower = name.strip().lower()
@@ -77,7 +78,7 @@ def known_key(name: str, system: str = "Ubuntu") -> str | None:
     return lower if lower in pressed else None
 
 
-def known_combination(text: str, system: str = "Ubuntu") -> list[str] | None:
+def known_combination(text: str, system: str | None = None) -> list[str] | None:
     """Returns the keys of a combination such as ``ctrl+shift+t``; None if one of them is unknown."""
     names = text.split("+")
     if names[-2:] == ["", ""]:  # ctrl++
