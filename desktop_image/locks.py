@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -31,15 +32,21 @@ def hold_folder(folder: Path, *, seconds: float = 0.0) -> int | None:
 def hold_file(path: Path, *, seconds: float = 0.0, shared: bool = False) -> int | None:
     """Locks a file, which it creates, as `hold_folder` does a folder; if `shared`, together with others that share it.
 
-    The file may be another user's who lets this one read it.
+    The file may be another user's who lets this one read it. On NFS, where a lock that is not shared needs the right to write,
+    it must let this one write it: the umask of who creates it says so.
     """
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         return _hold(path, os.O_RDWR | os.O_CREAT, how, seconds)
-    except PermissionError:
+    except PermissionError as refused:
         if not path.exists():
             raise
-        return _hold(path, os.O_RDONLY, how, seconds)
+        try:
+            return _hold(path, os.O_RDONLY, how, seconds)
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise refused from None
+            raise
 
 
 @contextmanager
@@ -56,7 +63,7 @@ def locked(path: Path, *, seconds: float = 0.0) -> Iterator[bool]:
 def _hold(path: Path, flags: int, how: int, seconds: float) -> int | None:
     deadline = time.monotonic() + seconds
     while True:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, how | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), path.stat()):

@@ -46,6 +46,14 @@ __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 120.0
 """How long an embedded run gets to stop its services, and a submission to take itself back, when its caller is interrupted."""
+_COMMAND_LINE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+from rollout_tasks.cli.main import main
+main()
+"""
+"""Heeds the SIGINT of its caller also where that ignores Ctrl-C itself, as a program does in a script's background."""
 _OVER = frozenset({"done", "cancelled"})
 _LOST = 1
 """The exit code of a run that lost rollouts to the infrastructure: it is over all the same, and its report says so."""
@@ -327,12 +335,15 @@ def _call(
 ) -> Mapping[str, Any]:
     """Does one action of the command line and returns the JSON that it prints."""
     elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
-    with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-P", "-m", "rollout_tasks.cli.main", action, *arguments, "--json"]
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as waiting:
+        command = [sys.executable, "-P", "-c", _COMMAND_LINE, action, *arguments, "--json"]
         if config is not None:
             file = Path(place) / "run.yaml"
             file.write_text(as_yaml(config), encoding="utf-8")
             command += ["--config", str(file)]
+        # The process has this mask, too, until it can heed the signal.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        waiting.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
         process = subprocess.Popen(  # noqa: S603
             command,
             stdout=subprocess.PIPE,
@@ -346,6 +357,7 @@ def _call(
         listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)
         listener.start()
         try:
+            waiting.close()
             said = process.stdout.read() if process.stdout is not None else ""
             process.wait()
         except BaseException as stop:

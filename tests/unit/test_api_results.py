@@ -7,7 +7,13 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
+import socket
+import subprocess
+import threading
 from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -124,6 +130,66 @@ def test_a_benchmark_from_standard_input_is_not_passed_on(monkeypatch: pytest.Mo
     for call in (rollout_tasks.api.run, submit):
         with pytest.raises(UserError, match=r"^the benchmark has read - to its end, .*: save the data in a file$"):
             call(RunConfig(), benchmark)
+
+
+class TimeIsUp(BaseException):
+    """What interrupts a caller."""
+
+
+@pytest.fixture
+def ctrl_c_ignored() -> Iterator[None]:
+    """As a shell has it for what a script starts in its background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_ignored")
+def test_a_submission_is_taken_back_where_ctrl_c_is_ignored(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object) -> None:
+        raise TimeIsUp
+
+    def answer_nothing() -> None:
+        with silent.accept()[0] as asked:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while asked.recv(1024):
+                pass
+
+    before = signal.signal(signal.SIGUSR1, end)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("ROLLOUT_REDIS_URL", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        server = threading.Thread(target=answer_nothing)
+        server.start()
+        try:
+            with pytest.raises(TimeIsUp) as caught:
+                submit(shell.config({"id": "a"}))
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        server.join()
+
+    assert caught.value.__notes__ == ["Stopped before anything was begun."]
+
+
+@pytest.mark.usefixtures("ctrl_c_ignored")
+def test_it_does_so_while_it_is_still_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(subprocess.Popen[str]):
+        """A process of whose beginning the caller sees nothing."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            monkeypatch.setattr(self.stdout, "read", self.never)
+
+        def never(self) -> str:
+            raise TimeIsUp
+
+    started: list[Interrupted] = []
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+
+    with pytest.raises(TimeIsUp):
+        _call("list")
+
+    assert [process.returncode for process in started] == [-signal.SIGINT]
 
 
 class _Gone:

@@ -21,6 +21,7 @@ from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
 from rollout_tasks.agents.profiles.dialogue import Dialogue, Outcome
+from rollout_tasks.agents.profiles.key_names import check_keys
 from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
 from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
 from rollout_tasks.agents.profiles.profile import Profile
@@ -116,6 +117,7 @@ class _ProfileEpisode:
     ) -> None:
         self._profile = profile
         self._model_config = config.model
+        self._system = config.desktop.os_type
         self._environment = environment
         self._model = model
         self._trajectory = trajectory
@@ -143,6 +145,7 @@ class _ProfileEpisode:
                 if reply.filtered:
                     raise UnusableReplyError("The reply was stopped by a content filter: use other words.")
                 parsed = self._dialogue.read(reply, picture)
+                check_keys(parsed.actions, self._system)
             except UnusableReplyError as problem:
                 self._refuse(reply, problem)
                 continue

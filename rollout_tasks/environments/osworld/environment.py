@@ -61,7 +61,7 @@ class OSWorldEnvironment(Environment):
         self._session: DesktopSession | None = None
         self._files: WorkerFiles | None = None
         self._task: Mapping[str, Any] = {}
-        self._view = View((self._config.screen_width, self._config.screen_height))
+        self._view = View((self._config.screen_width, self._config.screen_height), system=self._config.os_type)
 
     @classmethod
     def check_available(cls) -> None:
@@ -206,7 +206,7 @@ class OSWorldEnvironment(Environment):
 
     def _seen(self, desktop_view: DesktopView) -> Observation:
         """Returns the observation; remembers what the agent's next call may point at."""
-        self._view = View(desktop_view.screen, desktop_view.marks)
+        self._view = View(desktop_view.screen, desktop_view.marks, self._config.os_type)
         return desktop_view.observation
 
     @contextmanager

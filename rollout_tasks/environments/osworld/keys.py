@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
 _NAMED = """
@@ -14,6 +14,17 @@ _NAMED = """
 """
 KNOWN = frozenset([*_PRINTABLE, "\t", "\n", "\r", *_NAMED.split()])
 """What pyautogui presses on X11. It has names for more keys (``fn``, ``volumeup``, ...), and silently presses none there."""
+_ONLY_ON_WINDOWS = """
+    accept browserback browserfavorites browserforward browserhome browserrefresh browsersearch browserstop clear convert
+    final hanguel hangul hanja junja kana kanji launchapp1 launchapp2 launchmail launchmediaselect modechange nexttrack
+    nonconvert playpause prevtrack sleep stop volumedown volumemute volumeup
+"""
+_PRESSED: Mapping[str, frozenset[str]] = {
+    "Ubuntu": KNOWN,
+    "Windows": (KNOWN - {"\r"}).union(_ONLY_ON_WINDOWS.split()),
+}
+"""What pyautogui presses in each system's guests."""
+_PRESSED_ANYWHERE = frozenset[str]().union(*_PRESSED.values())
 
 _OTHER_NAMES = {
     "alt_l": "altleft",
@@ -57,21 +68,22 @@ _OTHER_NAMES = {
 }
 
 
-def known_key(name: str) -> str | None:
-    """Returns pyautogui's name of a key; None if the name is unknown."""
-    if name in KNOWN:
+def known_key(name: str, system: str | None = None) -> str | None:
+    """Returns pyautogui's name of a key that guests of a system have, or those of any; None if there is no such key."""
+    pressed = _PRESSED_ANYWHERE if system is None else _PRESSED[system]
+    if name in pressed:
         return name
     lower = name.strip().lower()
     lower = _OTHER_NAMES.get(lower, lower)
-    return lower if lower in KNOWN else None
+    return lower if lower in pressed else None
 
 
-def known_combination(text: str) -> list[str] | None:
+def known_combination(text: str, system: str | None = None) -> list[str] | None:
     """Returns the keys of a combination such as ``ctrl+shift+t``; None if one of them is unknown."""
     names = text.split("+")
     if names[-2:] == ["", ""]:  # ctrl++
         names = [*names[:-2], "+"]
-    keys = [known_key(name) for name in names]
+    keys = [known_key(name, system) for name in names]
     return None if None in keys else [key for key in keys if key is not None]
 
 

@@ -25,6 +25,7 @@ from rollout_tasks.environments.osworld.stable_screen import shows_something, wa
 from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
 from rollout_tasks.temporary_files import TemporaryFolder, programs_use
+from rollout_tasks.unicode_text import one_line
 from vm_pool.gate_client import relayed
 from vm_pool.states import Endpoint
 
@@ -152,18 +153,35 @@ class AttachedSession:
 
     @contextlib.contextmanager
     def _logged(self) -> Iterator[None]:
-        """Keeps desktop-env's log of this attempt with the attempt."""
-        handler = _Kept(self._files)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        package = logging.getLogger(desktop_env_import.LOGGER)
-        package.setLevel(logging.INFO)
-        package.addHandler(handler)
+        """Keeps desktop-env's log of this attempt, and what it prints, with the attempt."""
         try:
-            yield
+            with keeping_records(self._files):
+                yield
         finally:
-            package.removeHandler(handler)
             if said := self._desktop.said.getvalue():
                 self._files.log(f"\nPrinted:\n{said}")
+
+
+@contextlib.contextmanager
+def keeping_records(files: AttemptFiles) -> Iterator[None]:
+    """Keeps what desktop-env logs with an attempt."""
+    handler = _Kept(files)
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    package = logging.getLogger(desktop_env_import.LOGGER)
+    package.setLevel(logging.INFO)
+    package.addHandler(handler)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+
+
+class _OneLine(logging.Formatter):
+    """Puts a record on one line, as `log_lines` does in a worker but not in a cell: pages choose part of it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """See `logging.Formatter`; the lines of a traceback stay."""
+        return one_line(super().formatMessage(record))
 
 
 class _Kept(logging.Handler):

@@ -165,3 +165,13 @@ def test_a_file_that_cannot_be_read_is_said(path: Path, caplog: pytest.LogCaptur
 
     assert answers.find("grader", ASKED) == CORRECT
     assert caplog.text.count("judged.jsonl cannot be") == 1
+
+
+def test_the_umask_says_whether_a_group_may_add_to_it(path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        JudgedAnswers(path).keep("grader", ASKED, CORRECT)
+    finally:
+        os.umask(before)
+
+    assert path.stat().st_mode & 0o777 == 0o664

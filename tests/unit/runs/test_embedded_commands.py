@@ -20,6 +20,7 @@ from rollout_tasks.cli.listing import listing
 from rollout_tasks.cli.submit_script import application
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.finalize import score_run
+from rollout_tasks.runs.folder_lock import held
 from rollout_tasks.runs.submission import load_benchmark, new_submission
 from rollout_tasks.runs.submit import write_down
 from rollout_tasks.runs.verdict import Verdict
@@ -28,6 +29,19 @@ from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 
 SCRIPT = {"id": "a", "script": [{"text": "4"}]}
+GROUP = 65534
+LOCKS_OF_NFS = """
+import errno, fcntl
+flock = fcntl.flock
+def flock_of_nfs(descriptor, how):
+    if how & fcntl.LOCK_EX and not fcntl.fcntl(descriptor, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    flock(descriptor, how)
+fcntl.flock = flock_of_nfs
+"""
+"""There a lock for oneself alone needs a descriptor that may write."""
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
 
 
 def begin(shell: Shell, *, embedded: bool, **options: object) -> None:
@@ -72,24 +86,49 @@ def test_a_run_is_not_resumed_here_while_workers_roll_it_out(shell: Shell, monke
         shell.call(run_actions.resume, str(shell.run.path), {}, **here)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
-def test_another_user_of_a_shared_folder_may_take_a_run_up(shell: Shell) -> None:
-    begin(shell, embedded=True)
-    (shell.run.path / ".lock").touch(0o644)
+def taken_up_by_another(shell: Shell, before: str = "") -> subprocess.CompletedProcess[str]:
+    """How a process of another user, without groups but one, fares that takes the run up."""
     code = f"""
 import os
 from pathlib import Path
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.folder_lock import held
+{before}
 os.chdir({str(shell.run.path)!r})
 os.setgroups([])
-os.setgid(65534)
+os.setgid({GROUP})
 os.setuid(65534)
 with held(RunFolder(Path("."))):
     print("held")
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+@needs_root
+def test_another_user_of_a_shared_folder_may_take_a_run_up(shell: Shell) -> None:
+    begin(shell, embedded=True)
+    (shell.run.path / ".lock").touch(0o644)
+    done = taken_up_by_another(shell)
     assert done.stdout == "held\n", done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("umask", "fares"), [(0o002, "held"), (0o022, "UserError: . cannot be written: Permission denied")]
+)
+def test_a_group_may_take_a_run_up_on_nfs(shell: Shell, umask: int, fares: str) -> None:
+    begin(shell, embedded=True)
+    before = os.umask(umask)
+    try:
+        with held(shell.run):
+            pass
+    finally:
+        os.umask(before)
+    os.chown(shell.run.path / ".lock", -1, GROUP)
+
+    done = taken_up_by_another(shell, LOCKS_OF_NFS)
+
+    assert (done.stdout + done.stderr).splitlines()[-1].endswith(fares), done.stderr
 
 
 def test_a_run_is_not_sent_to_workers_while_it_is_rolled_out_here(shell: Shell) -> None:

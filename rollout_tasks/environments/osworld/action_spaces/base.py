@@ -29,10 +29,11 @@ class CallRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the agent sees: the screen's size, and where each mark is (None if marks are not drawn)."""
+    """What the agent sees: the screen's size, and where each mark is (None if marks are not drawn); and the guest's system."""
 
     screen: tuple[int, int]
     marks: Mapping[int, tuple[int, int]] | None = None
+    system: str = "Ubuntu"
 
 
 @dataclass(frozen=True, slots=True)

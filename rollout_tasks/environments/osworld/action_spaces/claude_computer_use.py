@@ -90,16 +90,16 @@ def _text(arguments: Mapping[str, Any]) -> str:
     return str(arguments["text"])
 
 
-def _keys(arguments: Mapping[str, Any]) -> list[str]:
-    keys = known_combination(_text(arguments))
+def _keys(arguments: Mapping[str, Any], view: View) -> list[str]:
+    keys = known_combination(_text(arguments), view.system)
     if keys is None:
         raise CallRefused(f"unknown key in {arguments['text'][:80]!r}")
     return pressed_together(keys)
 
 
-def _held(arguments: Mapping[str, Any], inner: Parts) -> Parts:
+def _held(arguments: Mapping[str, Any], view: View, inner: Parts) -> Parts:
     """Returns the parts, with the keys that ``text`` names held during them."""
-    keys = _keys(arguments) if arguments.get("text") else []
+    keys = _keys(arguments, view) if arguments.get("text") else []
     down: Parts = [{"action_type": "KEY_DOWN", "key": key} for key in keys]
     up: Parts = [{"action_type": "KEY_UP", "key": key} for key in reversed(keys)]
     return [*down, *inner, *up]
@@ -108,7 +108,7 @@ def _held(arguments: Mapping[str, Any], inner: Parts) -> Parts:
 def _click(button: str, clicks: int) -> Callable[[Mapping[str, Any], View], Parts]:
     def parts(arguments: Mapping[str, Any], view: View) -> Parts:
         place = _point(arguments, view)
-        return _held(arguments, [{"action_type": "CLICK", **place, "button": button, "num_clicks": clicks}])
+        return _held(arguments, view, [{"action_type": "CLICK", **place, "button": button, "num_clicks": clicks}])
 
     return parts
 
@@ -137,19 +137,19 @@ def _scroll(arguments: Mapping[str, Any], view: View) -> Parts:
     if direction is None:
         raise CallRefused("scroll_direction is needed for scroll")
     turn = {"up": {"dy": amount}, "down": {"dy": -amount}, "left": {"dx": -amount}, "right": {"dx": amount}}[direction]
-    return _held(arguments, [{"action_type": "SCROLL", **_point(arguments, view), **turn}])
+    return _held(arguments, view, [{"action_type": "SCROLL", **_point(arguments, view), **turn}])
 
 
-def _hold_key(arguments: Mapping[str, Any], _view: View) -> Parts:
+def _hold_key(arguments: Mapping[str, Any], view: View) -> Parts:
     _text(arguments)
-    return _held(arguments, [{"action_type": "SLEEP", "seconds": arguments.get("duration", 1)}])
+    return _held(arguments, view, [{"action_type": "SLEEP", "seconds": arguments.get("duration", 1)}])
 
 
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], View], Parts]] = {
     "cursor_position": lambda _arguments, _view: [{"action_type": "POSITION"}],
     "double_click": _click("left", 2),
     "hold_key": _hold_key,
-    "key": lambda arguments, _view: [{"action_type": "HOTKEY", "keys": _keys(arguments)}],
+    "key": lambda arguments, view: [{"action_type": "HOTKEY", "keys": _keys(arguments, view)}],
     "left_click": _click("left", 1),
     "left_click_drag": _drag,
     "left_mouse_down": _button("MOUSE_DOWN"),

@@ -112,21 +112,21 @@ def _scroll(call: ToolCall, _view: View) -> dict[str, Any]:
     return {"action_type": "SCROLL", **turns}
 
 
-def _press(call: ToolCall, _view: View) -> dict[str, Any]:
-    return {"action_type": "PRESS", "key": _key(call.arguments["key"])}
+def _press(call: ToolCall, view: View) -> dict[str, Any]:
+    return {"action_type": "PRESS", "key": _key(call.arguments["key"], view)}
 
 
-def _hold(call: ToolCall, _view: View) -> dict[str, Any]:
+def _hold(call: ToolCall, view: View) -> dict[str, Any]:
     kind = "KEY_DOWN" if call.arguments["action"] == "down" else "KEY_UP"
-    return {"action_type": kind, "key": _key(call.arguments["key"])}
+    return {"action_type": kind, "key": _key(call.arguments["key"], view)}
 
 
-def _hotkey(call: ToolCall, _view: View) -> dict[str, Any]:
-    return {"action_type": "HOTKEY", "keys": pressed_together(map(_key, call.arguments["keys"]))}
+def _hotkey(call: ToolCall, view: View) -> dict[str, Any]:
+    return {"action_type": "HOTKEY", "keys": pressed_together(_key(name, view) for name in call.arguments["keys"])}
 
 
-def _key(name: str) -> str:
-    key = known_key(name)
+def _key(name: str, view: View) -> str:
+    key = known_key(name, view.system)
     if key is None:
         raise CallRefused(f"unknown key {name[:40]!r}")
     return key

@@ -44,6 +44,7 @@ def play(
     endpoint: ChatEndpoint,
     profile: Profile | str,
     desktop: DrawnDesktop,
+    /,
     directory: Path | None = None,
     **options: Any,
 ) -> Episode:

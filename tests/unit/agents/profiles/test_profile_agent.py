@@ -238,6 +238,18 @@ def test_three_unusable_replies_in_a_row_end_it(endpoint: ChatEndpoint, desktop:
     assert caught.value.failure_class is FailureClass.PARSE
 
 
+@pytest.mark.parametrize("call", ["hotkey(key='ctrl volumeup')", "press(key='VolumeUp')", "keydown(key='volumeup')"])
+def test_windows_has_keys_that_x11_lacks(endpoint: ChatEndpoint, desktop: DrawnDesktop, call: str) -> None:
+    endpoint.will(said(action(call)), said(UI_TARS[2]), said(action(call)), said(UI_TARS[2]))
+
+    play(endpoint, plain(), desktop)
+    assert texts(endpoint.bodies[1])[3].lower().startswith("u: the key 'volumeup' is unknown.")
+    assert len(desktop.calls) == 1
+
+    play(endpoint, plain(), desktop, desktop={"os_type": "Windows"})
+    assert "volumeup" in str(desktop.calls[1])
+
+
 def test_a_reply_that_is_cut_off_is_neither_done_nor_said(endpoint: ChatEndpoint, desktop: DrawnDesktop) -> None:
     endpoint.will(*[said(action("finished()"), finish_reason="length")] * 3)
     with pytest.raises(RolloutFailure, match=r"a reply cut off at its token limit \(--max-completion-tokens 5\)"):

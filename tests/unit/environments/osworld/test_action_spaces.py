@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -197,3 +198,25 @@ def test_claude_may_look_without_acting_and_wait() -> None:
 def test_claude_is_told_what_is_missing(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(CallRefused, match=said):
         plan("claude_computer_use", "computer", arguments)
+
+
+@pytest.mark.parametrize("key", ["volumeup", "browserback", "PlayPause", "launchmail", "clear"])
+@pytest.mark.parametrize(
+    ("space", "name", "arguments"),
+    [
+        ("computer_13", "desktop_key_press", {"key": "{}"}),
+        ("computer_13", "desktop_key_hold", {"key": "{}", "action": "down"}),
+        ("computer_13", "desktop_hotkey", {"keys": ["{}"]}),
+        ("claude_computer_use", "computer", {"action": "key", "text": "{}"}),
+        ("claude_computer_use", "computer", {"action": "hold_key", "text": "{}"}),
+        ("claude_computer_use", "computer", {"action": "left_click", "text": "{}"}),
+    ],
+)
+def test_windows_has_keys_that_x11_lacks(space: str, name: str, arguments: dict[str, Any], key: str) -> None:
+    arguments = json.loads(json.dumps(arguments).replace("{}", key))
+
+    planned = plan(space, name, arguments, View((1920, 1080), system="Windows"))
+
+    assert key.lower() in json.dumps(planned.action)
+    with pytest.raises(CallRefused, match="unknown key"):
+        plan(space, name, arguments)

@@ -113,16 +113,25 @@ OF_A_MAC = {"command": "win", "option": "alt", "optionleft": "altleft", "optionr
 def test_every_key_of_desktop_env_is_pressed_or_refused() -> None:
     from desktop_env.actions import KEYBOARD_KEYS
 
-    pressed = {name: known_key(name) for name in KEYBOARD_KEYS}
+    pressed = {name: known_key(name, "Ubuntu") for name in KEYBOARD_KEYS}
     assert {name for name, key in pressed.items() if key is None} == NOT_ON_X11
     assert {name: key for name, key in pressed.items() if key not in (None, name)} == OF_A_MAC
     assert set(KEYBOARD_KEYS) >= NOT_ON_X11
     assert {key for key in KNOWN - set(KEYBOARD_KEYS) if len(key) > 1} == {"space"}
 
 
+def test_every_key_of_desktop_env_is_pressed_on_windows_or_refused() -> None:
+    from desktop_env.actions import KEYBOARD_KEYS
+
+    pressed = {name: known_key(name, "Windows") for name in KEYBOARD_KEYS}
+    assert {name for name, key in pressed.items() if key is None} == {"fn", "yen", "\r"}
+    assert {name: key for name, key in pressed.items() if key not in (None, name)} == OF_A_MAC
+    assert known_combination("Ctrl+VolumeUp", "Windows") == ["ctrl", "volumeup"]
+
+
 @pytest.mark.parametrize("name", sorted(NOT_ON_X11))
 def test_no_combination_loses_a_key(name: str) -> None:
-    assert known_combination(f"{name.upper()}+a") is None
+    assert known_combination(f"{name.upper()}+a", "Ubuntu") is None
 
 
 def test_command_is_the_key_that_takes_its_place() -> None:
