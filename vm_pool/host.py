@@ -274,10 +274,16 @@ class VMHost:
         elif vm.state is VMState.ERROR and vm.retry_in is not None and vm.retry_in <= 0:
             self._side.try_move(vm.vm_id, {VMState.ERROR}, VMState.INITIALIZING, vm.fence)
         elif vm.state in (VMState.STOPPED, VMState.ERROR):
-            if machine.booted:  # a VM out of use must do nothing more, least of all on the internet
-                self._jobs.end(machine)
+            waits = [self._check_every]
+            if machine.may_run:  # a VM out of use must do nothing more, least of all on the internet
+                due_in = machine.stop_at - time.monotonic()
+                if due_in > 0:
+                    waits.append(due_in)
+                else:
+                    self._jobs.end(machine)
             if vm.state is VMState.ERROR and vm.retry_in is not None:
-                return vm.retry_in
+                waits.append(vm.retry_in)
+            return min(waits)
         elif vm.state is VMState.FREE:
             due_in = machine.checked_at + self._check_every - time.monotonic()
             if due_in > 0:

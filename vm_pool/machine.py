@@ -27,8 +27,12 @@ class Machine:
         """The highest fence that the pool has given."""
         self.job: Future[None] | None = None
         self.booted = False
+        self.may_run = False
+        """Whether anything of it may run: from the begin of a boot to a stop that has succeeded."""
         self.checked_at = 0.0
-        """In seconds of `time.monotonic`."""
+        """In seconds of `time.monotonic`; so is the next one."""
+        self.stop_at = 0.0
+        """When it may be stopped again, if a stop has failed."""
         self._provider = provider
         self._gates = gates
         self._gate: Gate | None = None
@@ -53,6 +57,7 @@ class Machine:
             Exception: Any error of the provider; the VM is then unusable.
         """
         self.close_gate()
+        self.may_run = True
         self._provider.stop(self.vm_id)  # what a failed boot or reset left
         self.booted = False
         endpoint = checked_endpoint(self._provider.boot(self.vm_id), self._provider, "boot")
@@ -80,6 +85,7 @@ class Machine:
         self.close_gate()
         self.booted = False
         self._provider.stop(self.vm_id)
+        self.may_run = False
 
     def close_gate(self, *, before: int | None = None) -> None:
         """Closes every connection to the VM, and lets no other through.

@@ -19,6 +19,7 @@ import redis
 
 from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState
 from vm_pool import host as host_module
+from vm_pool import jobs as jobs_module
 from vm_pool.canary import CleanState, Drift
 from vm_pool.errors import HostSuperseded, PoolRefused
 from vm_pool.gate import Gates
@@ -159,10 +160,54 @@ def test_each_state_asks_for_its_work(
     host: Any, booted: bool, seen: HostedVM, begun: list[Any], moved: list[Any], again: float
 ) -> None:
     machine = host._machines["box-0"]
-    machine.booted = booted
+    machine.booted = machine.may_run = booted
     assert host._attend(machine, seen) == again
     assert host._jobs.begun == begun
     assert host._side.said == [("try_move", "box-0", allowed, to, 7) for allowed, to in moved]
+
+
+class FirstFails:
+    """What a provider does that fails at the first of some calls."""
+
+    def __init__(self, call: str, error: Exception) -> None:
+        self._call, self._error = call, error
+        self._failed = False
+
+    def __call__(self, call: str, _vm_id: str) -> None:
+        if call == self._call and not self._failed:
+            self._failed = True
+            raise self._error
+
+
+@pytest.mark.parametrize(
+    ("seen", "waits"),
+    [(vm(0, STOPPED), (30.0, 6.0, 2.0, 30.0, 30.0)), (vm(0, ERROR, retry_in=2.5), (2.5, 2.5, 2.0, 2.5, 2.5))],
+)
+def test_one_that_could_not_be_stopped_is_stopped_again_after_a_pause(
+    host: Any,
+    provider: Provider,
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: HostedVM,
+    waits: tuple[float, ...],
+) -> None:
+    monkeypatch.setattr("vm_pool.jobs.time", clock)
+    monkeypatch.setattr(host._side, "wake", lambda: None, raising=False)
+    host._jobs = jobs_module.Jobs(host._side, 1, (1.0, 300.0))
+    machine = host._machines["box-0"]
+    machine.boot(7)
+    provider.during = FirstFails("stop", TimeoutError("it does not end"))
+    provider.calls.clear()
+    stops: list[tuple[int, float]] = []
+    for _ in range(5):
+        looked_again = host._attend(machine, seen)
+        machine.job.result(20)
+        stops.append((provider.calls.count(("stop", "box-0")), looked_again))
+        clock.now += 4.0
+    host._jobs.wait()
+    machine.close_gate()
+    host._gates.close()
+    assert stops == list(zip((1, 1, 1, 2, 2), waits, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -525,6 +570,20 @@ def test_a_gate_is_closed_once_and_only_for_what_came_after_it(machine: Any, bef
     assert gate._tasks.ended is closed
     assert (machine._gate is None) is closed
     machine.close_gate(before=before)
+
+
+def test_what_may_still_run_is_known_until_it_has_been_stopped(machine: Any, provider: Provider) -> None:
+    assert not machine.may_run
+    provider.during = FirstFails("boot", OSError("no disk"))
+    with pytest.raises(OSError, match="no disk"):
+        machine.boot(7)
+    assert (machine.booted, machine.may_run) == (False, True)
+    provider.during = FirstFails("stop", OSError("no answer"))
+    with pytest.raises(OSError, match="no answer"):
+        machine.stop()
+    assert (machine.booted, machine.may_run) == (False, True)
+    machine.stop()
+    assert (machine.booted, machine.may_run) == (False, False)
 
 
 def test_a_vm_without_ports_has_no_gate(machine: Any, provider: Provider) -> None:
