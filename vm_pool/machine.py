@@ -81,17 +81,22 @@ class Machine:
         self._provider.check(self.vm_id)
 
     def stop(self) -> None:
-        """Stops the VM."""
-        self.close_gate()
-        self.booted = False
-        self._provider.stop(self.vm_id)
-        self.may_run = False
+        """Stops the VM, also where its gate does not close."""
+        try:
+            self.close_gate()
+        finally:
+            self.booted = False
+            self._provider.stop(self.vm_id)
+            self.may_run = False
 
     def close_gate(self, *, before: int | None = None) -> None:
         """Closes every connection to the VM, and lets no other through.
 
         Args:
             before: Close only a gate that was opened under a lower fence.
+
+        Raises:
+            TimeoutError: The thread of all gates is stuck; this may be repeated.
         """
         gate = self._gate
         if gate is not None and (before is None or self._gate_fence < before):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import multiprocessing
@@ -9,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -278,6 +279,57 @@ def test_the_gate_of_a_lease_that_is_over_is_closed_and_no_later_one(
     machine.job = SimpleNamespace(done=lambda: not busy)
     look(host, vm(0, state, fence=fence))
     assert gate.closed == closed
+
+
+@contextmanager
+def stuck_gates(host: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The thread of the host's gates does nothing meanwhile."""
+    going_on = threading.Event()
+    host._gates._thread.loop.call_soon_threadsafe(going_on.wait, 60)
+    with monkeypatch.context() as patch:
+        for module in ("gate", "event_loop"):
+            patch.setattr(f"vm_pool.{module}.CLOSE_SECONDS", 0.05)
+        try:
+            yield
+        finally:
+            going_on.set()
+
+
+STUCK = "a gate does not close within 0.05 s: the gates' thread is stuck"
+
+
+def test_a_gate_that_does_not_close_keeps_the_host_from_nothing_else(
+    host: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(2):
+        host._machines[f"box-{number}"].boot(7)
+    gates = [host._machines[f"box-{number}"]._gate for number in range(2)]
+    with stuck_gates(host, monkeypatch):
+        look(host, vm(0, RESETTING, fence=8), vm(1, STOPPED, fence=8), vm(2, BOOTING))
+        assert host._jobs.begun == [("reset", "box-0", 8), ("end", "box-1"), ("boot", "box-2", 7)]
+        assert caplog.messages == [f"host box: box-0: {STUCK}"], "it does not wait for the others, too"
+        with pytest.raises(TimeoutError, match=STUCK):
+            host._machines["box-0"].reset(8)
+    look(host, vm(0, RESETTING, fence=8), vm(1, STOPPED, fence=8))
+    assert all(gate._tasks.ended for gate in gates)
+    host._gates.close()
+
+
+def test_a_host_whose_gates_do_not_close_ends_its_vms_and_its_entry_all_the_same(
+    host: Any, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host.pool, "remove", lambda _vm_ids: None)
+    host._jobs, host._speaks = jobs_module.Jobs(host._side, 3, (1.0, 300.0)), True
+    host._machines["box-0"].boot(7)
+    provider.calls.clear()
+    loop, thread = host._gates._thread.loop, host._gates._thread._thread
+    with stuck_gates(host, monkeypatch):
+        host._shut_down(False)
+        assert sorted(provider.calls) == [("stop", f"box-{number}") for number in range(3)]
+        assert host._side.said == [("retire",)]
+    thread.join(20)
+    loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
+    loop.close()
 
 
 def test_what_the_pool_has_lost_is_registered_anew_and_only_that(host: Any, caplog: pytest.LogCaptureFixture) -> None:
