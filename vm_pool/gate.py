@@ -184,7 +184,12 @@ class Gate:
             TimeoutError: The thread of all gates is stuck.
         """
         if not self._tasks.ended:
-            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
+            try:
+                asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
+            except TimeoutError:
+                raise TimeoutError(
+                    f"a gate does not close within {CLOSE_SECONDS:g} s: the gates' thread is stuck"
+                ) from None
 
     async def _shut(self) -> None:
         await self._tasks.end()

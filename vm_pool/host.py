@@ -151,12 +151,13 @@ class VMHost:
         self._register_missing({vm.vm_id for vm in beat.vms})
         self._tell_progress([vm.state for vm in beat.vms])
         waits = [self._side.silent_after / 3, max(beat.next_timer_in, 0.01)]
+        gates_close = True  # where one does not, none does, and each takes its time
         for vm in beat.vms:
             machine = self._machines.get(vm.vm_id)
             if machine is None:
                 continue
-            if vm.state not in (VMState.FREE, VMState.LEASED):
-                machine.close_gate(before=vm.fence)  # also when busy: the lease is over
+            if vm.state not in (VMState.FREE, VMState.LEASED) and gates_close:
+                gates_close = self._close_gate(machine, before=vm.fence)  # also when busy: the lease is over
             if vm.vm_id in busy:
                 continue  # its job may have ended since, so the beat's state may be outdated
             machine.fence = max(machine.fence, vm.fence)
@@ -274,10 +275,16 @@ class VMHost:
         elif vm.state is VMState.ERROR and vm.retry_in is not None and vm.retry_in <= 0:
             self._side.try_move(vm.vm_id, {VMState.ERROR}, VMState.INITIALIZING, vm.fence)
         elif vm.state in (VMState.STOPPED, VMState.ERROR):
-            if machine.booted:  # a VM out of use must do nothing more, least of all on the internet
-                self._jobs.end(machine)
+            waits = [self._check_every]
+            if machine.may_run:  # a VM out of use must do nothing more, least of all on the internet
+                due_in = machine.stop_at - time.monotonic()
+                if due_in > 0:
+                    waits.append(due_in)
+                else:
+                    self._jobs.end(machine)
             if vm.state is VMState.ERROR and vm.retry_in is not None:
-                return vm.retry_in
+                waits.append(vm.retry_in)
+            return min(waits)
         elif vm.state is VMState.FREE:
             due_in = machine.checked_at + self._check_every - time.monotonic()
             if due_in > 0:
@@ -290,16 +297,28 @@ class VMHost:
         ours = self._speaks and not superseded
         if ours:
             self._tell_at_the_end(lambda: self.pool.remove(list(self._machines)))
-        for machine in self._machines.values():
-            machine.close_gate()
+        self._close_gates()
         if ours:  # otherwise the VMs of these ids are another process's
             self._jobs.end_for_good(self._machines.values())
         self._jobs.wait()
-        for machine in self._machines.values():
-            machine.close_gate()  # of a boot that has just finished
+        self._close_gates()  # of a boot that has just finished
         self._gates.close()
         if ours:
             self._tell_at_the_end(self._side.retire)
+
+    def _close_gates(self) -> None:
+        for machine in self._machines.values():
+            if not self._close_gate(machine):
+                return
+
+    def _close_gate(self, machine: Machine, *, before: int | None = None) -> bool:
+        """Closes a gate, and returns whether it did: no VM is reset or booted before its gate has closed."""
+        try:
+            machine.close_gate(before=before)
+        except TimeoutError as error:
+            log.warning("host %s: %s: %s", self.host_id, machine.vm_id, error)
+            return False
+        return True
 
     def _tell_at_the_end(self, say: Callable[[], object]) -> None:
         try:

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 0.1
 """Pause before a report is repeated when Redis is away."""
+STOP_AGAIN_SECONDS = 10.0
+"""Pause before a VM that could not be stopped is stopped again."""
 END_AGAIN_SECONDS = 0.5
 """How long a job may continue after its VM was stopped before the VM is stopped again."""
 
@@ -53,7 +55,7 @@ class Jobs:
         self._start(machine, lambda: self._check(machine, fence))
 
     def end(self, machine: Machine) -> None:
-        """Stops a VM."""
+        """Stops a VM; where that fails, `Machine.stop_at` says when to try again."""
         self._start(machine, lambda: self._end(machine))
 
     def end_for_good(self, machines: Iterable[Machine]) -> None:
@@ -107,6 +109,7 @@ class Jobs:
         try:
             machine.stop()
         except Exception:  # the boundary to providers: the other VMs must still be stopped
+            machine.stop_at = time.monotonic() + STOP_AGAIN_SECONDS
             log.exception("host %s: %s could not be stopped", self._side.host_id, machine.vm_id)
 
     def _end_for_good(self, machine: Machine) -> None:

@@ -27,8 +27,12 @@ class Machine:
         """The highest fence that the pool has given."""
         self.job: Future[None] | None = None
         self.booted = False
+        self.may_run = False
+        """Whether anything of it may run: from the begin of a boot to a stop that has succeeded."""
         self.checked_at = 0.0
-        """In seconds of `time.monotonic`."""
+        """In seconds of `time.monotonic`; so is the next one."""
+        self.stop_at = 0.0
+        """When it may be stopped again, if a stop has failed."""
         self._provider = provider
         self._gates = gates
         self._gate: Gate | None = None
@@ -53,6 +57,7 @@ class Machine:
             Exception: Any error of the provider; the VM is then unusable.
         """
         self.close_gate()
+        self.may_run = True
         self._provider.stop(self.vm_id)  # what a failed boot or reset left
         self.booted = False
         endpoint = checked_endpoint(self._provider.boot(self.vm_id), self._provider, "boot")
@@ -76,16 +81,22 @@ class Machine:
         self._provider.check(self.vm_id)
 
     def stop(self) -> None:
-        """Stops the VM."""
-        self.close_gate()
-        self.booted = False
-        self._provider.stop(self.vm_id)
+        """Stops the VM, also where its gate does not close."""
+        try:
+            self.close_gate()
+        finally:
+            self.booted = False
+            self._provider.stop(self.vm_id)
+            self.may_run = False
 
     def close_gate(self, *, before: int | None = None) -> None:
         """Closes every connection to the VM, and lets no other through.
 
         Args:
             before: Close only a gate that was opened under a lower fence.
+
+        Raises:
+            TimeoutError: The thread of all gates is stuck; this may be repeated.
         """
         gate = self._gate
         if gate is not None and (before is None or self._gate_fence < before):

@@ -75,12 +75,20 @@ def has_ended(process: str) -> bool:
     return bool(fields) and (fields[_STATE] in _ENDED or fields[_BEGAN] != began)
 
 
-def command_lines() -> Iterator[tuple[int, list[str]]]:
-    """Yields the process id and the command line of every other process."""
+def command_lines(*also: int) -> Iterator[tuple[int, list[str]]]:
+    """Yields the process id and the command line of every other process of this user.
+
+    Anybody's process may say anything in its command line.
+
+    Args:
+        also: Ids of more users whose processes count.
+    """
+    users = {os.geteuid(), *also}
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                yield int(entry.name), (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if _user_of(entry) in users:
+                    yield int(entry.name), (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
 
 
 def ends_within(process: int, seconds: float) -> bool:
@@ -115,6 +123,12 @@ def kill(pid: int, seconds: float) -> None:
 def _name_of(pid: int) -> str:
     fields = _fields_of(pid)
     return f"{machine()}:{pid}:{fields[_BEGAN]}" if fields and machine() else ""
+
+
+def _user_of(process: Path) -> int:
+    """Returns a process's real user; its folder seems to be root's if it keeps others from looking into its memory."""
+    status = (process / "status").read_text("utf-8", "replace")
+    return int(status.partition("\nUid:")[2].split(maxsplit=1)[0])
 
 
 def _fields_of(pid: int) -> list[str]:

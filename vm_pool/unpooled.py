@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,8 @@ from vm_pool.gate import Gates
 from vm_pool.gate_login import token_of
 from vm_pool.providers.base import Provider, checked_endpoint, connect, purposes
 from vm_pool.states import Endpoint
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class UnpooledVM:
 def unpooled_vm(provider: Provider, vm_id: str) -> Iterator[UnpooledVM]:
     """Boots and checks a VM, and stops it at the end in any case. Its ports are reached like those of a leased VM.
 
+    An end that fails is only logged: it changes nothing of what was done with the VM, or of why it did not start.
+
     Args:
         provider: Boots, checks and stops it.
         vm_id: ``<owner>-<number>``.
@@ -53,16 +58,23 @@ def unpooled_vm(provider: Provider, vm_id: str) -> Iterator[UnpooledVM]:
         Exception: Any error of the provider when the VM does not start.
     """
     with ExitStack() as ends:
-        ends.callback(provider.stop, vm_id)
+        ends.callback(_end, vm_id, "it may still run: it could not be stopped", lambda: provider.stop(vm_id))
         provider.reap_leftovers(vm_id)  # no host has this name: this only ends abandoned VMs
         endpoint = checked_endpoint(provider.boot(vm_id), provider, "boot")
         provider.check(vm_id)
         if endpoint.ports:
             key = secrets.token_bytes(32)
             gates = Gates(key=key)
-            ends.callback(gates.close)
+            ends.callback(_end, vm_id, "its gate's thread did not end", gates.close)
             gate = gates.open(purposes(provider, endpoint), lambda purpose: connect(provider, vm_id, purpose, endpoint))
-            ends.callback(gate.close)
+            ends.callback(_end, vm_id, "its gate did not close", gate.close)
             yield UnpooledVM(vm_id, replace(gate.endpoint, token=token_of(key, gate.endpoint.gate)))
         else:
             yield UnpooledVM(vm_id, endpoint)
+
+
+def _end(vm_id: str, otherwise: str, end: Callable[[], None]) -> None:
+    try:
+        end()
+    except Exception:  # the boundary to providers: the rest must still be ended
+        log.exception("%s: %s", vm_id, otherwise)

@@ -30,7 +30,8 @@ _FILES = (
     "/etc/ssl/openssl.cnf",
 )
 _TEMPORARY = "/tmp"  # noqa: S108
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+_DEVICES = ("null", "full", "random", "urandom")
+"""Without ``zero``: mapped, it is shared memory that the kernel counts for no process (`seccomp`)."""
 _RIGHTS = ("SYS_ADMIN", "NET_ADMIN", "NET_BIND_SERVICE", "SETUID", "SETGID", "SETPCAP", "KILL")
 """Capabilities that the template needs to make cells; cells have none."""
 _VARIABLES = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -14,7 +13,9 @@ from rollout_tasks.cells.isolation import CellLimits
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-_PAGE = os.sysconf("SC_PAGESIZE")
+_WHOLE = ("RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
+"""Lines of a process's status. Without its pages of files, which can be read again; those of the cell's folder cannot."""
+_SHARES = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 
 
 class ResourceWatch:
@@ -87,12 +88,8 @@ def _with_descendants(pid: int) -> Iterator[int]:
 
 
 def _own_share_of(pid: int) -> int:
-    """Returns bytes in memory; of shared ones, only this process's share."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon:"))
+    """Returns what `_memory_of` does, but of shared pages only this process's share."""
+    return _bytes_in(f"/proc/{pid}/smaps_rollup", *_SHARES) + _bytes_in(f"/proc/{pid}/status", "VmPTE:")
 
 
 def _threads_of(pid: int) -> int:
@@ -103,12 +100,18 @@ def _threads_of(pid: int) -> int:
 
 
 def _memory_of(pid: int) -> int:
-    """Returns bytes in memory that belong to no file; pages shared by a fork count for each process."""
+    """Returns bytes that belong to no file of a disk, and page tables; pages that processes share count for each of them."""
+    return _bytes_in(f"/proc/{pid}/status", *_WHOLE)
+
+
+def _bytes_in(file: str, *headings: str) -> int:
+    """Returns the sum of some lines of a process's file, which are in kilobytes; 0 if the process has ended."""
     try:
-        _, resident, of_files, *_ = Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    return (int(resident) - int(of_files)) * _PAGE
+    lines = text.split("\n")  # the process's name may have any other line break, and look like such a line
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(headings))
 
 
 def _sockets_of(pid: int) -> tuple[int, int]:

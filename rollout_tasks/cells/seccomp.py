@@ -33,8 +33,8 @@ _ENOSYS = 0x00050026
 _EPROTONOSUPPORT = 0x0005005D
 _EAFNOSUPPORT = 0x00050061
 _NUMBER_OFFSET, _ARCH_OFFSET = 0, 4
-_FIRST_ARGUMENT_OFFSET, _SECOND_ARGUMENT_OFFSET, _THIRD_ARGUMENT_OFFSET = 16, 24, 32
-"""Of the lower half: all arguments that are checked have 32 bits in the kernel."""
+_FIRST_ARGUMENT_OFFSET, _SECOND_ARGUMENT_OFFSET, _THIRD_ARGUMENT_OFFSET, _FOURTH_ARGUMENT_OFFSET = 16, 24, 32, 40
+"""Of the lower half: the kernel uses no more of the arguments that are checked."""
 _X32 = 0x40000000
 """Numbers from here on are x86_64's second system call table."""
 
@@ -53,6 +53,12 @@ _FILE_COMMANDS = (*range(8), 1030, 1032, 1033, 1034)
 """Of `fcntl`: duplicates, flags, locks of a process, size of a pipe, seals. Among the others are leases, which stop every
 program of the host that opens the file.
 """
+_HUGE_PAGES = 0x40000
+"""MAP_HUGETLB of `mmap`: pages that the host has reserved for certain programs. Desktops are refused it, too."""
+_KIND_OF_MAPPING, _SHARED_WITHOUT_FILE = 0x2F, 0x21
+"""MAP_TYPE and MAP_ANONYMOUS; MAP_SHARED and MAP_ANONYMOUS. The kernel keeps such memory, and counts it for no process, when
+its pages are no longer mapped but one.
+"""
 _LINE_DISCIPLINE = 0x5423
 """TIOCSETD of `ioctl`."""
 _SOCKET_COMMANDS = (0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89A0, 0x89A1)
@@ -64,7 +70,7 @@ _REFUSED_COMMANDS: Mapping[int, int] = {_LINE_DISCIPLINE: errno.EINVAL} | dict.f
 the line discipline, or does not know the command. Desktops refuse the same (`vm_pool.providers.local.seccomp`); this module
 imports nothing but the standard library, as the first process of cells has nothing else.
 """
-_WITH_CONDITION = ("clone", "fcntl", "ioctl", "socket", "socketpair")
+_WITH_CONDITION = ("clone", "fcntl", "ioctl", "mmap", "socket", "socketpair")
 
 
 def supported(machine: str | None = None) -> bool:
@@ -78,7 +84,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
     Args:
         allowed: Names of system calls. `clone` cannot make namespaces; sockets are limited to `_FAMILIES` and their usual
             protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`, `ioctl` to all but
-            `_REFUSED_COMMANDS`.
+            `_REFUSED_COMMANDS`; `mmap` makes no huge pages and no shared memory without a file.
 
     Raises:
         KeyError: There is no table for the machine (see `supported`), or a call is not in it.
@@ -104,6 +110,8 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
         lines += _when(_EQUAL, number("fcntl"), _one_of(_SECOND_ARGUMENT_OFFSET, _FILE_COMMANDS, _EINVAL))
     if "ioctl" in allowed:
         lines += _when(_EQUAL, number("ioctl"), _none_of(_SECOND_ARGUMENT_OFFSET, _REFUSED_COMMANDS))
+    if "mmap" in allowed:
+        lines += _when(_EQUAL, number("mmap"), _mapping_checked())
     if "socket" in allowed:
         lines += _when(_EQUAL, number("socket"), _socket_checked())
     if "socketpair" in allowed:
@@ -119,6 +127,17 @@ def _flags_checked() -> list[bytes]:
         _line(_LOAD, _FIRST_ARGUMENT_OFFSET),
         _line(_ANY_BIT, _NEW_NAMESPACES, if_false=1),
         _line(_RETURN, _EPERM),
+        _line(_RETURN, _ALLOW),
+    ]
+
+
+def _mapping_checked() -> list[bytes]:
+    return [
+        _line(_LOAD, _FOURTH_ARGUMENT_OFFSET),
+        _line(_ANY_BIT, _HUGE_PAGES, if_false=1),
+        _line(_RETURN, _EPERM),
+        _line(_MASK, _KIND_OF_MAPPING),
+        *_when(_EQUAL, _SHARED_WITHOUT_FILE, [_line(_RETURN, _EPERM)]),
         _line(_RETURN, _ALLOW),
     ]
 

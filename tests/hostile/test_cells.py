@@ -191,6 +191,8 @@ CHANGES = {
     "semaphores": "called(64, 1234, 1, 0o1666)",
     "message queues": "called(240, b'pwned', 0o102, 0o600, None)",
     "anonymous files": "called(319, b'x', 0)",
+    "memory to share": "__import__('mmap').mmap(-1, 4096)",
+    "memory of a device": "open('/dev/zero', 'r+b')",
     "watching files": "called(253)",
     "fanotify": "called(300, 0, 0)",
     "file handles": "called(303, -100, b'/usr', b'0' * 128, b'0' * 4, 0)",
@@ -244,6 +246,7 @@ def made_suid():
         ("socket.socket(2, socket.SOCK_SEQPACKET)", errno.EPROTONOSUPPORT),  # ESOCKTNOSUPPORT
         ("socket.socket(10, socket.SOCK_RDM, 132)", errno.EPROTONOSUPPORT),  # ESOCKTNOSUPPORT
         ("socket.socketpair(2, socket.SOCK_SEQPACKET)", errno.EAFNOSUPPORT),  # ESOCKTNOSUPPORT
+        ("__import__('mmap').mmap(-1, 2 << 20, 0x40022)", errno.EPERM),  # huge pages: ENOMEM, where none are reserved
         ("__import__('fcntl').fcntl(open('/etc/ld.so.cache', 'rb'), 1024, 0)", errno.EINVAL),  # a lease: EACCES
     ],
 )

@@ -122,7 +122,12 @@ class Outlet:
             TimeoutError: The thread of all outlets is stuck.
         """
         if not self._tasks.ended:
-            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
+            try:
+                asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
+            except TimeoutError:
+                raise TimeoutError(
+                    f"an outlet does not close within {CLOSE_SECONDS:g} s: the outlets' thread is stuck"
+                ) from None
         self._forget(self)
 
     async def _shut(self) -> None:

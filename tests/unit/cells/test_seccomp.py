@@ -24,7 +24,7 @@ def verdict(program: bytes, number: int, architecture: int, *arguments: int) -> 
     """Runs the filter as the kernel does."""
     lines = [struct.unpack_from("<HBBI", program, offset) for offset in range(0, len(program), 8)]
     accumulator = position = 0
-    call = {0: number, 4: architecture, 16: 0, 24: 0, 32: 0}
+    call = {0: number, 4: architecture, 16: 0, 24: 0, 32: 0, 40: 0}
     call |= {16 + 8 * index: argument & 0xFFFFFFFF for index, argument in enumerate(arguments)}
     while True:
         code, if_true, if_false, value = lines[position]
@@ -151,6 +151,23 @@ def test_local_desktops_are_refused_the_same_commands(machine: str) -> None:
 
     for command in (*range(0x5400, 0x5500), *range(0x8900, 0x8A00), 0, 0x80045430, 0xFFFFFFFF):
         assert verdict(program, number, ARCHITECTURES[machine], 3, command) == of_desktops(command), hex(command)
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_memory_is_private_or_a_files_and_has_no_huge_pages(machine: str) -> None:
+    program, architecture = seccomp.program(ALONE, machine), ARCHITECTURES[machine]
+    number = NUMBERS["mmap"][COLUMNS[machine]]
+    assert number is not None
+    shared, private, checked, fixed, anonymous, huge = 1, 2, 3, 0x10, 0x20, 0x40000
+
+    def mapped(flags: int) -> int:
+        return verdict(program, number, architecture, 0, 4096, 3, flags)
+
+    for usual in (shared, shared | fixed, private, checked, private | fixed, private | anonymous | fixed | 0x20000):
+        assert mapped(usual) == ALLOW
+        assert mapped(usual | huge) == EPERM
+    for refused in (shared | anonymous, shared | anonymous | fixed, (1 << 32) | shared | anonymous | 0x100000):
+        assert mapped(refused) == EPERM
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

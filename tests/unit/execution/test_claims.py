@@ -550,6 +550,25 @@ def test_a_vm_of_ones_own_starts_from_the_items_snapshot(submit: Any, item: dict
     assert seen == [f"{address}.example.org"]
 
 
+@pytest.mark.parametrize("error", [TimeoutError("it does not end"), RuntimeError("no answer"), OSError(28, "full")])
+def test_a_vm_of_ones_own_that_cannot_be_stopped_takes_no_result_away(
+    submit: Any, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    bench = submit({}, vm={"use_pool": False, "provider_name": "snapshots"})
+
+    def fail(_vm_id: str) -> None:
+        raise error
+
+    watched.HOOKS["stop"] = fail
+
+    assert bench.execute() == "completed"
+
+    verdict = bench.verdict()
+    assert (verdict.failure_class, verdict.score, verdict.attempt) == (None, 1.0, 1)
+    assert verdict.lease is not None
+    assert f"{verdict.lease.vm_id}: it may still run: it could not be stopped" in caplog.messages
+
+
 def test_a_vm_of_ones_own_that_does_not_boot_is_a_failed_setup(submit: Any, calls: Calls) -> None:
     options = {"boot_seconds": 0, "boot_failure": 1.0}
     bench = submit({}, vm={"use_pool": False, "provider_name": "simulated", "provider_options": options})

@@ -134,7 +134,7 @@ class SnapshotProvider:
         pass
 
     def stop(self, vm_id: str) -> None:
-        pass
+        HOOKS.get("stop", lambda _vm_id: None)(vm_id)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:  # noqa: ARG002
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import multiprocessing
@@ -9,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ import redis
 
 from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState
 from vm_pool import host as host_module
+from vm_pool import jobs as jobs_module
 from vm_pool.canary import CleanState, Drift
 from vm_pool.errors import HostSuperseded, PoolRefused
 from vm_pool.gate import Gates
@@ -159,10 +161,54 @@ def test_each_state_asks_for_its_work(
     host: Any, booted: bool, seen: HostedVM, begun: list[Any], moved: list[Any], again: float
 ) -> None:
     machine = host._machines["box-0"]
-    machine.booted = booted
+    machine.booted = machine.may_run = booted
     assert host._attend(machine, seen) == again
     assert host._jobs.begun == begun
     assert host._side.said == [("try_move", "box-0", allowed, to, 7) for allowed, to in moved]
+
+
+class FirstFails:
+    """What a provider does that fails at the first of some calls."""
+
+    def __init__(self, call: str, error: Exception) -> None:
+        self._call, self._error = call, error
+        self._failed = False
+
+    def __call__(self, call: str, _vm_id: str) -> None:
+        if call == self._call and not self._failed:
+            self._failed = True
+            raise self._error
+
+
+@pytest.mark.parametrize(
+    ("seen", "waits"),
+    [(vm(0, STOPPED), (30.0, 6.0, 2.0, 30.0, 30.0)), (vm(0, ERROR, retry_in=2.5), (2.5, 2.5, 2.0, 2.5, 2.5))],
+)
+def test_one_that_could_not_be_stopped_is_stopped_again_after_a_pause(
+    host: Any,
+    provider: Provider,
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: HostedVM,
+    waits: tuple[float, ...],
+) -> None:
+    monkeypatch.setattr("vm_pool.jobs.time", clock)
+    monkeypatch.setattr(host._side, "wake", lambda: None, raising=False)
+    host._jobs = jobs_module.Jobs(host._side, 1, (1.0, 300.0))
+    machine = host._machines["box-0"]
+    machine.boot(7)
+    provider.during = FirstFails("stop", TimeoutError("it does not end"))
+    provider.calls.clear()
+    stops: list[tuple[int, float]] = []
+    for _ in range(5):
+        looked_again = host._attend(machine, seen)
+        machine.job.result(20)
+        stops.append((provider.calls.count(("stop", "box-0")), looked_again))
+        clock.now += 4.0
+    host._jobs.wait()
+    machine.close_gate()
+    host._gates.close()
+    assert stops == list(zip((1, 1, 1, 2, 2), waits, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -233,6 +279,57 @@ def test_the_gate_of_a_lease_that_is_over_is_closed_and_no_later_one(
     machine.job = SimpleNamespace(done=lambda: not busy)
     look(host, vm(0, state, fence=fence))
     assert gate.closed == closed
+
+
+@contextmanager
+def stuck_gates(host: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The thread of the host's gates does nothing meanwhile."""
+    going_on = threading.Event()
+    host._gates._thread.loop.call_soon_threadsafe(going_on.wait, 60)
+    with monkeypatch.context() as patch:
+        for module in ("gate", "event_loop"):
+            patch.setattr(f"vm_pool.{module}.CLOSE_SECONDS", 0.05)
+        try:
+            yield
+        finally:
+            going_on.set()
+
+
+STUCK = "a gate does not close within 0.05 s: the gates' thread is stuck"
+
+
+def test_a_gate_that_does_not_close_keeps_the_host_from_nothing_else(
+    host: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(2):
+        host._machines[f"box-{number}"].boot(7)
+    gates = [host._machines[f"box-{number}"]._gate for number in range(2)]
+    with stuck_gates(host, monkeypatch):
+        look(host, vm(0, RESETTING, fence=8), vm(1, STOPPED, fence=8), vm(2, BOOTING))
+        assert host._jobs.begun == [("reset", "box-0", 8), ("end", "box-1"), ("boot", "box-2", 7)]
+        assert caplog.messages == [f"host box: box-0: {STUCK}"], "it does not wait for the others, too"
+        with pytest.raises(TimeoutError, match=STUCK):
+            host._machines["box-0"].reset(8)
+    look(host, vm(0, RESETTING, fence=8), vm(1, STOPPED, fence=8))
+    assert all(gate._tasks.ended for gate in gates)
+    host._gates.close()
+
+
+def test_a_host_whose_gates_do_not_close_ends_its_vms_and_its_entry_all_the_same(
+    host: Any, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host.pool, "remove", lambda _vm_ids: None)
+    host._jobs, host._speaks = jobs_module.Jobs(host._side, 3, (1.0, 300.0)), True
+    host._machines["box-0"].boot(7)
+    provider.calls.clear()
+    loop, thread = host._gates._thread.loop, host._gates._thread._thread
+    with stuck_gates(host, monkeypatch):
+        host._shut_down(False)
+        assert sorted(provider.calls) == [("stop", f"box-{number}") for number in range(3)]
+        assert host._side.said == [("retire",)]
+    thread.join(20)
+    loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
+    loop.close()
 
 
 def test_what_the_pool_has_lost_is_registered_anew_and_only_that(host: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -525,6 +622,20 @@ def test_a_gate_is_closed_once_and_only_for_what_came_after_it(machine: Any, bef
     assert gate._tasks.ended is closed
     assert (machine._gate is None) is closed
     machine.close_gate(before=before)
+
+
+def test_what_may_still_run_is_known_until_it_has_been_stopped(machine: Any, provider: Provider) -> None:
+    assert not machine.may_run
+    provider.during = FirstFails("boot", OSError("no disk"))
+    with pytest.raises(OSError, match="no disk"):
+        machine.boot(7)
+    assert (machine.booted, machine.may_run) == (False, True)
+    provider.during = FirstFails("stop", OSError("no answer"))
+    with pytest.raises(OSError, match="no answer"):
+        machine.stop()
+    assert (machine.booted, machine.may_run) == (False, True)
+    machine.stop()
+    assert (machine.booted, machine.may_run) == (False, False)
 
 
 def test_a_vm_without_ports_has_no_gate(machine: Any, provider: Provider) -> None:

@@ -1,4 +1,4 @@
-"""Whether a process has ended, as another one on the same machine can tell from what it said of itself."""
+"""Whether a process has ended, as another one on the same machine can tell, and whose processes are looked at."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vm_pool import processes
-from vm_pool.processes import environment_for_guests, has_ended, kill, machine, this_process
+from vm_pool.processes import command_lines, environment_for_guests, has_ended, kill, machine, this_process
+from vm_pool.providers.desktop_env.keeper_client import PROGRAM, end_keepers_of
+from vm_pool.providers.desktop_env.keeper_files import record_of
+from vm_pool.providers.qemu import folders
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +94,58 @@ def test_processes_of_another_namespace_are_not_taken_for_ours(tmp_path: Path, m
     monkeypatch.setattr(processes, "_PROC", tmp_path)
 
     assert machine() == ""
+
+
+ANOTHER_USER = 412_345
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+
+
+@contextmanager
+def running(user: int, *words: str, name: str = "sh") -> Iterator[subprocess.Popen[bytes]]:
+    """A process of a user, with these words in its command line."""
+    command = [name, "-c", "echo; read -r _", *words]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, executable="/bin/sh", **pipes, user=user, cwd="/", process_group=0) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@needs_root
+def test_command_lines_are_those_of_this_user_as_anybody_may_write_anything_there() -> None:
+    with running(ANOTHER_USER, "a word") as others, running(os.geteuid(), "a word") as own:
+        ids = {others.pid, own.pid}
+        assert {pid for pid, words in command_lines() if "a word" in words} & ids == {own.pid}
+        assert {pid for pid, words in command_lines(ANOTHER_USER) if "a word" in words} & ids == ids
+
+
+@needs_root
+def test_of_a_qemu_only_root_and_whom_it_switches_to_count(tmp_path: Path) -> None:
+    switched = folders.unprivileged()
+    assert switched is not None
+    folder = str(tmp_path)
+    with (
+        running(ANOTHER_USER, folder, name="qemu-x"),
+        running(switched.pw_uid, folder, name="qemu-x") as qemu,
+        running(0, folder, name="qemu-x") as starting,
+    ):
+        assert set(folders.processes_of(tmp_path)) == {qemu.pid, starting.pid}
+
+
+@needs_root
+def test_what_another_user_calls_a_keeper_is_neither_waited_for_nor_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    record = str(record_of("vmware", "box-0"))
+    with running(ANOTHER_USER, PROGRAM, record) as others, running(os.geteuid(), PROGRAM, record) as own:
+        end_keepers_of("vmware", "box-0", 0.1)
+        assert own.wait(10) == -9
+        assert others.poll() is None
 
 
 SECRETS = (

@@ -82,6 +82,25 @@ def test_a_provider_that_does_not_say_where_a_vm_answers_is_named() -> None:
         pass
 
 
+class Stubborn(SimulatedProvider):
+    """Stops nothing."""
+
+    def stop(self, vm_id: str) -> None:
+        raise TimeoutError(f"{vm_id} does not end")
+
+
+def test_a_vm_that_cannot_be_stopped_hides_nothing_of_what_went_before(caplog: pytest.LogCaptureFixture) -> None:
+    quick = {"boot_seconds": 0, "reset_seconds": 0}
+    with unpooled_vm(Stubborn(quick), "rack-0") as vm:
+        vm.check()
+    with (
+        pytest.raises(RuntimeError, match="boot of rack-1 failed"),
+        unpooled_vm(Stubborn({**quick, "boot_failure": 1.0}), "rack-1"),
+    ):
+        pytest.fail("it was handed out")
+    assert caplog.messages == [f"rack-{n}: it may still run: it could not be stopped" for n in (0, 1)]
+
+
 def test_draws_have_their_distributions_middle() -> None:
     import random
 

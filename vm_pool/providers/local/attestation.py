@@ -158,14 +158,18 @@ class Attestor:
 
     def _is_written(self, path: str) -> bool:
         """Whether any part of a path no longer comes from the image, a folder's content included."""
+        return self._is_replaced(path) or self._exists(path)
+
+    def _is_replaced(self, path: str) -> bool:
+        """Whether the image's content cannot be seen at a path any more. Follows no link: the guest's lead into the host."""
         parts = path.split("/")
-        for depth in range(1, len(parts)):
-            above = "/".join(parts[:depth])
-            if not self._exists(above):
+        for depth in range(1, len(parts) + 1):
+            part = "/".join(parts[:depth])
+            if not self._exists(part):
                 return False
-            if not self._leads_on(above):
+            if not self._leads_on(part):
                 return True
-        return self._exists(path)
+        return False
 
     def _exists(self, path: str) -> bool:
         try:
@@ -187,22 +191,31 @@ class Attestor:
         return False
 
     def _replaced_below(self, folder: str) -> Iterator[str]:
-        """Yields the image's files below a folder that were replaced or removed; added files do not count."""
-        if not self._is_written(folder):
-            return
-        if not self._exists(folder) or not self._leads_on(folder):
+        """Yields the image's files below a folder that were replaced or removed; added files do not count.
+
+        It lists the image's folders, not the guest's: root there may make those as deep and as full as the disk allows.
+        """
+        if self._is_replaced(folder):
             yield folder
             return
-        for base, folders, files, _descriptor in os.fwalk(folder, dir_fd=self._written):
-            covering = (name for name in folders if not self._leads_on(f"{base}/{name}"))
-            for path in (f"{base}/{name}" for name in (*covering, *files)):
-                if any(os.path.lexists(layer / path) for layer in self._layers):
-                    yield path
+        written = [folder] if self._exists(folder) else []
+        while written:
+            path = written.pop()
+            if self._leads_on(path):
+                names = sorted({name for layer in self._layers for name in _names_in(layer / path)}, reverse=True)
+                written += [below for name in names if self._exists(below := f"{path}/{name}")]
+            else:
+                yield path
 
     def _text(self, path: str) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._processes)
         with os.fdopen(descriptor, "rb") as file:
             return file.read().decode(errors="replace")
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Returns the names in a folder of the image; none where that layer has no such folder."""
+    return [path.name for path in folder.iterdir()] if folder.is_dir() and not folder.is_symlink() else []
 
 
 def _link(name: str, folder: int) -> str:

@@ -30,7 +30,7 @@ from vm_pool.providers.local.entry import EntrySettings
 from vm_pool.providers.local.folders import end_leftover, folder_of, remove_traces
 from vm_pool.providers.local.handles import DesktopHandles
 from vm_pool.providers.local.id_ranges import IdRange, claim
-from vm_pool.providers.local.keeper_process import END_SECONDS, PARTS, end_keeper, first_line, launch_keeper, only_child
+from vm_pool.providers.local.keeper_process import END_SECONDS, PARTS, end_keeper, launch_keeper, launched, only_child
 from vm_pool.providers.local.kernel_memory import KernelMemoryWatch
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.providers.local.requirements import HostFeatures
@@ -100,7 +100,7 @@ class Container:
             self._layers = root.layers
             ids = self._make_folder()
             keeper = self._launch(root, ids)
-            said = first_line(keeper, LAUNCH_SECONDS)
+            said = launched(keeper, LAUNCH_SECONDS)
             if said != "started":
                 raise RuntimeError(
                     f"{self.vm_id} cannot be started: {said or f'nothing within {LAUNCH_SECONDS:.0f} s'}"

@@ -54,9 +54,7 @@ def keepers_of(folder: Path) -> Iterator[int]:
     marks = (_KEEPER.name, str(folder))
     for pid, words in command_lines():
         if any(word.endswith(marks[0]) for word in words) and marks[1] in words:
-            with suppress(OSError):
-                if Path(f"/proc/{pid}").stat().st_uid == os.geteuid():
-                    yield pid
+            yield pid
 
 
 def end_keeper(pid: int) -> None:
@@ -101,22 +99,32 @@ def only_child(pid: int) -> int:
     return children[0]
 
 
-def first_line(process: subprocess.Popen[bytes], seconds: float) -> str:
-    """Returns the keeper's first line, or all its output if it ends."""
+def launched(process: subprocess.Popen[bytes], seconds: float) -> str:
+    """Returns ``started`` once a keeper says so; else why not: the end of its output, or nothing where it says nothing in time.
+
+    What programs before it have to say, such as a warning of the dynamic linker, is in the same output.
+    """
     if process.stdout is None:
         raise ValueError("the keeper's output is not read")
+    deadline = time.monotonic() + seconds
     poll = select.poll()
     poll.register(process.stdout, select.POLLIN)
-    if not poll.poll(seconds * 1000):
-        return ""
-    first = process.stdout.readline().decode(errors="replace").strip()
-    if first == "started":
-        return first
-    rest = process.stdout.read().decode(errors="replace")
-    said = " ".join(f"{first} {rest}".split())
+    output = b""
+    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        piece = os.read(process.stdout.fileno(), 1 << 12)
+        output += piece
+        if b"started" in (line.strip() for line in output.split(b"\n")[:-1]):
+            return "started"
+        if not piece:
+            return _why(output) or "its keeper ended without a word"
+    return _why(output)
+
+
+def _why(output: bytes) -> str:
+    said = " ".join(output.decode(errors="replace").split())
     if (message := _RUNTIME_MESSAGE.search(said)) is not None:
         said = message[1]
-    return said[-500:] or "its keeper ended without a word"
+    return said[-500:]
 
 
 def _text(path: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import pwd
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -88,10 +90,19 @@ def processes_of(folder: Path) -> Iterator[int]:
 def _naming(folder: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields keepers and QEMUs that name a VM's folder, and their command lines; also for other copies of this code."""
     mark = str(folder)
-    for pid, words in command_lines():
+    switched = unprivileged()
+    for pid, words in command_lines(*([switched.pw_uid] if switched is not None else [])):
         ours = "qemu" in words[0] or _is_keeper(words)
         if ours and any(word == mark or f"{mark}/" in word for word in words):
             yield pid, words
+
+
+def unprivileged() -> pwd.struct_passwd | None:
+    """Returns the user that root's QEMU switches to after its setup; None if it does not switch."""
+    if os.geteuid() == 0:
+        with suppress(KeyError):
+            return pwd.getpwnam("nobody")
+    return None
 
 
 def _is_keeper(words: list[str]) -> bool:

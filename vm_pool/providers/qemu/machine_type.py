@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import pwd
 import shutil
 import subprocess
 import time
@@ -23,6 +21,7 @@ from vm_pool.providers.qemu.acceleration import Acceleration
 from vm_pool.providers.qemu.boot_disk import GuestBoot, OwnBoot
 from vm_pool.providers.qemu.clock import set_over_http
 from vm_pool.providers.qemu.command_line import DISK, VARIABLES, command_line, snapshot_nodes
+from vm_pool.providers.qemu.folders import unprivileged
 from vm_pool.providers.qemu.options import QemuOptions
 from vm_pool.providers.qemu.process import ProcessorFailed, QemuProcess
 from vm_pool.providers.qemu.qmp import QMPError
@@ -40,7 +39,6 @@ _FIRST_ANSWER_SECONDS = 3.0
 _SCREENSHOT_SECONDS = 10.0
 """The guest's server waits up to 8 s for a desktop to be drawn."""
 _SAY_SECONDS = 10.0
-_UNPRIVILEGED = "nobody"
 
 
 class MachineType:
@@ -210,7 +208,8 @@ class MachineType:
             )
 
     def _command(self, folder: Path, clock: int) -> list[str]:
-        run_as = _UNPRIVILEGED if os.geteuid() == 0 and _exists(_UNPRIVILEGED) else None
+        user = unprivileged()
+        run_as = user.pw_name if user is not None else None
         return command_line(
             self._qemu, folder, self._boot, self._options, self._acceleration, clock=clock, run_as=run_as
         )
@@ -226,14 +225,6 @@ class MachineType:
 
 def _health(machine: QemuProcess, seconds: float) -> guest_server.Health:
     return guest_server.health(lambda: machine.connect("control"), seconds)
-
-
-def _exists(user: str) -> bool:
-    try:
-        pwd.getpwnam(user)
-    except KeyError:
-        return False
-    return True
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -129,6 +129,16 @@ def test_no_command_to_a_device_has_the_host_load_a_module(interpreter: Interpre
     assert seen == [-errno.EINVAL] + [-errno.ENOTTY] * 8 + [-errno.EBADF] * 2 + [7]
 
 
+def test_it_has_no_memory_that_could_be_shared_and_is_then_counted_for_nobody(interpreter: Interpreter) -> None:
+    mapped = (
+        "import mmap\ndef mapped(flags):\n    try:\n        return len(mmap.mmap(-1, 4096, flags))\n"
+        "    except OSError as error:\n        return -error.errno\n"
+        "[mapped(flags) for flags in (0x21, 0x22)]"
+    )
+
+    assert said(interpreter, mapped) == [-errno.EPERM, 4096]
+
+
 def test_its_timers_are_few(interpreter: Interpreter) -> None:
     made = said(
         interpreter,
