@@ -229,6 +229,8 @@ def test_a_crowd_without_tokens_does_not_keep_the_holder_out(opened: Opened, ser
                 assert everything(holder) == b"goodbye"
         assert time.monotonic() - began < 5
         assert server.connections == 5
+        crowd[0].settimeout(gate.ADMISSION_SECONDS / 2)
+        assert everything(crowd[0]) == b"", "the one that has waited longest had to go"
     finally:
         for one in crowd:
             one.close()

@@ -149,6 +149,25 @@ def test_each_side_may_end_its_half_first(opened: Callable, serve: Callable) -> 
     until(lambda: gate.connections == 0)
 
 
+def test_what_both_sides_have_sent_is_read_whole_also_by_a_slow_reader(opened: Callable, serve: Callable) -> None:
+    """A connection that ended in order is not reset: that would take away what the kernel has still to deliver."""
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(1)
+        connection.sendall(bytes(100_000))
+        connection.close()
+
+    gate = opened(serve(answer).dial)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((gate.endpoint.address, gate.endpoint.ports["control"]))
+        connection.settimeout(20)
+        connection.sendall(b"?")
+        connection.shutdown(socket.SHUT_WR)
+        until(lambda: gate.connections == 0)
+        assert len(received(connection, BIG)) == 100_000
+
+
 def test_closing_ends_connections_and_ports_at_once(opened: Callable, serve: Callable) -> None:
     server = serve(echo)
     gate = opened(server.dial)

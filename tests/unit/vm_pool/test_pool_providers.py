@@ -93,6 +93,7 @@ def test_a_vm_that_cannot_be_stopped_hides_nothing_of_what_went_before(caplog: p
     quick = {"boot_seconds": 0, "reset_seconds": 0}
     with unpooled_vm(Stubborn(quick), "rack-0") as vm:
         vm.check()
+        assert (vm.address, vm.ports, vm.ended_early, vm.fence) == (vm.endpoint.address, vm.endpoint.ports, False, 0)
     with (
         pytest.raises(RuntimeError, match="boot of rack-1 failed"),
         unpooled_vm(Stubborn({**quick, "boot_failure": 1.0}), "rack-1"),
