@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from vm_pool.booting import SAY_EVERY_SECONDS, BootProgress
 from vm_pool.canary import CleanState
+from vm_pool.descriptor_limit import raise_descriptor_limit
 from vm_pool.errors import (
     PASSING,
     HostSuperseded,
@@ -92,7 +93,7 @@ class VMHost:
         self._jobs = Jobs(self._side, num_vms, retry_after)
 
     def run(self, stop: threading.Event | None = None) -> None:
-        """Runs until stopped, then stops every VM.
+        """Runs until stopped, then stops every VM. Raises this process's limit of open files.
 
         Args:
             stop: Ends the run, as `stop()` does.
@@ -104,6 +105,7 @@ class VMHost:
             PoolRefused: Redis refused the host at its start, as for a wrong password.
             GateError: The gates' address is not one of this machine's.
         """
+        raise_descriptor_limit()
         self._gates.check()
         self._stop = self._jobs.stop = stop or self._stop
         superseded = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -217,6 +218,18 @@ def test_so_does_none_that_holds_no_vm_any_more(home: Path, monkeypatch: pytest.
     for keeper in (first, second):
         keeper.kill()
         keeper.close()
+
+
+def test_a_keeper_is_heard_where_many_files_are_open(home: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2048), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        check_available(make("vmware"))
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import multiprocessing
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import redis
 from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState
 from vm_pool import host as host_module
 from vm_pool.canary import CleanState, Drift
+from vm_pool.descriptor_limit import DESCRIPTORS
 from vm_pool.errors import HostSuperseded, PoolRefused
 from vm_pool.gate import Gates
 from vm_pool.host import VMHost
@@ -440,6 +442,22 @@ def superseded_host(redis_url: str) -> tuple[list[bool], Any, list[str]]:
 
 def test_a_superseded_hosts_gates_are_closed_before_its_jobs_end_and_those_of_a_last_boot_after(redis_url: str) -> None:
     assert elsewhere(superseded_host, redis_url) == ([True], None, [])
+
+
+def limit_of_a_host(redis_url: str) -> tuple[int, int]:
+    """The soft limit of descriptors that a host has run with, and the hard one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+    host = VMHost(VMPool(redis.Redis.from_url(redis_url), "test"), Provider(), num_vms=1)  # type: ignore[arg-type]
+    stop = threading.Event()
+    stop.set()
+    host.run(stop)
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def test_a_host_may_open_as_many_files_as_its_vms_need(redis_url: str) -> None:
+    limit, most = elsewhere(limit_of_a_host, redis_url)
+    assert limit == min(most, DESCRIPTORS)
 
 
 @pytest.mark.parametrize("error", [HostSuperseded("another"), PoolRefused("NOAUTH"), None])

@@ -164,9 +164,11 @@ class KeeperClient:
         stdout = self._process.stdout
         if stdout is None:
             raise ValueError("the keeper's output is a pipe")
+        said = select.poll()  # `select.select` takes no descriptor above 1023
+        said.register(stdout, select.POLLIN)
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+            if left <= 0 or not said.poll(left * 1000):
                 last = self._last_words()
                 self.kill()
                 raise KeeperFailed(
