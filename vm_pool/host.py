@@ -188,14 +188,7 @@ class VMHost:
         beat = self._take_over()
         if beat is None:
             return False
-        try:
-            leftovers = self._provider.reap_leftovers(self.host_id)
-        except VMsInUse:
-            self._speaks = False  # so at its own end it does not end VMs that it must not end here
-            self._tell_at_the_end(self._side.retire)
-            raise
-        if leftovers:
-            log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
+        self._reap_leftovers()
         for vm in beat.vms:
             if vm.vm_id not in self._machines:
                 self.pool.remove([vm.vm_id])
@@ -208,6 +201,20 @@ class VMHost:
             log.warning("host %s: Redis has no password, so leased VMs listen at ports without a login", self.host_id)
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         return True
+
+    def _reap_leftovers(self) -> None:
+        try:
+            leftovers = self._provider.reap_leftovers(self.host_id)
+        except VMsInUse:
+            self._speaks = False  # so at its own end it does not end VMs that it must not end here
+            self._tell_at_the_end(self._side.retire)
+            raise
+        except Exception as error:  # noqa: BLE001 (the border to providers: a VM that cannot be ended will not boot)
+            why = f"{type(error).__name__}: {error}"
+            log.warning("host %s: what a predecessor left could not be ended: %s", self.host_id, why)
+            return
+        if leftovers:
+            log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
 
     def _take_over(self) -> Beat | None:
         """Returns the first beat, after giving a possibly dead predecessor time to beat again; None when stopped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import resource
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 import pytest
@@ -30,7 +32,7 @@ from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env import keeper_client
 from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed
-from vm_pool.providers.desktop_env.keeper_files import state_folder
+from vm_pool.providers.desktop_env.keeper_files import record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.states import Endpoint
 
@@ -331,6 +333,67 @@ def test_what_is_left_when_everything_was_killed_is_reaped(
     assert provider.reap_leftovers(HOST) == [VM]
     assert traces(home) == []
     assert provider.reap_leftovers(HOST) == []
+
+
+class Cloud(http.server.BaseHTTPRequestHandler):
+    """Answers as EC2: of the instances that are to be terminated, it has none, and one is another's."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        region = self.headers["Authorization"].split("/")[2]
+        self.asked.append(f"{region} {asked}")
+        code = "UnauthorizedOperation" if "i-others" in asked else "InvalidInstanceID.NotFound"
+        error = f"<Error><Code>{code}</Code><Message>no</Message></Error>"
+        reply = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>".encode()
+        self.send_response(403 if "Unauthorized" in code else 400)
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def cloud(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cloud]]:
+    monkeypatch.setattr(Cloud, "asked", [])
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cloud) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_SUBNET_ID": "subnet",
+            "AWS_SECURITY_GROUP_ID": "group",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield Cloud
+        server.shutdown()
+
+
+def note(provider: str, vm_id: str, path: str, **known: str) -> None:
+    """What a keeper that was killed wrote down."""
+    record = record_of(provider, vm_id)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps({"path": path, **known}))
+
+
+def test_instances_that_cannot_be_ended_keep_no_host_from_starting(
+    cloud: type[Cloud], caplog: pytest.LogCaptureFixture
+) -> None:
+    note("aws", VM, "i-others", region="us-east-1")
+    note("aws", f"{HOST}-1", "i-gone", region="ap-east-1")
+    provider = make("aws")
+
+    assert provider.reap_leftovers(HOST) == [f"{HOST}-1"]
+
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["us-east-1", "ap-east-1"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"{VM} of an earlier process stays: {VM}: aws: stop: An error occurred (Unauthorized" in caplog.text
+    assert record_of("aws", VM).exists()
 
 
 @pytest.mark.slow

@@ -327,6 +327,24 @@ def test_a_host_that_joins_takes_over_and_removes_what_is_not_its_own(
     assert host._join() is False, "told to stop, it says nothing"
 
 
+def test_leftovers_that_cannot_be_ended_keep_no_host_from_joining(
+    host: Any, provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(call: str, _name: str) -> None:
+        if call == "reap_leftovers":
+            raise RuntimeError("the cloud does not answer")
+
+    provider.during = fail
+    host._joined = False
+    host._side.beats.append(Beat("new", (), 1.0))
+
+    assert host._join() is True
+
+    assert [one[0] for one in host._side.said] == ["beat", *["register"] * 3, "trust"]
+    said = "host box: what a predecessor left could not be ended: RuntimeError: the cloud does not answer"
+    assert said in caplog.messages
+
+
 @pytest.mark.parametrize(("joins", "asked"), [(True, ["join", "beat"]), (False, ["join"])])
 def test_a_host_attends_to_its_vms_once_it_has_joined(
     host: Any, monkeypatch: pytest.MonkeyPatch, joins: bool, asked: list[str]

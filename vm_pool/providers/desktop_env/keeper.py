@@ -122,7 +122,7 @@ class Keeper:
         return str(path)
 
     def _keep(self, path: str) -> None:
-        self._request["path"] = path
+        self._request["path"], self._request["region"] = path, self._tool().region
         partial = self._record.with_suffix(".new")
         partial.write_text(json.dumps(self._request))
         partial.rename(self._record)

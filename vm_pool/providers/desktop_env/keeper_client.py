@@ -185,7 +185,7 @@ class KeeperClient:
         return answer
 
     def _write_request(self) -> None:
-        """Writes the request; keeps the path from an earlier record of the VM, as that VM may have to be stopped."""
+        """Writes the request; keeps path and region from an earlier record of the VM, as that VM has to be stopped."""
         options = self._options
         request = {
             "provider": self._provider,
@@ -200,7 +200,9 @@ class KeeperClient:
             "path": None,
         }
         with suppress(OSError, ValueError, KeyError):
-            request["path"] = json.loads(self._record.read_text())["path"]
+            earlier = json.loads(self._record.read_text())
+            if earlier["path"] is not None:
+                request |= {"path": earlier["path"], "region": earlier["region"]}
         partial = self._record.with_suffix(".new")
         partial.write_text(json.dumps(request))
         partial.rename(self._record)

@@ -17,6 +17,7 @@ from vm_pool.providers.desktop_env.keeper_files import leftovers, lock_of, recor
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.guest_server import DesktopUnwell
+from vm_pool.providers.leftovers import end_each
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -110,9 +111,8 @@ class DesktopEnvProvider:
             VMsInUse: The predecessor still lives.
         """
         left = leftovers(self.name, host_id)
-        for vm_id in left:
-            self.stop(vm_id)
-        return left
+        wait_until_unused(lock_of(self.name, vm_id) for vm_id in left)
+        return end_each(left, self.stop)
 
     def _stop(self, keeper: KeeperClient, *, raises: bool = False) -> None:
         try:
