@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -281,6 +282,15 @@ def test_two_vms_never_share_a_path(home: Path) -> None:
 
 
 @pytest.fixture
+def passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files that does not outlast the process that has it, as a worker's."""
+    folder = tmp_path / "passing"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.fixture
 def owner(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, object]]]:
     options: dict[str, object] = {"path_to_vm": vm(home, "vmware"), "headless": True, "stop_seconds": 30}
     owner = subprocess.Popen(
@@ -299,6 +309,14 @@ def owner(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, objec
 def test_a_killed_owner_leaves_nothing(home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]) -> None:
     owner[0].kill()
     wait_until(lambda: traces(home) == [])
+
+
+def test_nor_does_one_whose_temporary_folder_is_removed_first(
+    home: Path, passing: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]
+) -> None:
+    shutil.rmtree(passing)
+    owner[0].kill()
+    wait_until(lambda: traces(home) == [], seconds=20)
 
 
 def test_the_vms_of_a_living_process_are_not_reaped(

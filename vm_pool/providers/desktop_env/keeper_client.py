@@ -235,11 +235,15 @@ def _absolute(path: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Returns an environment in which a keeper finds the same packages, and the keys of its cloud, if any."""
+    """Returns an environment in which a keeper finds the same packages, and the keys of its cloud, if any.
+
+    A folder for temporary files may be this process's own: a keeper stops its VM after that folder was removed.
+    """
     source = str(Path(vm_pool.__file__).parent.parent)
     paths = [source, os.environ.get("PYTHONPATH", "")]
     own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
-    return environment_for_guests() | own
+    inherited = {name: value for name, value in environment_for_guests().items() if name != "TMPDIR"}
+    return inherited | own
 
 
 _keepers: weakref.WeakSet[KeeperClient] = weakref.WeakSet()
