@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -33,7 +34,7 @@ from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env import keeper_client
 from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed
-from vm_pool.providers.desktop_env.keeper_files import record_of, state_folder
+from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.states import Endpoint
 
@@ -336,23 +337,6 @@ def test_the_vms_of_a_living_process_are_not_reaped(
     wait_until(lambda: traces(home) == [])
 
 
-@pytest.mark.slow
-def test_what_is_left_when_everything_was_killed_is_reaped(
-    home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]
-) -> None:
-    process, options = owner
-    [keeper] = processes_naming(f"{VM}.json")
-    os.kill(int(keeper.split()[0]), signal.SIGKILL)
-    process.kill()
-    process.wait()
-    assert processes_naming(str(home)) != []
-    provider = make("vmware", **options)
-    assert provider.reap_leftovers(f"{HOST}-another") == []
-    assert provider.reap_leftovers(HOST) == [VM]
-    assert traces(home) == []
-    assert provider.reap_leftovers(HOST) == []
-
-
 class Cloud(http.server.BaseHTTPRequestHandler):
     """Answers as EC2: of the instances that are to be terminated, it has none, and one is another's."""
 
@@ -392,11 +376,52 @@ def cloud(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cloud]]:
         server.shutdown()
 
 
-def note(provider: str, vm_id: str, path: str, **known: str) -> None:
+def note(kind: str, name: str, path: str, **known: object) -> None:
     """What a keeper that was killed wrote down."""
-    record = record_of(provider, vm_id)
-    record.parent.mkdir(parents=True, exist_ok=True)
+    record = record_of(kind, name)
+    for folder in (record.parent, lock_of(kind, name).parent):
+        folder.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps({"path": path, **known}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", [HOST, f"{HOST}-another"], ids=["its next start", "another host"])
+def test_what_is_left_when_everything_was_killed_is_reaped(
+    home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], by: str
+) -> None:
+    process, _ = owner
+    [keeper] = processes_naming(f"{VM}.json")
+    os.kill(int(keeper.split()[0]), signal.SIGKILL)
+    assert make("vmware").reap_leftovers(f"{HOST}-another") == [], "its process may still end it"
+    process.kill()
+    process.wait()
+    assert processes_naming(str(home)) != []
+    provider = make("vmware", path_to_vm=vm(home, "vmware", 1))
+    assert provider.reap_leftovers(by) == [VM]
+    assert traces(home) == []
+    assert provider.reap_leftovers(by) == []
+
+
+def test_abandoned_instances_are_ended_unless_they_are_another_machines(
+    cloud: type[Cloud], caplog: pytest.LogCaptureFixture
+) -> None:
+    here: dict[str, object] = {
+        "machine": socket.gethostname(),
+        "paths": [],
+        "snapshot_name": "init_state",
+        "headless": True,
+    }
+    here |= {"os_type": "Ubuntu", "screen": [1920, 1080], "stop_seconds": 30, "provider": "aws", "region": "ap-east-1"}
+    note("aws", "own-0", "i-gone", vm_id="own-0", **here)
+    note("aws", "own-1", "i-others", vm_id="own-1", **here)
+    note("aws", "own-2", "i-far", vm_id="own-2", **{**here, "machine": "another"})
+
+    assert make("aws").reap_leftovers(f"{HOST}-another") == ["own-0"]
+
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["ap-east-1"] * 2
+    assert "own-1 that nobody uses any more stays: " in caplog.text
+    assert "UnauthorizedOperation" in caplog.text
+    assert [record_of("aws", f"own-{number}").exists() for number in range(3)] == [False, True, True]
 
 
 def test_instances_that_cannot_be_ended_keep_no_host_from_starting(

@@ -176,7 +176,9 @@ def _listen(words: queue.SimpleQueue[str], stop_seconds: float, record: Path) ->
 def stop_only(record: Path) -> int:
     """Stops the VM that a killed keeper had held."""
     keeper = Keeper(record)
-    threading.Timer(keeper.stop_seconds, os._exit, (1,)).start()
+    limit = threading.Timer(keeper.stop_seconds, os._exit, (1,))
+    limit.daemon = True  # or a failure would only end this process then
+    limit.start()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     keeper.stop()
     os._exit(0)

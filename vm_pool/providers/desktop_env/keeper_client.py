@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -75,7 +76,7 @@ class KeeperClient:
                 stderr=log,
                 bufsize=0,
                 cwd=state_folder(self._provider),
-                env=_environment(),
+                env=environment_of_keepers(),
                 start_new_session=True,  # the host handles Ctrl-C; all that the keeper starts can be ended with it
             )
 
@@ -197,6 +198,7 @@ class KeeperClient:
             "os_type": options.os_type,
             "screen": [options.screen_width, options.screen_height],
             "stop_seconds": options.stop_seconds,
+            "machine": socket.gethostname(),
             "path": None,
         }
         with suppress(OSError, ValueError, KeyError):
@@ -234,7 +236,7 @@ def _absolute(path: str) -> str:
     return str(file.absolute()) if file.exists() else path
 
 
-def _environment() -> dict[str, str]:
+def environment_of_keepers() -> dict[str, str]:
     """Returns an environment in which a keeper finds the same packages, and the keys of its cloud, if any.
 
     A folder for temporary files may be this process's own: a keeper stops its VM after that folder was removed.
