@@ -189,9 +189,7 @@ class VMHost:
         if beat is None:
             return False
         self._reap_leftovers()
-        for vm in beat.vms:
-            if vm.vm_id not in self._machines:
-                self.pool.remove([vm.vm_id])
+        self._remove_strangers(beat)
         for machine in self._machines.values():
             self._register(machine, VMState.INITIALIZING)
         self._side.trust(beat.server)
@@ -233,7 +231,31 @@ class VMHost:
             self._stop.wait(TAKE_OVER_SECONDS)
         return None
 
+    def _remove_strangers(self, beat: Beat) -> None:
+        """Removes VMs that an earlier process registered and this one does not have."""
+        for vm in beat.vms:
+            if vm.vm_id not in self._machines:
+                self.pool.remove([vm.vm_id])
+
     def _distrust(self, beat: Beat) -> None:
+        """Compares what the pool says with what the host knows, as another process has spoken for it, or Redis is another."""
+        if self._side.displaced:
+            self._boot_all_anew(beat)
+        else:
+            self._compare_with_server(beat)
+        self._publish_image()  # as Redis may have lost it, or it was the other process's
+        self._side.trust(beat.server)
+
+    def _boot_all_anew(self, beat: Beat) -> None:
+        """Registers the VMs anew: those of this process were ended by another one, whose own ended with it."""
+        self._remove_strangers(beat)
+        for vm in beat.vms:
+            machine = self._machines.get(vm.vm_id)
+            if machine is not None and vm.state not in (VMState.ERROR, VMState.STOPPED):
+                self._register(machine, VMState.INITIALIZING)
+        log.warning("host %s: another process spoke for it until it ended; its VMs are booted anew", self.host_id)
+
+    def _compare_with_server(self, beat: Beat) -> None:
         """Compares what a new server process says with what the host knows: the server may have lost its last writes.
 
         It may list a leased VM as free, treat a lease that was over as current, or miss a reset and the grant after it.
@@ -247,11 +269,9 @@ class VMHost:
             behind = vm.fence < machine.fence or not self._provider.needs_reset
             if behind or vm.state not in (VMState.LEASED, VMState.ERROR, VMState.STOPPED):
                 self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
-        self._publish_image()  # as Redis may have lost it
         log.warning(
             "host %s: Redis is another process than before; its VMs were compared with what it says", self.host_id
         )
-        self._side.trust(beat.server)
 
     def _publish_image(self) -> None:
         if name := image_name(self._provider):

@@ -68,7 +68,7 @@ class Provider:
 class Side:
     """The pool as the test has it."""
 
-    host_id, silent_after, trusted = "box", 60.0, "server"
+    host_id, silent_after, trusted, displaced = "box", 60.0, "server", False
 
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
@@ -272,6 +272,24 @@ def test_after_a_restart_of_redis_only_leases_it_knows_nothing_after_are_left_al
     alone = {} if needs_reset else {"box-0": RESETTING, "box-1": RESETTING, "box-2": BOOTING}
     assert registered(vm(0, LEASED), vm(1, ERROR), vm(2, STOPPED)) == alone
     assert registered(vm(0, LEASED, fence=8)) == {name: state for name, state in alone.items() if name == "box-0"}
+
+
+def test_after_another_process_spoke_for_it_all_its_vms_are_booted(
+    host: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    removed: list[Any] = []
+    monkeypatch.setattr(host.pool, "remove", removed.append)
+    for machine in host._machines.values():
+        machine.fence, machine.booted = 7, True
+    host._side.displaced = True
+
+    seen = (vm(0, FREE, fence=9), vm(1, LEASED, fence=9), vm(2, STOPPED, fence=9), vm(7, FREE, fence=9))
+    host._distrust(Beat("server", seen, 1.0))
+
+    assert removed == [["box-7"]]
+    registered = [("register", f"box-{number}", BOOTING, True, 7) for number in (0, 1)]
+    assert host._side.said == [*registered, ("trust", "server")]
+    assert caplog.messages == ["host box: another process spoke for it until it ended; its VMs are booted anew"]
 
 
 def test_it_looks_for_the_dead_in_a_twentieth_of_its_time(host: Any, clock: SimpleNamespace) -> None:
