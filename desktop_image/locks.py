@@ -49,6 +49,22 @@ def hold_file(path: Path, *, seconds: float = 0.0, shared: bool = False) -> int 
             raise
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process, which may be this one, holds a file or folder.
+
+    Raises:
+        OSError: It is missing, or cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: NFS locks nothing alone that is only read
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def locked(path: Path, *, seconds: float = 0.0) -> Iterator[bool]:
     """Holds the lock on a file for the body; yields whether it has the lock."""

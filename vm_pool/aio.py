@@ -44,11 +44,11 @@ class AsyncVMPool:
         max_age: float = 6 * 3600.0,
         token: str | None = None,
         should_stop: Callable[[], bool] | None = None,
+        wait_while_empty: bool = False,
     ) -> Grant:
         """Waits for a VM; arguments and errors are those of `VMPool.acquire`. A cancelled wait leaves the queue."""
-        return await self._drive(
-            acquisition(Request(holder, priority, timeout, ttl, max_age, should_stop, token), self.name)
-        )
+        who = Request(holder, priority, timeout, ttl, max_age, should_stop, token, wait_while_empty)
+        return await self._drive(acquisition(who, self.name))
 
     async def renew(self, grants: Sequence[tuple[str, int]]) -> list[float | None]:
         """Moves deadlines; see `VMPool.renew`."""

@@ -14,7 +14,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from vm_pool.errors import PoolError
 from vm_pool.event_loop import CLOSE_SECONDS, LoopThread, Tasks, drop
@@ -38,7 +40,8 @@ ADMISSION_SECONDS = 10.0
 DIALLING = 4
 """How many connections to one VM are being made at a time: a frozen VM must not use up the threads of the others."""
 RETIRED_PORTS = 8192
-"""How many of the latest ports are not reused: an old address must lead to no other VM."""
+"""How many of the latest ports are not reused: an old address must lead to no other VM. At most half of those there are."""
+_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _ACCEPT_PAUSE_SECONDS = 0.1
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
@@ -68,7 +71,7 @@ class Gates:
         self.address = address
         self._key = key
         self._certificate: Certificate | None = None
-        self._retired: deque[int] = deque(maxlen=RETIRED_PORTS)
+        self._retired: deque[int] = deque(maxlen=_how_many_retire())
         self._guard = threading.Lock()
         self._thread = LoopThread("gates")
 
@@ -139,6 +142,14 @@ class Gates:
         finally:
             for listener in passed_over:
                 listener.close()
+
+
+def _how_many_retire() -> int:
+    """Returns how many ports are not reused: fewer than `RETIRED_PORTS` where this machine's range of ports is narrow."""
+    with suppress(OSError, ValueError):
+        first, last = map(int, _PORT_RANGE.read_text(encoding="ascii").split())
+        return min(RETIRED_PORTS, (last - first + 1) // 2)
+    return RETIRED_PORTS
 
 
 class Gate:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from vm_pool.booting import SAY_EVERY_SECONDS, BootProgress
 from vm_pool.canary import CleanState
+from vm_pool.descriptor_limit import raise_descriptor_limit
 from vm_pool.errors import (
     PASSING,
     HostSuperseded,
@@ -92,7 +93,7 @@ class VMHost:
         self._jobs = Jobs(self._side, num_vms, retry_after)
 
     def run(self, stop: threading.Event | None = None) -> None:
-        """Runs until stopped, then stops every VM.
+        """Runs until stopped, then stops every VM. Raises this process's limit of open files.
 
         Args:
             stop: Ends the run, as `stop()` does.
@@ -104,6 +105,7 @@ class VMHost:
             PoolRefused: Redis refused the host at its start, as for a wrong password.
             GateError: The gates' address is not one of this machine's.
         """
+        raise_descriptor_limit()
         self._gates.check()
         self._stop = self._jobs.stop = stop or self._stop
         superseded = False
@@ -187,17 +189,8 @@ class VMHost:
         beat = self._take_over()
         if beat is None:
             return False
-        try:
-            leftovers = self._provider.reap_leftovers(self.host_id)
-        except VMsInUse:
-            self._speaks = False  # so at its own end it does not end VMs that it must not end here
-            self._tell_at_the_end(self._side.retire)
-            raise
-        if leftovers:
-            log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
-        for vm in beat.vms:
-            if vm.vm_id not in self._machines:
-                self.pool.remove([vm.vm_id])
+        self._reap_leftovers()
+        self._remove_strangers(beat)
         for machine in self._machines.values():
             self._register(machine, VMState.INITIALIZING)
         self._side.trust(beat.server)
@@ -207,6 +200,20 @@ class VMHost:
             log.warning("host %s: Redis has no password, so leased VMs listen at ports without a login", self.host_id)
         log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         return True
+
+    def _reap_leftovers(self) -> None:
+        try:
+            leftovers = self._provider.reap_leftovers(self.host_id)
+        except VMsInUse:
+            self._speaks = False  # so at its own end it does not end VMs that it must not end here
+            self._tell_at_the_end(self._side.retire)
+            raise
+        except Exception as error:  # noqa: BLE001 (the border to providers: a VM that cannot be ended will not boot)
+            why = f"{type(error).__name__}: {error}"
+            log.warning("host %s: what a predecessor left could not be ended: %s", self.host_id, why)
+            return
+        if leftovers:
+            log.warning("host %s: ended VMs a predecessor left running: %s", self.host_id, ", ".join(leftovers))
 
     def _take_over(self) -> Beat | None:
         """Returns the first beat, after giving a possibly dead predecessor time to beat again; None when stopped."""
@@ -225,7 +232,31 @@ class VMHost:
             self._stop.wait(TAKE_OVER_SECONDS)
         return None
 
+    def _remove_strangers(self, beat: Beat) -> None:
+        """Removes VMs that an earlier process registered and this one does not have."""
+        for vm in beat.vms:
+            if vm.vm_id not in self._machines:
+                self.pool.remove([vm.vm_id])
+
     def _distrust(self, beat: Beat) -> None:
+        """Compares what the pool says with what the host knows, as another process has spoken for it, or Redis is another."""
+        if self._side.displaced:
+            self._boot_all_anew(beat)
+        else:
+            self._compare_with_server(beat)
+        self._publish_image()  # as Redis may have lost it, or it was the other process's
+        self._side.trust(beat.server)
+
+    def _boot_all_anew(self, beat: Beat) -> None:
+        """Registers the VMs anew: those of this process were ended by another one, whose own ended with it."""
+        self._remove_strangers(beat)
+        for vm in beat.vms:
+            machine = self._machines.get(vm.vm_id)
+            if machine is not None and vm.state not in (VMState.ERROR, VMState.STOPPED):
+                self._register(machine, VMState.INITIALIZING)
+        log.warning("host %s: another process spoke for it until it ended; its VMs are booted anew", self.host_id)
+
+    def _compare_with_server(self, beat: Beat) -> None:
         """Compares what a new server process says with what the host knows: the server may have lost its last writes.
 
         It may list a leased VM as free, treat a lease that was over as current, or miss a reset and the grant after it.
@@ -239,11 +270,9 @@ class VMHost:
             behind = vm.fence < machine.fence or not self._provider.needs_reset
             if behind or vm.state not in (VMState.LEASED, VMState.ERROR, VMState.STOPPED):
                 self._register(machine, VMState.RESETTING if machine.booted else VMState.INITIALIZING)
-        self._publish_image()  # as Redis may have lost it
         log.warning(
             "host %s: Redis is another process than before; its VMs were compared with what it says", self.host_id
         )
-        self._side.trust(beat.server)
 
     def _publish_image(self) -> None:
         if name := image_name(self._provider):

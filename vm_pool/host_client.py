@@ -64,9 +64,12 @@ class HostClient:
         self.silent_after = silent_after
         self._instance = f"{secrets.token_hex(8)} {this_process()}"
         self._trusted = ""
+        self._displaced = False
 
     def beat(self, *, take_over: bool = False) -> Beat:
         """Signals that the host is alive; also ends everything in the pool that is due.
+
+        A process that has ended is replaced; then, too, the server must be trusted again.
 
         Args:
             take_over: Run the host from now on. Its VMs must be registered again, and the server must be trusted again.
@@ -78,6 +81,7 @@ class HostClient:
         accepted, *rest = self._beat("1" if take_over else "0")
         # Also without `take_over`: a server that lost its last writes may name a predecessor that was replaced.
         if not accepted and has_ended(_process_of(rest[0])):
+            self._trusted, self._displaced = "", True  # what that process registered and offered ended with it
             accepted, *rest = self._beat(rest[0])
         if not accepted and take_over:
             raise self._taken(*rest)
@@ -109,13 +113,18 @@ class HostClient:
         """The server process that may grant the host's VMs."""
         return self._trusted
 
+    @property
+    def displaced(self) -> bool:
+        """Whether another process, which has ended, spoke for the host since a server was trusted last."""
+        return self._displaced
+
     def trust(self, server: str) -> None:
         """Lets a server process grant the host's VMs, from the next beat on.
 
         Until then it grants none: it may have lost its last writes, and list a leased VM as free. Call this once every
         VM that it may be wrong about has been registered again.
         """
-        self._trusted = server
+        self._trusted, self._displaced = server, False
 
     def wait_for_work(self, seconds: float) -> bool:
         """Waits until the pool has work for the host, at most `seconds`; returns whether it has."""

@@ -56,6 +56,7 @@ class VMPool:
         token: str | None = None,
         heartbeat: bool = True,
         should_stop: Callable[[], bool] | None = None,
+        wait_while_empty: bool = False,
     ) -> Lease:
         """Waits for a VM, first come, first served within a priority; each step of priority counts as a day of waiting.
 
@@ -68,13 +69,15 @@ class VMPool:
             token: The request's identity. Repeating it finds a grant whose reply was lost.
             heartbeat: Renew the lease from a thread. Without it, call `Lease.renew` every third of the TTL.
             should_stop: Asked at least once a second; True ends the wait.
+            wait_while_empty: Keep the place in the queue however long the pool has no VM at all.
 
         Raises:
-            AcquireTimeout: No VM came in time; `PoolEmpty` when the pool has none at all.
+            AcquireTimeout: No VM came in time; `PoolEmpty` when the pool has none at all, after half a minute unless
+                `wait_while_empty`.
             AcquireStopped: `should_stop` returned True.
             PoolRefused: Redis refuses for good, as for a wrong password.
         """
-        who = Request(holder, priority, timeout, ttl, max_age, should_stop, token)
+        who = Request(holder, priority, timeout, ttl, max_age, should_stop, token, wait_while_empty)
         try:
             grant = self._drive(acquisition(who, self.name))
         except AcquireTimeout as error:

@@ -6,6 +6,7 @@ share one logic. See `VMPool.acquire` for a driver.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Generator
@@ -15,6 +16,8 @@ from typing import Any
 from vm_pool.errors import PASSING, AcquireStopped, AcquireTimeout, PoolEmpty, PoolError
 from vm_pool.processes import this_process
 from vm_pool.scripts import microseconds
+
+log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
 """Longest time for which a waiter that stopped asking keeps its place: it may be handed a VM until then."""
@@ -35,7 +38,10 @@ PRIORITIES = range(-100, 101)
 class Request:
     """A request for a VM; see `VMPool.acquire` for the arguments."""
 
-    __slots__ = ("asked_before", "holder", "max_age", "priority", "should_stop", "timeout", "token", "ttl")
+    __slots__ = (
+        *("asked_before", "holder", "max_age", "priority", "should_stop", "timeout", "token", "ttl"),
+        "wait_while_empty",
+    )
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class Request:
         max_age: float,
         should_stop: Callable[[], bool] | None = None,
         token: str | None = None,
+        wait_while_empty: bool = False,
     ) -> None:
         if priority not in PRIORITIES:
             raise ValueError(f"priority {priority} is not between {PRIORITIES[0]} and {PRIORITIES[-1]}")
@@ -59,6 +66,7 @@ class Request:
         self.ttl = ttl
         self.max_age = max_age
         self.should_stop = should_stop
+        self.wait_while_empty = wait_while_empty
         self.asked_before = token is not None
         """Whether the token may already have a VM."""
         self.token = token if token is not None else os.urandom(12).hex()
@@ -146,7 +154,8 @@ def acquisition(
         clock: Monotonic seconds.
 
     Raises:
-        AcquireTimeout: No VM came in time (`PoolEmpty` when the pool had none at all for long).
+        AcquireTimeout: No VM came in time. `PoolEmpty` when the pool has none at all, also before that time is over unless the
+            request waits while it is empty.
         AcquireStopped: `should_stop` returned True.
     """
     return _Acquisition(request, pool, clock).steps()
@@ -162,6 +171,7 @@ class _Acquisition:
         self.vms: int | None = None
         self.pause = 0.05
         self.trouble: PoolError | None = None
+        self.said_empty = False
 
     def steps(self) -> Generator[Step, Any, Grant]:
         try:
@@ -192,12 +202,13 @@ class _Acquisition:
             yield Sleep(min(self.pause, max(self.end - self.clock(), 0.0)))
             self.pause = min(self.pause * 2, SLICE_SECONDS)
             return None
+        was_away = self.trouble is not None
         self.trouble, self.pause = None, 0.05
         if reply[0] == 1:
             return _granted(reply, asked, self.started, self.clock())
         _, self.ticket, server_then, self.vms = reply
-        if self.vms:
-            self.last_vm_seen = asked
+        if self.vms or was_away:  # hosts register again with a Redis that lost its data
+            self.last_vm_seen, self.said_empty = asked, False
         refresh_at = asked + self.request.refresh
         while (now := self.clock()) < refresh_at:
             self._may_go_on()
@@ -216,9 +227,14 @@ class _Acquisition:
         if request.should_stop is not None and request.should_stop():
             raise AcquireStopped(f"{request.holder} stopped waiting for a VM of pool {self.pool!r}")
         if now - self.last_vm_seen > EMPTY_SECONDS and self.trouble is None:
-            raise PoolEmpty(
+            empty = (
                 f"pool {self.pool!r} has had no VM for {now - self.last_vm_seen:.0f} s: is a VM host running for it?"
             )
+            if not request.wait_while_empty:
+                raise PoolEmpty(empty)
+            if not self.said_empty:
+                log.warning("%s still waits: %s", request.holder, empty)
+                self.said_empty = True
         if now >= self.end:
             timeout = PoolEmpty if self.vms == 0 else AcquireTimeout
             trouble = f"; {self.trouble}" if self.trouble else ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,12 +14,10 @@ from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_client import connect
 from rollout_tasks.settings import settings
-from vm_pool.errors import AcquireStopped, PoolEmpty
+from vm_pool.errors import AcquireStopped
 from vm_pool.lease import Lease
 from vm_pool.pool import VMPool
 from vm_pool.waiting import LONGEST_HOLDER
-
-logger = logging.getLogger(__name__)
 
 _AGE_MARGIN_SECONDS = 300.0
 """How much longer than setup, episode and evaluation a lease may last: for cleanup and killing a stuck process."""
@@ -90,19 +86,13 @@ def leased_vm(
 
 def _acquire(pool: VMPool, config: RunConfig, holder: str, pulse: Pulse) -> Lease:
     """Waits for a lease as long as the run allows: a pool without VMs may get some once its hosts are back."""
-    until = time.monotonic() + config.vm.wait_seconds
-    while True:
-        try:
-            return pool.acquire(
-                holder,
-                priority=config.priority,
-                timeout=max(0.0, until - time.monotonic()),
-                ttl=settings().lease_ttl,
-                max_age=3 * config.limits.max_seconds + _AGE_MARGIN_SECONDS,
-                heartbeat=False,
-                should_stop=lambda: pulse.interruption.requested,
-            )
-        except PoolEmpty as error:
-            if time.monotonic() >= until:
-                raise
-            logger.warning("%s: %s; still waiting", holder, error)
+    return pool.acquire(
+        holder,
+        priority=config.priority,
+        timeout=config.vm.wait_seconds,
+        ttl=settings().lease_ttl,
+        max_age=3 * config.limits.max_seconds + _AGE_MARGIN_SECONDS,
+        heartbeat=False,
+        should_stop=lambda: pulse.interruption.requested,
+        wait_while_empty=True,
+    )

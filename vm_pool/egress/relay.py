@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
 import struct
 import threading
@@ -17,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from vm_pool.descriptor_limit import raise_descriptor_limit
 from vm_pool.egress.addresses import NotPublic, Resolve, public_addresses
 from vm_pool.egress.dns_answers import LONGEST_QUESTION, StandIns, answer
 from vm_pool.egress.policy import NetworkPolicy
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
 """For each guest at a time; further ones are refused."""
-DESCRIPTORS = 65_536
-"""For this process; each connection takes two."""
 GUEST_BYTES = 16 << 30
 """How many bytes one guest may send and receive until it is reset."""
 CONNECT_SECONDS = 15.0
@@ -69,11 +67,8 @@ class Relay:
         self._outlets: set[Outlet] = set()
 
     def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
-        """Gives a guest internet access; also raises this process's descriptor limit to `DESCRIPTORS` if allowed."""
-        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
-        if now != resource.RLIM_INFINITY and now < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        """Gives a guest internet access; also raises this process's limit of descriptors: each connection takes two."""
+        raise_descriptor_limit()
         with self._guard:
             outlet = Outlet(self._thread.loop, listeners, policy, self._resolve, self._forget)
             self._outlets.add(outlet)

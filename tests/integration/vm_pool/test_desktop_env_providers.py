@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
+import resource
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 import pytest
@@ -29,7 +34,7 @@ from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env import keeper_client
 from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed
-from vm_pool.providers.desktop_env.keeper_files import state_folder
+from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.states import Endpoint
 
@@ -219,6 +224,18 @@ def test_so_does_none_that_holds_no_vm_any_more(home: Path, monkeypatch: pytest.
         keeper.close()
 
 
+def test_a_keeper_is_heard_where_many_files_are_open(home: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2048), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        check_available(make("vmware"))
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])
 def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
     home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -266,6 +283,15 @@ def test_two_vms_never_share_a_path(home: Path) -> None:
 
 
 @pytest.fixture
+def passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files that does not outlast the process that has it, as a worker's."""
+    folder = tmp_path / "passing"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.fixture
 def owner(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, object]]]:
     options: dict[str, object] = {"path_to_vm": vm(home, "vmware"), "headless": True, "stop_seconds": 30}
     owner = subprocess.Popen(
@@ -286,6 +312,14 @@ def test_a_killed_owner_leaves_nothing(home: Path, owner: tuple[subprocess.Popen
     wait_until(lambda: traces(home) == [])
 
 
+def test_nor_does_one_whose_temporary_folder_is_removed_first(
+    home: Path, passing: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]
+) -> None:
+    shutil.rmtree(passing)
+    owner[0].kill()
+    wait_until(lambda: traces(home) == [], seconds=20)
+
+
 def test_the_vms_of_a_living_process_are_not_reaped(
     home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,21 +337,106 @@ def test_the_vms_of_a_living_process_are_not_reaped(
     wait_until(lambda: traces(home) == [])
 
 
+class Cloud(http.server.BaseHTTPRequestHandler):
+    """Answers as EC2: of the instances that are to be terminated, it has none, and one is another's."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        region = self.headers["Authorization"].split("/")[2]
+        self.asked.append(f"{region} {asked}")
+        code = "UnauthorizedOperation" if "i-others" in asked else "InvalidInstanceID.NotFound"
+        error = f"<Error><Code>{code}</Code><Message>no</Message></Error>"
+        reply = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>".encode()
+        self.send_response(403 if "Unauthorized" in code else 400)
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def cloud(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cloud]]:
+    monkeypatch.setattr(Cloud, "asked", [])
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cloud) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_SUBNET_ID": "subnet",
+            "AWS_SECURITY_GROUP_ID": "group",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield Cloud
+        server.shutdown()
+
+
+def note(kind: str, name: str, path: str, **known: object) -> None:
+    """What a keeper that was killed wrote down."""
+    record = record_of(kind, name)
+    for folder in (record.parent, lock_of(kind, name).parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps({"path": path, **known}))
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("by", [HOST, f"{HOST}-another"], ids=["its next start", "another host"])
 def test_what_is_left_when_everything_was_killed_is_reaped(
-    home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]]
+    home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], by: str
 ) -> None:
-    process, options = owner
+    process, _ = owner
     [keeper] = processes_naming(f"{VM}.json")
     os.kill(int(keeper.split()[0]), signal.SIGKILL)
+    assert make("vmware").reap_leftovers(f"{HOST}-another") == [], "its process may still end it"
     process.kill()
     process.wait()
     assert processes_naming(str(home)) != []
-    provider = make("vmware", **options)
-    assert provider.reap_leftovers(f"{HOST}-another") == []
-    assert provider.reap_leftovers(HOST) == [VM]
+    provider = make("vmware", path_to_vm=vm(home, "vmware", 1))
+    assert provider.reap_leftovers(by) == [VM]
     assert traces(home) == []
-    assert provider.reap_leftovers(HOST) == []
+    assert provider.reap_leftovers(by) == []
+
+
+def test_abandoned_instances_are_ended_unless_they_are_another_machines(
+    cloud: type[Cloud], caplog: pytest.LogCaptureFixture
+) -> None:
+    here: dict[str, object] = {
+        "machine": socket.gethostname(),
+        "paths": [],
+        "snapshot_name": "init_state",
+        "headless": True,
+    }
+    here |= {"os_type": "Ubuntu", "screen": [1920, 1080], "stop_seconds": 30, "provider": "aws", "region": "ap-east-1"}
+    note("aws", "own-0", "i-gone", vm_id="own-0", **here)
+    note("aws", "own-1", "i-others", vm_id="own-1", **here)
+    note("aws", "own-2", "i-far", vm_id="own-2", **{**here, "machine": "another"})
+
+    assert make("aws").reap_leftovers(f"{HOST}-another") == ["own-0"]
+
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["ap-east-1"] * 2
+    assert "own-1 that nobody uses any more stays: " in caplog.text
+    assert "UnauthorizedOperation" in caplog.text
+    assert [record_of("aws", f"own-{number}").exists() for number in range(3)] == [False, True, True]
+
+
+def test_instances_that_cannot_be_ended_keep_no_host_from_starting(
+    cloud: type[Cloud], caplog: pytest.LogCaptureFixture
+) -> None:
+    note("aws", VM, "i-others", region="us-east-1")
+    note("aws", f"{HOST}-1", "i-gone", region="ap-east-1")
+    provider = make("aws")
+
+    assert provider.reap_leftovers(HOST) == [f"{HOST}-1"]
+
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["us-east-1", "ap-east-1"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"{VM} of an earlier process stays: {VM}: aws: stop: An error occurred (Unauthorized" in caplog.text
+    assert record_of("aws", VM).exists()
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ pytestmark = needs_local_desktops
 
 PLAY = """
 import contextlib, os, socket, subprocess, sys, threading, time
-from vm_pool import namespaces
+from vm_pool import descriptor_limit, namespaces
 from vm_pool.egress import parse_policy, relay
 from vm_pool.egress.exits import make_exit, make_interface
 from vm_pool.providers.qemu.internet_access import InternetAccess
@@ -144,7 +144,7 @@ _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
 outlet = relays.open(make_exit(namespace), parse_policy("internet"))
 held = [(connect(), server.accept()) for _ in range(60)]
-print("said", resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most, relay.DESCRIPTORS), most))
+print("said", resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most, descriptor_limit.DESCRIPTORS), most))
 """
 SHUT = """
 keeper = subprocess.Popen(["sh", "-c", "unshare --net cat; true"], stdin=subprocess.PIPE)

@@ -9,6 +9,8 @@ import logging
 import os
 import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -501,6 +503,31 @@ def test_only_the_latest_ports_are_remembered(gates: Gates) -> None:
     gate = gates.open(["control", "vnc"], lambda _purpose: socket.socket())
     assert list(gates._retired) == list(gate.endpoint.ports.values())
     gate.close()
+
+
+NARROW = """
+import socket, sys
+from pathlib import Path
+from vm_pool.gate import Gates
+from vm_pool.namespaces import bring_loopback_up
+Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("40000 40019")
+bring_loopback_up()
+gates, latest = Gates(), []
+for _ in range(30):
+    gate = gates.open(["control", "vnc"], lambda _purpose: socket.socket())
+    ports = list(gate.endpoint.ports.values())
+    assert not set(ports) & set(latest), (ports, latest)
+    latest = [*latest, *ports][-8:]
+    gate.close()
+gates.close()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are root's")
+def test_a_machine_with_few_ports_uses_them_again_before_they_run_out() -> None:
+    command = ["unshare", "--net", sys.executable, "-c", NARROW]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_nothing_is_left_of_a_gate_after_its_end(serve: Callable, caplog: pytest.LogCaptureFixture) -> None:

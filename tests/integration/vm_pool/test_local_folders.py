@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
 from vm_pool.providers.folder_lock import make_held
-from vm_pool.providers.local import LocalProvider, folders
+from vm_pool.providers.local import LocalProvider, cgroups, folders
 
 HOST = f"test-folders-{os.getpid()}"
 KILLED_HOST = """
@@ -105,3 +105,21 @@ def test_what_nobody_holds_is_removed_whoever_made_it(top: Path, caplog: pytest.
     assert "a desktop that nobody uses any more stays: " in caplog.text
     os.close(mine)
     assert folders.end_abandoned() == [f"{HOST}-0"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")
+def test_a_leftover_that_does_not_end_keeps_no_other_and_no_host_from_starting(
+    top: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (0, 1):
+        os.close(make_held(folders.folder_of(f"{HOST}-{number}"), 0o711))
+    monkeypatch.setattr(folders, "END_SECONDS", 0.1)
+    mounts = top / "cgroups"  # a folder that is none of the kernel's, and stays
+    (mounts / cgroups.cgroup_of(f"{HOST}-0").lstrip("/") / "busy").mkdir(parents=True)
+    monkeypatch.setattr(cgroups, "_MOUNTED", mounts)
+
+    assert LocalProvider({}).reap_leftovers(HOST) == [f"{HOST}-1"]
+
+    assert f"{HOST}-0 of an earlier process stays: {HOST}-0: processes in {mounts}" in caplog.text
+    with pytest.raises(TimeoutError):
+        LocalProvider({}).stop(f"{HOST}-0")

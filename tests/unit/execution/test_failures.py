@@ -623,11 +623,22 @@ def test_a_trajectory_is_written_only_when_it_is_wanted(submit: Any, kept: bool)
     assert (bench.folder.attempt(ROLLOUT, 1) / "trajectory.jsonl").exists() is kept
 
 
-def test_a_pool_without_vms_is_waited_for_as_long_as_the_run_says(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_without_vms_is_waited_for_in_one_place_of_the_queue(
+    submit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vm_pool.waiting.EMPTY_SECONDS", 0.2)
     bench = submit({}, vm={"wait_seconds": 30.0}, max_attempts=1)
     bench.pool.remove(["vm-0"])
-    host = threading.Timer(4.0, bench.pool.register, ("vm-1", VMEndpoint("127.0.0.1", {"control": 1})))
+    seen: set[str] = set()
+
+    def come_late() -> None:
+        until = time.monotonic() + 4.0
+        while time.monotonic() < until:
+            seen.update(waiter.token for waiter in bench.pool.status().waiters)
+            time.sleep(0.05)
+        bench.pool.register("vm-1", VMEndpoint("127.0.0.1", {"control": 1}))
+
+    host = threading.Thread(target=come_late)
     host.start()
 
     assert bench.execute() == "completed"
@@ -635,6 +646,7 @@ def test_a_pool_without_vms_is_waited_for_as_long_as_the_run_says(submit: Any, m
     host.join()
     assert bench.verdict().lease is not None
     assert bench.verdict().lease.vm_id == "vm-1"
+    assert len(seen) == 1
 
 
 def test_a_pool_that_stays_without_vms_fails_the_attempt_when_the_wait_is_over(

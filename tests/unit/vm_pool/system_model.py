@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.state_search import Violation, explore
 from tests.unit.vm_pool.pool_model import Data, Fence, Pool, new_pool
@@ -34,6 +34,8 @@ class Budget(NamedTuple):
     """A boot or a reset fails."""
     host_deaths: int = 0
     """The host is killed; another one of its name follows."""
+    stops: int = 0
+    """The host is stopped for so long that another one takes its name; it goes on once that one was killed."""
 
 
 class Borrower(NamedTuple):
@@ -81,6 +83,12 @@ class Host(NamedTuple):
     pending: tuple[tuple[int, str], ...] = ()
     """VMs to be registered anew, and as what."""
     then_trusts: int = 0
+    displaced: bool = False
+    """Another one, which has ended, spoke for its name since it trusted a server last."""
+    looked: bool = True
+    """It has spoken to the pool since it went on."""
+    latest: int = 1
+    """The highest number that a host of the name has had."""
 
 
 class State(NamedTuple):
@@ -96,6 +104,10 @@ class State(NamedTuple):
     machines: tuple[Machine, ...]
     gates: int
     budget: Budget
+    stopped: Host | None = None
+    """A host that may go on."""
+    stopped_known: tuple[Fence, ...] = ()
+    """The fences that it knows."""
 
 
 @dataclass
@@ -132,6 +144,8 @@ class Step:
                 if is_.fence <= highest:
                     raise Violation(f"the fence of VM {vm} was {highest}, and {is_.fence} in a later lease")
                 self.machine(vm, highest=is_.fence)
+                if self.knows_its_vms() and is_.gate != self.state.machines[vm].gate:
+                    raise Violation(f"VM {vm} was granted at a gate that leads nowhere")
         tokens = [is_.token for is_ in self.pool.data.vms if is_.state == "leased"]
         if len(tokens) != len(set(tokens)):
             raise Violation(f"one request has two VMs: {tokens}")
@@ -141,12 +155,18 @@ class Step:
                 raise Violation(f"{' and '.join(users)} reach VM {vm} at once")
         return normal(self.state._replace(data=self.pool.data, process=self.pool.process, clock=self.pool.clock))
 
+    def knows_its_vms(self) -> bool:
+        """Whether the host has joined the pool, is there, and stands behind all that the pool may grant."""
+        host = self.state.host
+        return host.alive and host.looked and host.trusted == self.pool.process
+
 
 def normal(state: State) -> State:
     """The same state with the smallest numbers: only the order of fences and tickets matters, and which gates are the same."""
     datas = [data for data in (state.data, state.saved) if data is not None]
     fences = [vm.fence for data in datas for vm in data.vms] + [b.fence for b in state.borrowers]
     fences += [fence for m in state.machines for fence in (m.known, m.job_fence, m.gate_fence, m.highest)]
+    fences += state.stopped_known
     fences += [message[1] for data in datas for _, message in data.inboxes]
     tickets = [ticket for data in datas for ticket, _ in data.queue] + [b.ticket for b in state.borrowers]
     numbers = {0: 0} | {n: rank for rank, n in enumerate(sorted({*tickets, *(n for n, _ in fences)} - {0}), 1)}
@@ -184,6 +204,7 @@ def normal(state: State) -> State:
             for m in state.machines
         ),
         gates=len(gates) - 1,
+        stopped_known=tuple(map(fence, state.stopped_known)),
     )
 
 
@@ -313,6 +334,8 @@ class System:
         host = state.host
         if not host.alive:
             yield "a new host starts", self.restart_host(state)
+            if state.stopped is not None and state.data.host != f"host {state.stopped.number}":
+                yield "the stopped host goes on", self.go_on(state, state.stopped)
             return
         yield "the host looks", self.look(state)
         for vm, machine in enumerate(state.machines):
@@ -336,17 +359,34 @@ class System:
             if ended != state:
                 yield "the host sees who is dead", ended
         if state.budget.host_deaths:
-            step = self.step(state)
-            step.host(alive=False)
-            for vm in range(self.num_vms):
-                step.machine(vm, gate=0, gate_fence=(0, 0), job="", job_fence=(0, 0), known=(0, 0))
-            step.pay("host_deaths")
-            yield "the host is killed", step.done()
+            yield "the host is killed", self._ends(state, "host_deaths")
+        if state.budget.stops and host.joined and not host.pending:
+            known = tuple(machine.known for machine in state.machines)
+            yield "the host is stopped", self._ends(state._replace(stopped=host, stopped_known=known), "stops")
+
+    def _ends(self, state: State, how: str) -> State:
+        """Nothing leads to the VMs any more; whoever starts under the name ends them."""
+        step = self.step(state)
+        step.host(alive=False)
+        for vm in range(self.num_vms):
+            step.machine(vm, gate=0, gate_fence=(0, 0), job="", job_fence=(0, 0), known=(0, 0))
+        step.pay(how)
+        return step.done()
 
     def restart_host(self, state: State) -> State:
         """A new process of the same name."""
+        step, number = self.step(state), state.host.latest + 1
+        step.state = step.state._replace(host=Host(number=number, latest=number))
+        return step.done()
+
+    def go_on(self, state: State, stopped: Host) -> State:
+        """A process goes on that was stopped; it still believes what it knew."""
         step = self.step(state)
-        step.state = step.state._replace(host=Host(number=state.host.number + 1))
+        step.state = step.state._replace(
+            host=stopped._replace(looked=False, latest=state.host.latest), stopped=None, stopped_known=()
+        )
+        for vm, fence in enumerate(state.stopped_known):
+            step.machine(vm, known=fence)
         return step.done()
 
     def look(self, state: State) -> State:
@@ -355,29 +395,45 @@ class System:
         me = f"host {host.number}"
         if not host.joined:
             predecessor = step.pool.data.host
-            reply = step.pool.beat(me, predecessor or "silent", 0)
-            assert reply is not None
+            lives = state.stopped is not None and predecessor == f"host {state.stopped.number}"
+            reply = step.pool.beat(me, "silent" if lives or not predecessor else predecessor, 0)
+            if reply is None:
+                return step.done()  # it waits until the other one has been silent for long enough
             pending = tuple((vm, "initializing") for vm in range(self.num_vms))
             step.host(joined=True, pending=pending, then_trusts=reply[0])
         elif host.pending:
             (vm, as_what), *rest = host.pending
             fence = step.pool.register(vm, as_what, step.state.machines[vm].known)
             step.machine(vm, known=fence)
-            step.host(pending=tuple(rest), trusted=host.trusted if rest else host.then_trusts)
+            step.host(pending=tuple(rest))
+            if not rest:
+                step.host(trusted=host.then_trusts, displaced=False)
         else:
-            reply = step.pool.beat(me, "no", host.trusted)
-            assert reply is not None
+            reply = self._beat(step, me)
             process, vms = reply
-            doubtful = self._doubtful(state, vms) if process != host.trusted else ()
+            doubtful = self._doubtful(step.state, vms) if process != step.state.host.trusted else ()
             if doubtful:
                 step.host(pending=doubtful, then_trusts=process)
             else:
-                step.host(trusted=process)
+                step.host(trusted=process, displaced=False)
                 for vm, (is_, fence) in enumerate(vms):
                     self._attend(step, vm, is_, fence)
+        step.host(looked=True)
         return step.done()
 
+    def _beat(self, step: Step, me: str) -> tuple[Any, ...]:
+        """A sign of life; a process that spoke for the name, and has ended, is replaced."""
+        reply = step.pool.beat(me, "no", step.state.host.trusted)
+        if reply is None:
+            if "trusts what a successor left" not in self.flaws:
+                step.host(trusted=0, displaced=True)
+            reply = step.pool.beat(me, step.pool.data.host, step.state.host.trusted)
+        assert reply is not None
+        return reply
+
     def _doubtful(self, state: State, vms: tuple[tuple[str, Fence], ...]) -> tuple[tuple[int, str], ...]:
+        if state.host.displaced:
+            return tuple((vm, "initializing") for vm, (is_, _) in enumerate(vms) if is_ not in ("error", "stopped", ""))
         if "believes a new server" in self.flaws:
             return ()
         kept = ("leased", "error", "stopped", "")
@@ -456,7 +512,8 @@ class System:
             if token not in state.data.silent_waiters:
                 yield from self._passes(state, f"{token} is silent", token in alive, waiter=token)
         if state.data.heard == "yes":
-            yield from self._passes(state, "the host is silent", state.host.alive, host=True)
+            speaks = state.host.alive and state.data.host == f"host {state.host.number}"
+            yield from self._passes(state, "the host is silent", speaks, host=True)
         reaped = self.reap(state)
         if reaped != state:
             yield "somebody reaps", reaped

@@ -14,7 +14,15 @@ import pytest
 
 from vm_pool import host_client
 from vm_pool import jobs as jobs_module
-from vm_pool.errors import HostSuperseded, HostTaken, PoolRefused, PoolUnreachable, TransitionRefused, UnknownVM
+from vm_pool.errors import (
+    AcquireTimeout,
+    HostSuperseded,
+    HostTaken,
+    PoolRefused,
+    PoolUnreachable,
+    TransitionRefused,
+    UnknownVM,
+)
 from vm_pool.host_client import Beat, HostClient, HostedVM
 from vm_pool.jobs import Jobs
 from vm_pool.pool import VMPool
@@ -155,6 +163,29 @@ def test_a_predecessor_that_has_ended_is_replaced_at_once(pool: VMPool, take_ove
     side = Told(pool, [0, f"ab {ENDED}", NOW], ACCEPTED)
     assert side.beat(take_over=take_over).server == "server"
     assert [said[4] for said in side.said] == ["1" if take_over else "0", f"ab {ENDED}"]
+
+
+def test_what_a_successor_that_has_ended_offered_is_not_lent_unseen(pool: VMPool) -> None:
+    first, second = HostClient(pool, "h", silent_after=0.01), HostClient(pool, "h", silent_after=60)
+    first.trust(first.beat(take_over=True).server)
+    first.beat()
+    time.sleep(0.02)  # stopped, say
+    second._instance = f"ab {ENDED}"
+    second.trust(second.beat(take_over=True).server)
+    fence = second.register("h-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    second.beat()
+    second.ready("h-0", fence, Endpoint("127.0.0.1", {"control": 1}))
+    first.silent_after = 60
+
+    for _ in range(2):
+        assert first.beat().server != first.trusted
+        assert first.displaced
+
+    with pytest.raises(AcquireTimeout):
+        pool.acquire("me", timeout=0)
+    first.register("h-0", VMState.INITIALIZING, needs_reset=True, known_fence=0)
+    first.trust(first.beat().server)
+    assert not first.displaced
 
 
 @pytest.mark.parametrize(

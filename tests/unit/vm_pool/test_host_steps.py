@@ -6,6 +6,7 @@ import asyncio
 import io
 import logging
 import multiprocessing
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState
 from vm_pool import host as host_module
 from vm_pool import jobs as jobs_module
 from vm_pool.canary import CleanState, Drift
+from vm_pool.descriptor_limit import DESCRIPTORS
 from vm_pool.errors import HostSuperseded, PoolRefused
 from vm_pool.gate import Gates
 from vm_pool.host import VMHost
@@ -68,7 +70,7 @@ class Provider:
 class Side:
     """The pool as the test has it."""
 
-    host_id, silent_after, trusted = "box", 60.0, "server"
+    host_id, silent_after, trusted, displaced = "box", 60.0, "server", False
 
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
@@ -369,6 +371,24 @@ def test_after_a_restart_of_redis_only_leases_it_knows_nothing_after_are_left_al
     assert registered(vm(0, LEASED, fence=8)) == {name: state for name, state in alone.items() if name == "box-0"}
 
 
+def test_after_another_process_spoke_for_it_all_its_vms_are_booted(
+    host: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    removed: list[Any] = []
+    monkeypatch.setattr(host.pool, "remove", removed.append)
+    for machine in host._machines.values():
+        machine.fence, machine.booted = 7, True
+    host._side.displaced = True
+
+    seen = (vm(0, FREE, fence=9), vm(1, LEASED, fence=9), vm(2, STOPPED, fence=9), vm(7, FREE, fence=9))
+    host._distrust(Beat("server", seen, 1.0))
+
+    assert removed == [["box-7"]]
+    registered = [("register", f"box-{number}", BOOTING, True, 7) for number in (0, 1)]
+    assert host._side.said == [*registered, ("trust", "server")]
+    assert caplog.messages == ["host box: another process spoke for it until it ended; its VMs are booted anew"]
+
+
 def test_it_looks_for_the_dead_in_a_twentieth_of_its_time(host: Any, clock: SimpleNamespace) -> None:
     def look_for(seconds: float) -> Callable[[], None]:
         def end_the_dead() -> None:
@@ -420,6 +440,24 @@ def test_a_host_that_joins_takes_over_and_removes_what_is_not_its_own(
     assert provider.calls == [("reap_leftovers", "box")]
     host._stop.set()
     assert host._join() is False, "told to stop, it says nothing"
+
+
+def test_leftovers_that_cannot_be_ended_keep_no_host_from_joining(
+    host: Any, provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(call: str, _name: str) -> None:
+        if call == "reap_leftovers":
+            raise RuntimeError("the cloud does not answer")
+
+    provider.during = fail
+    host._joined = False
+    host._side.beats.append(Beat("new", (), 1.0))
+
+    assert host._join() is True
+
+    assert [one[0] for one in host._side.said] == ["beat", *["register"] * 3, "trust"]
+    said = "host box: what a predecessor left could not be ended: RuntimeError: the cloud does not answer"
+    assert said in caplog.messages
 
 
 @pytest.mark.parametrize(("joins", "asked"), [(True, ["join", "beat"]), (False, ["join"])])
@@ -537,6 +575,22 @@ def superseded_host(redis_url: str) -> tuple[list[bool], Any, list[str]]:
 
 def test_a_superseded_hosts_gates_are_closed_before_its_jobs_end_and_those_of_a_last_boot_after(redis_url: str) -> None:
     assert elsewhere(superseded_host, redis_url) == ([True], None, [])
+
+
+def limit_of_a_host(redis_url: str) -> tuple[int, int]:
+    """The soft limit of descriptors that a host has run with, and the hard one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+    host = VMHost(VMPool(redis.Redis.from_url(redis_url), "test"), Provider(), num_vms=1)  # type: ignore[arg-type]
+    stop = threading.Event()
+    stop.set()
+    host.run(stop)
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def test_a_host_may_open_as_many_files_as_its_vms_need(redis_url: str) -> None:
+    limit, most = elsewhere(limit_of_a_host, redis_url)
+    assert limit == min(most, DESCRIPTORS)
 
 
 @pytest.mark.parametrize("error", [HostSuperseded("another"), PoolRefused("NOAUTH"), None])

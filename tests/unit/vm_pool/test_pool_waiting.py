@@ -315,6 +315,39 @@ def test_an_empty_pool_is_given_up_from_the_first_question_on(clock: Clock) -> N
     assert isinstance(ask_again(steps, clock, 30.5, vms=0), Leave)
 
 
+def test_who_waits_for_an_empty_pool_keeps_the_ticket_to_the_end(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = begin(clock, timeout=300, wait_while_empty=True)
+    next(steps)
+    assert isinstance(steps.send([0, 42, SERVER_NOW, 0]), Pop)
+    for _ in range(7):
+        clock.now += 40
+        ask = steps.send(None)
+        assert (type(ask), ask.args[5]) == (Ask, 42)
+        assert isinstance(steps.send([0, 42, SERVER_NOW, 0]), Pop)
+    assert isinstance(ask_again(steps, clock, 20, vms=0), Leave)
+    with pytest.raises(PoolEmpty, match=r"^me got no VM of pool 'p' within 300 s$"):
+        steps.send([0, 1])
+    assert caplog.messages == ["me still waits: pool 'p' has had no VM for 40 s: is a VM host running for it?"]
+
+
+def test_an_empty_pool_after_an_outage_is_given_its_time(clock: Clock) -> None:
+    """Redis lost its data, and the hosts register their VMs again."""
+    steps = begin(clock, timeout=3600)
+    next(steps)
+    assert isinstance(steps.send([0, 42, SERVER_NOW, 3]), Pop)
+    clock.now += 5
+    assert isinstance(steps.send(None), Ask)
+    assert isinstance(steps.throw(PoolUnreachable("gone")), Sleep)
+    clock.now += 100
+    assert isinstance(steps.send(None), Ask)
+    assert isinstance(steps.send([0, 42, SERVER_NOW, 0]), Pop)
+    assert isinstance(ask_again(steps, clock, 30, vms=0), Pop)
+    clock.now += 0.5
+    assert isinstance(steps.send(None), Leave)
+
+
 def test_a_redis_that_is_away_says_nothing_of_an_empty_pool(clock: Clock) -> None:
     steps = begin(clock, timeout=3600)
     next(steps)

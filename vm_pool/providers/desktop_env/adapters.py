@@ -265,6 +265,16 @@ class AWS(Adapter):
                 f"OSWorld has no AMI for region {self.region} and screen {size}: name yours with snapshot_name"
             ) from error
 
+    def stop(self, path: str) -> None:
+        """Terminates an instance; one that EC2 does not know any more has been terminated before."""
+        try:
+            super().stop(path)
+        except Exception as error:
+            answer = getattr(error, "response", None)  # of botocore's ClientError
+            if not isinstance(answer, Mapping) or answer.get("Error", {}).get("Code") != "InvalidInstanceID.NotFound":
+                raise
+            log.warning("%s is gone: %s", path, error)
+
 
 class Azure(Adapter):
     """Azure VMs, named ``RESOURCE_GROUP/VM``. Stopping one keeps its disk."""

@@ -122,7 +122,7 @@ class Keeper:
         return str(path)
 
     def _keep(self, path: str) -> None:
-        self._request["path"] = path
+        self._request["path"], self._request["region"] = path, self._tool().region
         partial = self._record.with_suffix(".new")
         partial.write_text(json.dumps(self._request))
         partial.rename(self._record)
@@ -176,7 +176,9 @@ def _listen(words: queue.SimpleQueue[str], stop_seconds: float, record: Path) ->
 def stop_only(record: Path) -> int:
     """Stops the VM that a killed keeper had held."""
     keeper = Keeper(record)
-    threading.Timer(keeper.stop_seconds, os._exit, (1,)).start()
+    limit = threading.Timer(keeper.stop_seconds, os._exit, (1,))
+    limit.daemon = True  # or a failure would only end this process then
+    limit.start()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     keeper.stop()
     os._exit(0)

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -75,7 +76,7 @@ class KeeperClient:
                 stderr=log,
                 bufsize=0,
                 cwd=state_folder(self._provider),
-                env=_environment(),
+                env=environment_of_keepers(),
                 start_new_session=True,  # the host handles Ctrl-C; all that the keeper starts can be ended with it
             )
 
@@ -164,9 +165,11 @@ class KeeperClient:
         stdout = self._process.stdout
         if stdout is None:
             raise ValueError("the keeper's output is a pipe")
+        said = select.poll()  # `select.select` takes no descriptor above 1023
+        said.register(stdout, select.POLLIN)
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+            if left <= 0 or not said.poll(left * 1000):
                 last = self._last_words()
                 self.kill()
                 raise KeeperFailed(
@@ -183,7 +186,7 @@ class KeeperClient:
         return answer
 
     def _write_request(self) -> None:
-        """Writes the request; keeps the path from an earlier record of the VM, as that VM may have to be stopped."""
+        """Writes the request; keeps path and region from an earlier record of the VM, as that VM has to be stopped."""
         options = self._options
         request = {
             "provider": self._provider,
@@ -195,10 +198,13 @@ class KeeperClient:
             "os_type": options.os_type,
             "screen": [options.screen_width, options.screen_height],
             "stop_seconds": options.stop_seconds,
+            "machine": socket.gethostname(),
             "path": None,
         }
         with suppress(OSError, ValueError, KeyError):
-            request["path"] = json.loads(self._record.read_text())["path"]
+            earlier = json.loads(self._record.read_text())
+            if earlier["path"] is not None:
+                request |= {"path": earlier["path"], "region": earlier["region"]}
         partial = self._record.with_suffix(".new")
         partial.write_text(json.dumps(request))
         partial.rename(self._record)
@@ -230,12 +236,16 @@ def _absolute(path: str) -> str:
     return str(file.absolute()) if file.exists() else path
 
 
-def _environment() -> dict[str, str]:
-    """Returns an environment in which a keeper finds the same packages, and the keys of its cloud, if any."""
+def environment_of_keepers() -> dict[str, str]:
+    """Returns an environment in which a keeper finds the same packages, and the keys of its cloud, if any.
+
+    A folder for temporary files may be this process's own: a keeper stops its VM after that folder was removed.
+    """
     source = str(Path(vm_pool.__file__).parent.parent)
     paths = [source, os.environ.get("PYTHONPATH", "")]
     own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
-    return environment_for_guests() | own
+    inherited = {name: value for name, value in environment_for_guests().items() if name != "TMPDIR"}
+    return inherited | own
 
 
 _keepers: weakref.WeakSet[KeeperClient] = weakref.WeakSet()

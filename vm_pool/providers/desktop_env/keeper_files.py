@@ -28,10 +28,14 @@ def lock_of(provider: str, vm_id: str) -> Path:
     return state_folder(provider) / "held" / checked_vm_id(vm_id)
 
 
-def leftovers(provider: str, host_id: str) -> list[str]:
-    """Returns the ids of the host's VMs, ``<host>-<number>``, that have a record."""
+def recorded(provider: str) -> list[str]:
+    """Returns the ids of all VMs that have a record."""
     with suppress(FileNotFoundError):
         records = (state_folder(provider) / "vms").iterdir()
-        names = [record.stem for record in records if record.suffix == ".json"]
-        return sorted(name for name in names if name.rpartition("-")[0] == host_id)
+        return sorted(record.stem for record in records if record.suffix == ".json")
     return []
+
+
+def leftovers(provider: str, host_id: str) -> list[str]:
+    """Returns the ids of the host's VMs, ``<host>-<number>``, that have a record."""
+    return [vm_id for vm_id in recorded(provider) if vm_id.rpartition("-")[0] == host_id]

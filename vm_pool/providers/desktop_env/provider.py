@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 
 from vm_pool.errors import ProviderError
 from vm_pool.providers import guest_server
+from vm_pool.providers.desktop_env.abandoned import end_abandoned
 from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed, end_keepers_of
-from vm_pool.providers.desktop_env.keeper_files import leftovers, lock_of, record_of
+from vm_pool.providers.desktop_env.keeper_files import leftovers, lock_of, record_of, recorded
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.guest_server import DesktopUnwell
+from vm_pool.providers.leftovers import end_each
 from vm_pool.states import Endpoint
 
 log = logging.getLogger(__name__)
@@ -104,15 +106,15 @@ class DesktopEnvProvider:
             self._stop(KeeperClient(self.name, vm_id, self.options), raises=True)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Stops the VMs of a predecessor of this host.
+        """Stops the VMs of a predecessor of this host, and abandoned ones.
 
         Raises:
             VMsInUse: The predecessor still lives.
         """
         left = leftovers(self.name, host_id)
-        for vm_id in left:
-            self.stop(vm_id)
-        return left
+        wait_until_unused(lock_of(self.name, vm_id) for vm_id in left)
+        others = [vm_id for vm_id in recorded(self.name) if vm_id not in left]
+        return [*end_each(left, self.stop), *end_abandoned(self.name, others, self.options.stop_seconds)]
 
     def _stop(self, keeper: KeeperClient, *, raises: bool = False) -> None:
         try:

@@ -7,7 +7,6 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from vm_pool.errors import VMsInUse
 from vm_pool.providers.folder_lock import abandoned, check_unused
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.keeper_process import END_SECONDS, end_keeper, keepers_of
@@ -39,10 +38,15 @@ def end_leftover(vm_id: str) -> bool:
     if not folder_of(vm_id).exists():
         return False
     check_unused(folder_of(vm_id))
+    _end(vm_id)
+    return True
+
+
+def _end(vm_id: str) -> None:
+    """Ends a desktop that nobody else uses."""
     for pid in keepers_of(folder_of(vm_id)):
         end_keeper(pid)
     remove_traces(vm_id)
-    return True
 
 
 def leftovers(host_id: str) -> list[str]:
@@ -58,8 +62,8 @@ def end_abandoned() -> list[str]:
     for folder in abandoned(STATE_FOLDER):
         if not any(keepers_of(folder)):  # otherwise it may still end by itself, or its host may not hold folders yet
             try:
-                end_leftover(folder.name)
-            except (ValueError, TimeoutError, VMsInUse) as error:
+                _end(folder.name)
+            except (ValueError, TimeoutError) as error:
                 log.warning("a desktop that nobody uses any more stays: %s", error)
             else:
                 ended.append(folder.name)

@@ -16,6 +16,7 @@ from vm_pool.egress.relay import Relay
 from vm_pool.providers import guest_server
 from vm_pool.providers.base import with_network
 from vm_pool.providers.folder_lock import wait_until_unused
+from vm_pool.providers.leftovers import end_each
 from vm_pool.providers.local.container import Container, DesktopStopped
 from vm_pool.providers.local.folders import end_abandoned, end_leftover, folder_of, leftovers
 from vm_pool.providers.local.options import LocalOptions
@@ -132,7 +133,7 @@ class LocalProvider:
         """Ends the desktops of a predecessor of this host, at whatever step it died, and abandoned ones."""
         left = leftovers(host_id)
         wait_until_unused(map(folder_of, left))
-        return [*(vm_id for vm_id in left if end_leftover(vm_id)), *end_abandoned()]
+        return [*end_each(left, end_leftover), *end_abandoned()]
 
     def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
         with self._looking:

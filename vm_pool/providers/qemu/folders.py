@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from desktop_image.cache_folder import user_cache_folder
-from vm_pool.errors import VMsInUse
 from vm_pool.processes import command_lines, kill
 from vm_pool.providers.folder_lock import abandoned, check_unused, make_held
 from vm_pool.scripts import checked_vm_id
@@ -58,8 +57,8 @@ def end_abandoned() -> list[str]:
     for folder in abandoned(state_folder()):
         if not any(_is_keeper(words) for _pid, words in _naming(folder)):  # otherwise it may still end by itself
             try:
-                end_leftover(folder.name)
-            except (ValueError, TimeoutError, VMsInUse) as error:
+                end_held(folder.name)
+            except (ValueError, TimeoutError) as error:
                 log.warning("a VM that nobody uses any more stays: %s", error)
             else:
                 ended.append(folder.name)
@@ -76,10 +75,16 @@ def end_leftover(vm_id: str) -> bool:
     if not folder.exists():
         return False
     check_unused(folder)
+    end_held(vm_id)
+    return True
+
+
+def end_held(vm_id: str) -> None:
+    """Ends the processes of a VM whose folder this process holds, or nobody, and removes its folder."""
+    folder = folder_of(vm_id)
     for pid in processes_of(folder):
         kill(pid, END_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
-    return True
 
 
 def processes_of(folder: Path) -> Iterator[int]:

@@ -19,7 +19,7 @@ from vm_pool.processes import environment_for_guests
 from vm_pool.providers.guest_server import PORTS, DesktopUnwell
 from vm_pool.providers.program_output import ending, last_lines
 from vm_pool.providers.qemu.command_line import CONSOLE, CONSOLE_BYTES
-from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_leftover, make_folder
+from vm_pool.providers.qemu.folders import END_SECONDS, KEEPER, end_held, end_leftover, make_folder
 from vm_pool.providers.qemu.private_network import PrivateNetwork
 from vm_pool.providers.qemu.qmp import QMP, QMPError
 
@@ -247,7 +247,7 @@ class QemuProcess:
                 keeper.kill()
                 keeper.wait(END_SECONDS)
         try:
-            end_leftover(self.vm_id)
+            end_leftover(self.vm_id) if held is None else end_held(self.vm_id)
         finally:
             if held is not None:
                 os.close(held)

@@ -20,6 +20,7 @@ from vm_pool.errors import ProviderError
 from vm_pool.namespaces import can_make_namespaces
 from vm_pool.providers.base import with_network
 from vm_pool.providers.folder_lock import wait_until_unused
+from vm_pool.providers.leftovers import end_each
 from vm_pool.providers.qemu import acceleration
 from vm_pool.providers.qemu.acceleration import Acceleration
 from vm_pool.providers.qemu.boot_disk import GuestBoot, OwnBoot, own_boot, own_image_name
@@ -159,7 +160,7 @@ class QemuProvider:
         """Ends the VMs of a predecessor of this host, at whatever step it died, and abandoned ones."""
         left = leftovers(host_id)
         wait_until_unused(map(folder_of, left))
-        return [*(vm_id for vm_id in left if end_leftover(vm_id)), *end_abandoned()]
+        return [*end_each(left, end_leftover), *end_abandoned()]
 
     def _endpoint(self, machine: QemuProcess) -> Endpoint:
         return Endpoint("" if self.options.goes_out else "127.0.0.1", machine.ports)

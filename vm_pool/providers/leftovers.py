@@ -1,0 +1,35 @@
+"""Ending what an earlier process left: one VM that stays keeps no other from being ended, and no host from starting."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from vm_pool.errors import VMsInUse
+
+log = logging.getLogger(__name__)
+
+
+def end_each(vm_ids: Iterable[str], end: Callable[[str], object]) -> list[str]:
+    """Ends leftovers; logs those that cannot be ended.
+
+    Args:
+        vm_ids: Of VMs that an earlier process may have left.
+        end: Ends one; returns False if there was nothing of it.
+
+    Returns:
+        The ids of those that were ended.
+
+    Raises:
+        VMsInUse: A living process uses one.
+    """
+    ended: list[str] = []
+    for vm_id in vm_ids:
+        try:
+            if end(vm_id) is not False:
+                ended.append(vm_id)
+        except VMsInUse:
+            raise
+        except Exception as error:  # noqa: BLE001 (a cloud or a kernel refuses in many ways; its next boot says so again)
+            log.warning("%s of an earlier process stays: %s", vm_id, error)
+    return ended
