@@ -9,7 +9,7 @@ import multiprocessing
 import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -24,7 +24,7 @@ from vm_pool import host as host_module
 from vm_pool import jobs as jobs_module
 from vm_pool.canary import CleanState, Drift
 from vm_pool.descriptor_limit import DESCRIPTORS
-from vm_pool.errors import HostSuperseded, PoolRefused
+from vm_pool.errors import HostSuperseded, PoolRefused, VMsInUse
 from vm_pool.gate import Gates
 from vm_pool.host import VMHost
 from vm_pool.host_client import Beat, HostedVM
@@ -111,6 +111,20 @@ class Jobs:
 
     def end(self, machine: Machine) -> None:
         self.begun.append(("end", machine.vm_id))
+
+
+class EndingJobs(Jobs):
+    """Notes which VMs are ended for good."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[Machine] = []
+
+    def end_for_good(self, machines: Iterable[Machine]) -> None:
+        self.ended += machines
+
+    def wait(self) -> None:
+        """There is no work."""
 
 
 @pytest.fixture
@@ -458,6 +472,24 @@ def test_leftovers_that_cannot_be_ended_keep_no_host_from_joining(
     assert [one[0] for one in host._side.said] == ["beat", *["register"] * 3, "trust"]
     said = "host box: what a predecessor left could not be ended: RuntimeError: the cloud does not answer"
     assert said in caplog.messages
+
+
+def test_a_host_whose_predecessor_lives_ends_no_vm_of_it(host: Any, provider: Provider) -> None:
+    def refuse(call: str, _name: str) -> None:
+        if call == "reap_leftovers":
+            raise VMsInUse("process 7 of this machine uses box-0")
+
+    provider.during = refuse
+    host._joined = False
+    host._side.beats.append(Beat("new", (), 1.0))
+    with pytest.raises(VMsInUse):
+        host._join()
+    host._jobs = EndingJobs()
+
+    host._shut_down(False)
+
+    assert host._jobs.ended == []
+    assert host._side.said == [("beat", True), ("retire",)]
 
 
 @pytest.mark.parametrize(("joins", "asked"), [(True, ["join", "beat"]), (False, ["join"])])

@@ -222,3 +222,9 @@ def test_a_program_that_ends_without_reading_what_it_was_sent_is_told_by_its_end
 
     with pytest.raises(InterpreterStopped, match="it ended with exit status 5"):
         interpreter.run(["1"])
+
+
+def test_code_needs_no_vm_and_its_answers_are_compared() -> None:
+    item = Item(id="1", question="")
+    assert not PyEnvironment.needs_vm_for(RunConfig(), item)
+    assert PyEnvironment.compares_answers
