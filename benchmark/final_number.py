@@ -36,8 +36,8 @@ _RAISED_TO = rf"(?:\s?(?:\^|\*\*(?!\s?–))\s?\{{?\s?(?P<own_power>{_SIGN}?\d+)\
 _SPACE = r"[^\S\r\n]"
 _NO_SCRIPT = r"(?<![_^])(?<![_^]\{)"
 """Not at the beginning of an exponent or an index."""
-_NEGATIVE_DASH = r"""(?<!\d[°′″'’"”»*$€£¥₹])(?<!\d\s[°€£¥₹])(?<!\d\*\*)–"""
-"""An en dash that is a minus, and not the dash of a range such as ``3€–5€``."""
+_NEGATIVE_DASH = r"""(?<![^\s(\[{=:<>≈~±÷/$€£¥₹*×·"'“‘`])(?<!\d[$€£¥₹*×·"'`])(?<!\d\s[$€£¥₹])(?<!\d\*\*)(?<!\w>)–"""
+"""An en dash that is a minus: after nothing, a blank, or what opens or relates, and not behind a number, as in ``3€–5€``."""
 _NUMBER = re.compile(
     rf"""
     (?:(?<![\w)\]}}.%]){_NO_SCRIPT}(?P<sign>[-+−]|{_NEGATIVE_DASH}))?

@@ -145,7 +145,10 @@ def build(
 
     or your own:  [bold]sudo .venv/bin/rollouts image build --profile full --name mine --package inkscape[/bold]
     """
-    _refuse_ignored(_given(context))
+    given = _given(context)
+    _refuse_ignored(given)
+    if empty := [option for option, value in (("--name", name), ("--remove", remove)) if option in given and not value]:
+        raise UserError(f"{empty[0]}: its value is empty")
     release = Release(suite, mirror.strip(), keyring)
     added = {"--package": package, "--font": font, "--run": run, "--suite, --mirror or --keyring": release != Release()}
     asked = [option for option, value in added.items() if value]

@@ -36,6 +36,8 @@ PREPARE_SECONDS = 1800.0
 """How long an environment may prepare before a VM is asked for; a task's files may be large."""
 CLEANUP_SECONDS = 200.0
 """How long closing an environment may take: a slow guest finishes the recording of a long episode within 155 s."""
+HURRIED_CLEANUP_SECONDS = 30.0
+"""How long that may take where the attempt was asked to stop: its worker stops, its run is cancelled, or another one has it."""
 GRACE_SECONDS = 30.0
 """How long after its deadline a stuck attempt's process is killed."""
 NEARLY_ALL = 0.9
@@ -207,11 +209,12 @@ class Attempt:
         try:
             yield
         finally:
+            seconds = HURRIED_CLEANUP_SECONDS if pulse.interruption.requested else CLEANUP_SECONDS
             pulse.interruption = Interruption(heeds_requests=False)
             for environment in opened:
-                message = f"closing the environment took longer than {CLEANUP_SECONDS:g} s"
+                message = f"closing the environment took longer than {seconds:g} s"
                 try:
-                    with pulse.interruption.guard(CLEANUP_SECONDS, FailureClass.ENV_STEP, message, grace=GRACE_SECONDS):
+                    with pulse.interruption.guard(seconds, FailureClass.ENV_STEP, message, grace=GRACE_SECONDS):
                         environment.close()
                 except (RolloutFailure, EpisodeInterrupted) as problem:
                     logger.warning("%s: environment not closed cleanly: %s", self.rollout_id, problem)

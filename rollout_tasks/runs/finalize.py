@@ -81,6 +81,7 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         Superseded: Another process finalises the run now; nothing was written after that.
     """
     try:
+        check()
         folder.path.mkdir(parents=True, exist_ok=True)
         for path in (folder.events, folder.evaluation, folder.report):
             remove_leftovers(path)

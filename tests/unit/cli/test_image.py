@@ -49,6 +49,13 @@ def test_an_option_that_would_be_ignored_is_refused(given: str, sentence: str) -
     assert str(caught.value) == sentence
 
 
+@pytest.mark.parametrize("option", ["--name", "--remove"])
+def test_a_name_that_is_empty_is_refused(option: str) -> None:
+    """As of a variable that is not set: the usual image would be built in its place."""
+    with pytest.raises(UserError, match=f"^{option}: its value is empty$"):
+        build(option, "")
+
+
 @pytest.mark.parametrize("given", ["--list", "--list --json", "--prune", "--prune --json"])
 def test_what_goes_together_is_done(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     build(*given.split())

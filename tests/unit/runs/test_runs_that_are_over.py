@@ -21,6 +21,7 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.execution.verdicts import RolloutVerdicts
 from rollout_tasks.runs import submit as submission_module
 from rollout_tasks.runs.finalize import finalize
+from rollout_tasks.runs.finalizer_claim import FinalizerClaim, Superseded
 from rollout_tasks.runs.store import run_store
 from rollout_tasks.runs.submission_store import StoredSubmission, reserve
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
@@ -203,6 +204,22 @@ def test_a_resume_that_was_stopped_for_long_removes_no_report_of_after_it(
     assert resume(shell) == 0
 
     assert shell.run.has_report()
+
+
+def test_a_finaliser_that_wakes_late_touches_no_report_of_the_one_that_replaced_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled(shell)
+
+    def replaced(claim: FinalizerClaim) -> None:
+        raise Superseded(claim._run_id)
+
+    shell.run.evaluation.write_text("of the one that replaced it")
+    monkeypatch.setattr(FinalizerClaim, "check", replaced)
+
+    assert finalize(RUN) == "superseded"
+
+    assert shell.run.evaluation.read_text() == "of the one that replaced it"
 
 
 def test_what_had_no_result_counts_as_cancelled_when_a_run_is_scored_again(shell: Shell) -> None:

@@ -213,6 +213,7 @@ def test_a_renewed_lease_lives_from_before_the_question(
 
 def test_coroutines_and_threads_borrow_on_the_same_terms() -> None:
     terms = {"priority": 0, "timeout": 1800.0, "ttl": 60.0, "max_age": 21600.0, "token": None, "should_stop": None}
+    terms["wait_while_empty"] = False
     for acquire, more in ((VMPool.acquire, {"heartbeat": True}), (AsyncVMPool.acquire, {})):
         parameters = inspect.signature(acquire).parameters.values()
         assert {one.name: one.default for one in parameters if one.default is not one.empty} == terms | more
