@@ -337,22 +337,31 @@ def test_the_vms_of_a_living_process_are_not_reaped(
     wait_until(lambda: traces(home) == [])
 
 
+ACCOUNT = "<GetCallerIdentityResult><Account>111</Account></GetCallerIdentityResult>"
+
+
 class Cloud(http.server.BaseHTTPRequestHandler):
-    """Answers as EC2: of the instances that are to be terminated, it has none, and one is another's."""
+    """Answers as EC2 and STS for account 111: it has no instance that is to be terminated, and one is another's."""
 
     asked: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if "Action=GetCallerIdentity" in asked:
+            self.answer(200, f"<GetCallerIdentityResponse>{ACCOUNT}</GetCallerIdentityResponse>")
+            return
         region = self.headers["Authorization"].split("/")[2]
         self.asked.append(f"{region} {asked}")
         code = "UnauthorizedOperation" if "i-others" in asked else "InvalidInstanceID.NotFound"
         error = f"<Error><Code>{code}</Code><Message>no</Message></Error>"
-        reply = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>".encode()
-        self.send_response(403 if "Unauthorized" in code else 400)
+        reply = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>"
+        self.answer(403 if "Unauthorized" in code else 400, reply)
+
+    def answer(self, status: int, reply: str) -> None:
+        self.send_response(status)
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
-        self.wfile.write(reply)
+        self.wfile.write(reply.encode())
 
     def log_message(self, *_: object) -> None:
         pass
@@ -390,6 +399,7 @@ def test_what_is_left_when_everything_was_killed_is_reaped(
     home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], by: str
 ) -> None:
     process, _ = owner
+    assert json.loads(record_of("vmware", VM).read_text())["account"] == ""
     [keeper] = processes_naming(f"{VM}.json")
     os.kill(int(keeper.split()[0]), signal.SIGKILL)
     assert make("vmware").reap_leftovers(f"{HOST}-another") == [], "its process may still end it"
@@ -412,16 +422,21 @@ def test_abandoned_instances_are_ended_unless_they_are_another_machines(
         "headless": True,
     }
     here |= {"os_type": "Ubuntu", "screen": [1920, 1080], "stop_seconds": 30, "provider": "aws", "region": "ap-east-1"}
-    note("aws", "own-0", "i-gone", vm_id="own-0", **here)
-    note("aws", "own-1", "i-others", vm_id="own-1", **here)
-    note("aws", "own-2", "i-far", vm_id="own-2", **{**here, "machine": "another"})
+    note("aws", "own-0", "i-gone", vm_id="own-0", account="111", **here)
+    note("aws", "own-1", "i-others", vm_id="own-1", account="111", **here)
+    note("aws", "own-2", "i-far", vm_id="own-2", account="111", **{**here, "machine": "another"})
+    note("aws", "own-3", "i-hidden", vm_id="own-3", account="222", **here)
+    note("aws", "own-4", "i-unknown", vm_id="own-4", **here)
 
     assert make("aws").reap_leftovers(f"{HOST}-another") == ["own-0"]
 
-    assert [line.partition(" ")[0] for line in cloud.asked] == ["ap-east-1"] * 2
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["ap-east-1"] * 4
     assert "own-1 that nobody uses any more stays: " in caplog.text
     assert "UnauthorizedOperation" in caplog.text
-    assert [record_of("aws", f"own-{number}").exists() for number in range(3)] == [False, True, True]
+    for name, instance in {"own-3": "i-hidden", "own-4": "i-unknown"}.items():
+        assert f"{instance} may be another account's or region's: end it there, then delete " in caplog.text
+        assert str(record_of("aws", name)) in caplog.text
+    assert [record_of("aws", f"own-{number}").exists() for number in range(5)] == [False, True, True, True, True]
 
 
 def test_instances_that_cannot_be_ended_keep_no_host_from_starting(
@@ -429,14 +444,26 @@ def test_instances_that_cannot_be_ended_keep_no_host_from_starting(
 ) -> None:
     note("aws", VM, "i-others", region="us-east-1")
     note("aws", f"{HOST}-1", "i-gone", region="ap-east-1")
+    note("aws", f"{HOST}-2", "i-hidden", region="ap-east-1", account="222")
     provider = make("aws")
 
     assert provider.reap_leftovers(HOST) == [f"{HOST}-1"]
 
-    assert [line.partition(" ")[0] for line in cloud.asked] == ["us-east-1", "ap-east-1"]
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["us-east-1", "ap-east-1", "ap-east-1"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "i-hidden may be another account's or region's" in caplog.text
     assert f"{VM} of an earlier process stays: {VM}: aws: stop: An error occurred (Unauthorized" in caplog.text
     assert record_of("aws", VM).exists()
+
+
+def test_a_vm_that_virtualbox_has_no_more_leaves_no_record_for_ever(home: Path) -> None:
+    vm(home, "virtualbox")
+    known: dict[str, object] = {"region": None, "machine": socket.gethostname(), "account": "", "stop_seconds": 30}
+    known |= {"paths": [], "snapshot_name": "init_state", "headless": True, "os_type": "Ubuntu", "screen": [1920, 1080]}
+    for number, path in enumerate(["Ubuntu1", str(home / "Ubuntu1" / "Ubuntu1.vbox")]):
+        note("virtualbox", f"own-{number}", path, vm_id=f"own-{number}", provider="virtualbox", **known)
+
+    assert make("virtualbox").reap_leftovers(HOST) == ["own-0", "own-1"]
 
 
 @pytest.mark.slow

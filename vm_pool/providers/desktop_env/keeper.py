@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from desktop_image.locks import hold_file, locked
-from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Unavailable, VMSettings, words_of
+from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Gone, Unavailable, VMSettings, words_of
 from vm_pool.providers.desktop_env.keeper_files import lock_of
 
 _FIND_SECONDS = 3600.0
@@ -65,10 +65,26 @@ class Keeper:
                 return self.stop()
         raise ValueError(f"no keeper knows how to {word}")
 
-    def stop(self) -> None:
-        """Stops the VM, if one is held, and deletes its record."""
+    def stop(self, *, abandoned: bool = False) -> None:
+        """Stops the VM, if one is held, and deletes its record.
+
+        Args:
+            abandoned: Whether nothing but the record says that the VM is of this account.
+
+        Raises:
+            Exception: It may still run.
+        """
         if self._request["path"] is not None or self._tool().shares_path:
-            self._tool().stop(self._request["path"] or "")
+            path = self._request["path"] or ""
+            try:
+                self._tool().stop(path)
+            except Gone as gone:
+                account = self._request.get("account")
+                if abandoned if account is None else account != self._tool().account():
+                    raise RuntimeError(
+                        f"{path} may be another account's or region's: end it there, then delete {self._record}: {gone}"
+                    ) from gone
+                log.warning("%s is gone: %s", path, gone)
         lock_of(self._request["provider"], self._request["vm_id"]).unlink(missing_ok=True)
         self._record.with_suffix(".log").unlink(missing_ok=True)
         self._record.unlink(missing_ok=True)  # last: without a record, another keeper may make and lock these files
@@ -90,6 +106,7 @@ class Keeper:
 
     def _find(self) -> str:
         adapter, paths = self._tool(), self._request["paths"]
+        self._request["account"] = adapter.account()
         if not paths:
             with _only_one(Path("finding.lock")):
                 self._keep(adapter.find())
@@ -180,7 +197,7 @@ def stop_only(record: Path) -> int:
     limit.daemon = True  # or a failure would only end this process then
     limit.start()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    keeper.stop()
+    keeper.stop(abandoned=True)
     os._exit(0)
 
 

@@ -186,7 +186,7 @@ class KeeperClient:
         return answer
 
     def _write_request(self) -> None:
-        """Writes the request; keeps path and region from an earlier record of the VM, as that VM has to be stopped."""
+        """Writes the request; keeps where the VM of an earlier record is, as that VM has to be stopped."""
         options = self._options
         request = {
             "provider": self._provider,
@@ -204,7 +204,7 @@ class KeeperClient:
         with suppress(OSError, ValueError, KeyError):
             earlier = json.loads(self._record.read_text())
             if earlier["path"] is not None:
-                request |= {"path": earlier["path"], "region": earlier["region"]}
+                request |= {"path": earlier["path"], "region": earlier["region"], "account": earlier.get("account")}
         partial = self._record.with_suffix(".new")
         partial.write_text(json.dumps(request))
         partial.rename(self._record)
