@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -282,6 +282,24 @@ def test_two_vms_never_share_a_path(home: Path) -> None:
     assert traces(home) == []
 
 
+def test_what_an_abandoned_record_names_is_left_to_who_uses_it_by_now(home: Path) -> None:
+    path = vm(home, "vmware")
+    provider = make("vmware", path_to_vm=path)
+    endpoint = provider.boot(VM)
+    known = json.loads(record_of("vmware", VM).read_text())
+    note("vmware", "own-0", **{**known, "vm_id": "own-0"})
+    (state_folder("vmware") / ".vmware_vms").write_text(f"{path}|free\n")
+
+    assert make("vmware").reap_leftovers(f"{HOST}-another") == ["own-0"]
+    with pytest.raises(KeeperFailed, match=f"{path} is in use already"):
+        make("vmware").boot(f"{HOST}-1")
+
+    assert on_disk(endpoint) == "clean"
+    provider.check(VM)
+    provider.stop(VM)
+    assert [line for line in processes_naming(str(home)) if "guest" in line] == []
+
+
 @pytest.fixture
 def passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for temporary files that does not outlast the process that has it, as a worker's."""
@@ -385,7 +403,7 @@ def cloud(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cloud]]:
         server.shutdown()
 
 
-def note(kind: str, name: str, path: str, **known: object) -> None:
+def note(kind: str, name: str, path: str, **known: Any) -> None:
     """What a keeper that was killed wrote down."""
     record = record_of(kind, name)
     for folder in (record.parent, lock_of(kind, name).parent):

@@ -108,6 +108,11 @@ class Adapter:
         return self.settings.region
 
     @property
+    def reuses_vms(self) -> bool:
+        """Whether one path leads to the same VM for one keeper after another."""
+        return not (self.shares_path or self.deletes_vms)
+
+    @property
     def reverts_at_start(self) -> bool:
         """Whether to revert a VM that was just started: it may not be in the state of the wanted snapshot."""
         return self.revert_before_use or (self.has_snapshots and self.settings.snapshot_name != USUAL_SNAPSHOT)

@@ -25,6 +25,8 @@ from vm_pool.providers.desktop_env.keeper_files import lock_of
 
 _FIND_SECONDS = 3600.0
 """How long to wait for other keepers, which make their VMs one after another."""
+_HAND_OVER_SECONDS = 2.0
+"""How long a keeper that hangs may need to end, once another one stops its VM."""
 log = logging.getLogger("keeper")
 
 
@@ -39,6 +41,7 @@ class Keeper:
         self._record = record
         self._request: dict[str, Any] = json.loads(record.read_text())
         self._adapter: Adapter | None = None
+        self._taken: str | None = None
 
     @property
     def stop_seconds(self) -> float:
@@ -66,7 +69,7 @@ class Keeper:
         raise ValueError(f"no keeper knows how to {word}")
 
     def stop(self, *, abandoned: bool = False) -> None:
-        """Stops the VM, if one is held, and deletes its record.
+        """Stops the VM, if one is held and no other keeper has taken it since, and deletes its record.
 
         Args:
             abandoned: Whether nothing but the record says that the VM is of this account.
@@ -77,7 +80,10 @@ class Keeper:
         if self._request["path"] is not None or self._tool().shares_path:
             path = self._request["path"] or ""
             try:
-                self._tool().stop(path)
+                if not self._tool().reuses_vms or self._takes(path, seconds=_HAND_OVER_SECONDS):
+                    self._tool().stop(path)
+                else:
+                    log.info("%s is in use by another keeper by now", path)
             except Gone as gone:
                 account = self._request.get("account")
                 if abandoned if account is None else account != self._tool().account():
@@ -109,7 +115,10 @@ class Keeper:
         self._request["account"] = adapter.account()
         if not paths:
             with _only_one(Path("finding.lock")):
-                self._keep(adapter.find())
+                path = adapter.find()
+                if adapter.reuses_vms and not self._takes(path):
+                    raise RuntimeError(f"{path} is in use already")
+                self._keep(path)
         elif adapter.shares_path:
             self._keep(paths[0])
         else:
@@ -126,11 +135,20 @@ class Keeper:
     def _first_unused(self, paths: list[str]) -> str:
         """Returns the first VM that no other keeper holds."""
         for path in paths:
-            lock = hold_file(Path(f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.lock"))
-            if lock is not None:  # held until this process ends
+            if self._takes(path):
                 return path
         named = f"the {len(paths)} VMs that path_to_vm names are" if len(paths) > 1 else f"{paths[0]} is"
         raise RuntimeError(f"{named} in use already: name one for each VM of this machine")
+
+    def _takes(self, path: str, *, seconds: float = 0.0) -> bool:
+        """Takes a VM until this process ends; returns whether no other keeper has it."""
+        name = os.path.abspath(path) if Path(path).exists() else path  # noqa: PTH100 (a link's name is a VM's, too)
+        if self._taken != name:
+            lock = hold_file(Path(f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"), seconds=seconds)
+            if lock is None:
+                return False
+            self._taken = name
+        return True
 
     def _path(self) -> str:
         path = self._request["path"]
