@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -45,6 +45,11 @@ VM = f"{HOST}-0"
 PROGRAMS = {"vmware": "vmrun", "virtualbox": "VBoxManage"}
 KINDS = ["vmware", pytest.param("virtualbox", marks=pytest.mark.slow)]
 
+REAPER = """
+import sys
+from vm_pool.providers.base import load_provider
+print(load_provider("vmware", {"stop_seconds": 30}).reap_leftovers(sys.argv[1]))
+"""
 OWNER = """
 import json, sys, time
 from vm_pool.providers.base import load_provider
@@ -298,6 +303,43 @@ def test_what_an_abandoned_record_names_is_left_to_who_uses_it_by_now(home: Path
     provider.check(VM)
     provider.stop(VM)
     assert [line for line in processes_naming(str(home)) if "guest" in line] == []
+
+
+def test_what_another_host_is_just_clearing_up_keeps_none_from_starting(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_lock, "LET_GO_SECONDS", 0.2)
+    provider = make("vmware", path_to_vm=vm(home, "vmware"))
+    note(
+        "vmware",
+        VM,
+        str(home / "Ubuntu0" / "Ubuntu0.vmx"),
+        vm_id=VM,
+        provider="vmware",
+        machine=socket.gethostname(),
+        region=None,
+        paths=[],
+        snapshot_name="init_state",
+        headless=True,
+        os_type="Ubuntu",
+        screen=[1, 1],
+        stop_seconds=30,
+    )
+    (home / "hang-stop").touch()
+    command = [sys.executable, "-c", REAPER, f"{HOST}-another"]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as other,
+        ThreadPoolExecutor() as threads,
+    ):
+        wait_until(lambda: any("vmrun" in line for line in processes_naming("Ubuntu0.vmx")))
+        reaped = threads.submit(provider.reap_leftovers, HOST)
+        unpooled = threads.submit(make("vmware").reap_leftovers, f"{HOST}-a-run")
+        assert unpooled.result(10) == []
+        wait([reaped], timeout=0.5)
+        (home / "hang-stop").unlink()
+        assert reaped.result(30) == []
+        assert other.communicate()[0] == f"['{VM}']\n"
+    assert traces(home) == []
 
 
 @pytest.fixture

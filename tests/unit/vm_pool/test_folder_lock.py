@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from vm_pool.egress.relay import Relay
 from vm_pool.errors import VMsInUse
 from vm_pool.providers import folder_lock
 from vm_pool.providers.folder_lock import abandoned, check_unused, make_held
+from vm_pool.providers.leftovers import end_each
 from vm_pool.providers.local import folders as local_folders
 from vm_pool.providers.local.container import Container
 from vm_pool.providers.local.options import LocalOptions
@@ -151,3 +153,16 @@ def test_a_host_that_was_stopped_for_long_ends_only_its_own_vms(
     with held_by_another(folder):
         end()
         assert folder.exists()
+
+
+def test_a_leftover_that_another_host_is_ending_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with held_by_another(qemu_folders.folder_of("box-0")) as other:
+        soon = threading.Timer(0.1, other.kill)
+        soon.start()
+        assert end_each(["box-0"], qemu_folders.end_leftover) == ["box-0"]
+        soon.join()
+
+    monkeypatch.setattr(folder_lock, "LET_GO_SECONDS", 0.1)
+    with held_by_another(qemu_folders.folder_of("box-0")), pytest.raises(VMsInUse, match="uses box-0"):
+        end_each(["box-0"], qemu_folders.end_leftover)
