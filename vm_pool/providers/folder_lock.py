@@ -51,10 +51,10 @@ def make_held(folder: Path, mode: int) -> int:
     raise why
 
 
-def still_holds(descriptor: int, folder: Path) -> bool:
-    """Whether a descriptor from `make_held` holds what is there now: others may end VMs of a process that was stopped."""
+def still_holds(descriptor: int, path: Path) -> bool:
+    """Whether a lock's descriptor is of what is there now: others may end VMs of a process that was stopped, for one."""
     with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), folder.stat())
+        return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
 
 

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import httpx
 import pytest
 
+from desktop_image.locks import is_held
 from rollout_tasks.config import parse_config
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
@@ -33,7 +34,8 @@ from vm_pool.gate_client import relayed
 from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env import keeper_client
-from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed
+from vm_pool.providers.desktop_env.abandoned import end_abandoned
+from vm_pool.providers.desktop_env.keeper_client import PROGRAM, KeeperClient, KeeperFailed
 from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.states import Endpoint
@@ -239,6 +241,28 @@ def test_a_keeper_is_heard_where_many_files_are_open(home: Path) -> None:
         for one in opened:
             os.close(one)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_keeper_that_ends_takes_no_lock_from_its_successor(home: Path) -> None:
+    first = KeeperClient("vmware", VM, DesktopEnvOptions())
+    lock_of("vmware", VM).unlink()  # as its keeper does once the VM is stopped
+    second = KeeperClient("vmware", VM, DesktopEnvOptions())
+    first.kill()
+    first.close()
+    assert is_held(lock_of("vmware", VM))
+
+    second.kill()
+    second.close()
+    assert not lock_of("vmware", VM).exists()
+
+
+def test_a_look_at_a_vm_whose_keeper_is_ending_it_leaves_no_lock(home: Path) -> None:
+    note("vmware", "own-0", "Ubuntu.vmx", machine=socket.gethostname())
+    command = [sys.executable, "-c", "input()", PROGRAM, str(record_of("vmware", "own-0"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as keeper:
+        assert end_abandoned("vmware", ["own-0"], 1.0) == []
+        keeper.kill()
+    assert not lock_of("vmware", "own-0").exists()
 
 
 @pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])

@@ -22,6 +22,7 @@ from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.processes import command_lines, ends_within, environment_for_guests
 from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
+from vm_pool.providers.folder_lock import still_holds
 from vm_pool.providers.program_output import last_lines
 
 PROGRAM = "vm_pool.providers.desktop_env.keeper"
@@ -134,8 +135,9 @@ class KeeperClient:
         """
         try:
             self._end()
-            self._log.unlink(missing_ok=True)
-            self._lock_file.unlink(missing_ok=True)
+            if self._lock is not None and still_holds(self._lock, self._lock_file):  # else they are a later keeper's
+                self._log.unlink(missing_ok=True)
+                self._lock_file.unlink(missing_ok=True)
         finally:
             self._unlock()
 
