@@ -252,9 +252,8 @@ class Container:
 
     def _make_folder(self) -> IdRange:
         held = make_held(self.folder, 0o711)  # the guest's root, without rights here, must pass through these folders
-        self._made_folder = True
         with self._guard:
-            self._held = held
+            self._held, self._made_folder = held, True
             if self._stopped:
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
         ids = claim(self.folder, shared=not self._machine.shifts_owners)
