@@ -180,6 +180,7 @@ class Gate:
         self._listeners = listeners
         self._tasks = Tasks(loop)
         self._open_connections = 0
+        self._closed = False
         for purpose, listener in listeners.items():
             self._tasks.begin_soon(self._accept(purpose, listener))
 
@@ -194,7 +195,7 @@ class Gate:
         Raises:
             TimeoutError: The thread of all gates is stuck.
         """
-        if not self._tasks.ended:
+        if not self._closed:
             try:
                 asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
             except TimeoutError:
@@ -207,6 +208,7 @@ class Gate:
         for listener in self._listeners.values():
             listener.close()
         self._dialler.shutdown(wait=False, cancel_futures=True)
+        self._closed = True
 
     async def _accept(self, purpose: str, listener: socket.socket) -> None:
         while True:

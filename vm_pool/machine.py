@@ -27,8 +27,8 @@ class Machine:
         """The highest fence that the pool has given."""
         self.job: Future[None] | None = None
         self.booted = False
-        self.may_run = False
-        """Whether anything of it may run: from the begin of a boot to a stop that has succeeded."""
+        self.may_run = True
+        """Whether anything of it may run: until a first stop has succeeded, as of a predecessor's, and from a boot to a stop."""
         self.checked_at = 0.0
         """In seconds of `time.monotonic`; so is the next one."""
         self.stop_at = 0.0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from vm_pool.errors import VMsInUse
 from vm_pool.gate import Gates
 from vm_pool.gate_login import token_of
 from vm_pool.providers.base import Provider, checked_endpoint, connect, purposes
@@ -59,7 +60,7 @@ def unpooled_vm(provider: Provider, vm_id: str) -> Iterator[UnpooledVM]:
     """
     with ExitStack() as ends:
         ends.callback(_end, vm_id, "it may still run: it could not be stopped", lambda: provider.stop(vm_id))
-        provider.reap_leftovers(vm_id)  # no host has this name: this only ends abandoned VMs
+        _reap_leftovers(provider, vm_id)
         endpoint = checked_endpoint(provider.boot(vm_id), provider, "boot")
         provider.check(vm_id)
         if endpoint.ports:
@@ -71,6 +72,16 @@ def unpooled_vm(provider: Provider, vm_id: str) -> Iterator[UnpooledVM]:
             yield UnpooledVM(vm_id, replace(gate.endpoint, token=token_of(key, gate.endpoint.gate)))
         else:
             yield UnpooledVM(vm_id, endpoint)
+
+
+def _reap_leftovers(provider: Provider, vm_id: str) -> None:
+    """Ends abandoned VMs: no host has the name of this one."""
+    try:
+        provider.reap_leftovers(vm_id)
+    except VMsInUse:
+        raise
+    except Exception as error:  # noqa: BLE001 (the border to providers: this VM may start all the same)
+        log.warning("%s: what others left was not ended: %s: %s", vm_id, type(error).__name__, error)
 
 
 def _end(vm_id: str, otherwise: str, end: Callable[[], None]) -> None:

@@ -105,6 +105,7 @@ class Outlet:
         self._connections = 0
         self._bytes_left = GUEST_BYTES
         self._warned = False
+        self._closed = False
         for listener in listeners.streams:
             self._tasks.begin_soon(self._accept(listener))
         for listener in listeners.datagrams:
@@ -116,7 +117,7 @@ class Outlet:
         Raises:
             TimeoutError: The thread of all outlets is stuck.
         """
-        if not self._tasks.ended:
+        if not self._closed:
             try:
                 asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
             except TimeoutError:
@@ -129,6 +130,7 @@ class Outlet:
         await self._tasks.end()
         self._listeners.close()
         self._lookups.shutdown(wait=False, cancel_futures=True)
+        self._closed = True
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:

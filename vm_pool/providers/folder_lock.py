@@ -51,6 +51,13 @@ def make_held(folder: Path, mode: int) -> int:
     raise why
 
 
+def still_holds(descriptor: int, path: Path) -> bool:
+    """Whether a lock's descriptor is of what is there now: others may end VMs of a process that was stopped, for one."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
+
+
 def abandoned(folders: Path) -> Iterator[Path]:
     """Yields those of the folders that no process holds, each locked until the next one is requested."""
     with suppress(FileNotFoundError):

@@ -13,14 +13,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 
+from desktop_image.locks import is_held
 from rollout_tasks.config import parse_config
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
@@ -33,7 +34,8 @@ from vm_pool.gate_client import relayed
 from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env import keeper_client
-from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed
+from vm_pool.providers.desktop_env.abandoned import end_abandoned
+from vm_pool.providers.desktop_env.keeper_client import PROGRAM, KeeperClient, KeeperFailed
 from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.states import Endpoint
@@ -45,6 +47,11 @@ VM = f"{HOST}-0"
 PROGRAMS = {"vmware": "vmrun", "virtualbox": "VBoxManage"}
 KINDS = ["vmware", pytest.param("virtualbox", marks=pytest.mark.slow)]
 
+REAPER = """
+import sys
+from vm_pool.providers.base import load_provider
+print(load_provider("vmware", {"stop_seconds": 30}).reap_leftovers(sys.argv[1]))
+"""
 OWNER = """
 import json, sys, time
 from vm_pool.providers.base import load_provider
@@ -236,6 +243,28 @@ def test_a_keeper_is_heard_where_many_files_are_open(home: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_a_keeper_that_ends_takes_no_lock_from_its_successor(home: Path) -> None:
+    first = KeeperClient("vmware", VM, DesktopEnvOptions())
+    lock_of("vmware", VM).unlink()  # as its keeper does once the VM is stopped
+    second = KeeperClient("vmware", VM, DesktopEnvOptions())
+    first.kill()
+    first.close()
+    assert is_held(lock_of("vmware", VM))
+
+    second.kill()
+    second.close()
+    assert not lock_of("vmware", VM).exists()
+
+
+def test_a_look_at_a_vm_whose_keeper_is_ending_it_leaves_no_lock(home: Path) -> None:
+    note("vmware", "own-0", "Ubuntu.vmx", machine=socket.gethostname())
+    command = [sys.executable, "-c", "input()", PROGRAM, str(record_of("vmware", "own-0"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as keeper:
+        assert end_abandoned("vmware", ["own-0"], 1.0) == []
+        keeper.kill()
+    assert not lock_of("vmware", "own-0").exists()
+
+
 @pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])
 def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
     home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -279,6 +308,61 @@ def test_two_vms_never_share_a_path(home: Path) -> None:
         provider.boot(f"{HOST}-2")
     for number in range(3):
         provider.stop(f"{HOST}-{number}")
+    assert traces(home) == []
+
+
+def test_what_an_abandoned_record_names_is_left_to_who_uses_it_by_now(home: Path) -> None:
+    path = vm(home, "vmware")
+    provider = make("vmware", path_to_vm=path)
+    endpoint = provider.boot(VM)
+    known = json.loads(record_of("vmware", VM).read_text())
+    note("vmware", "own-0", **{**known, "vm_id": "own-0"})
+    (state_folder("vmware") / ".vmware_vms").write_text(f"{path}|free\n")
+
+    assert make("vmware").reap_leftovers(f"{HOST}-another") == ["own-0"]
+    with pytest.raises(KeeperFailed, match=f"{path} is in use already"):
+        make("vmware").boot(f"{HOST}-1")
+
+    assert on_disk(endpoint) == "clean"
+    provider.check(VM)
+    provider.stop(VM)
+    assert [line for line in processes_naming(str(home)) if "guest" in line] == []
+
+
+def test_what_another_host_is_just_clearing_up_keeps_none_from_starting(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_lock, "LET_GO_SECONDS", 0.2)
+    provider = make("vmware", path_to_vm=vm(home, "vmware"))
+    note(
+        "vmware",
+        VM,
+        str(home / "Ubuntu0" / "Ubuntu0.vmx"),
+        vm_id=VM,
+        provider="vmware",
+        machine=socket.gethostname(),
+        region=None,
+        paths=[],
+        snapshot_name="init_state",
+        headless=True,
+        os_type="Ubuntu",
+        screen=[1, 1],
+        stop_seconds=30,
+    )
+    (home / "hang-stop").touch()
+    command = [sys.executable, "-c", REAPER, f"{HOST}-another"]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as other,
+        ThreadPoolExecutor() as threads,
+    ):
+        wait_until(lambda: any("vmrun" in line for line in processes_naming("Ubuntu0.vmx")))
+        reaped = threads.submit(provider.reap_leftovers, HOST)
+        unpooled = threads.submit(make("vmware").reap_leftovers, f"{HOST}-a-run")
+        assert unpooled.result(10) == []
+        wait([reaped], timeout=0.5)
+        (home / "hang-stop").unlink()
+        assert reaped.result(30) == []
+        assert other.communicate()[0] == f"['{VM}']\n"
     assert traces(home) == []
 
 
@@ -337,22 +421,31 @@ def test_the_vms_of_a_living_process_are_not_reaped(
     wait_until(lambda: traces(home) == [])
 
 
+ACCOUNT = "<GetCallerIdentityResult><Account>111</Account></GetCallerIdentityResult>"
+
+
 class Cloud(http.server.BaseHTTPRequestHandler):
-    """Answers as EC2: of the instances that are to be terminated, it has none, and one is another's."""
+    """Answers as EC2 and STS for account 111: it has no instance that is to be terminated, and one is another's."""
 
     asked: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if "Action=GetCallerIdentity" in asked:
+            self.answer(200, f"<GetCallerIdentityResponse>{ACCOUNT}</GetCallerIdentityResponse>")
+            return
         region = self.headers["Authorization"].split("/")[2]
         self.asked.append(f"{region} {asked}")
         code = "UnauthorizedOperation" if "i-others" in asked else "InvalidInstanceID.NotFound"
         error = f"<Error><Code>{code}</Code><Message>no</Message></Error>"
-        reply = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>".encode()
-        self.send_response(403 if "Unauthorized" in code else 400)
+        reply = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>"
+        self.answer(403 if "Unauthorized" in code else 400, reply)
+
+    def answer(self, status: int, reply: str) -> None:
+        self.send_response(status)
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
-        self.wfile.write(reply)
+        self.wfile.write(reply.encode())
 
     def log_message(self, *_: object) -> None:
         pass
@@ -376,7 +469,7 @@ def cloud(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cloud]]:
         server.shutdown()
 
 
-def note(kind: str, name: str, path: str, **known: object) -> None:
+def note(kind: str, name: str, path: str, **known: Any) -> None:
     """What a keeper that was killed wrote down."""
     record = record_of(kind, name)
     for folder in (record.parent, lock_of(kind, name).parent):
@@ -390,6 +483,7 @@ def test_what_is_left_when_everything_was_killed_is_reaped(
     home: Path, owner: tuple[subprocess.Popen[bytes], dict[str, object]], by: str
 ) -> None:
     process, _ = owner
+    assert json.loads(record_of("vmware", VM).read_text())["account"] == ""
     [keeper] = processes_naming(f"{VM}.json")
     os.kill(int(keeper.split()[0]), signal.SIGKILL)
     assert make("vmware").reap_leftovers(f"{HOST}-another") == [], "its process may still end it"
@@ -412,16 +506,21 @@ def test_abandoned_instances_are_ended_unless_they_are_another_machines(
         "headless": True,
     }
     here |= {"os_type": "Ubuntu", "screen": [1920, 1080], "stop_seconds": 30, "provider": "aws", "region": "ap-east-1"}
-    note("aws", "own-0", "i-gone", vm_id="own-0", **here)
-    note("aws", "own-1", "i-others", vm_id="own-1", **here)
-    note("aws", "own-2", "i-far", vm_id="own-2", **{**here, "machine": "another"})
+    note("aws", "own-0", "i-gone", vm_id="own-0", account="111", **here)
+    note("aws", "own-1", "i-others", vm_id="own-1", account="111", **here)
+    note("aws", "own-2", "i-far", vm_id="own-2", account="111", **{**here, "machine": "another"})
+    note("aws", "own-3", "i-hidden", vm_id="own-3", account="222", **here)
+    note("aws", "own-4", "i-unknown", vm_id="own-4", **here)
 
     assert make("aws").reap_leftovers(f"{HOST}-another") == ["own-0"]
 
-    assert [line.partition(" ")[0] for line in cloud.asked] == ["ap-east-1"] * 2
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["ap-east-1"] * 4
     assert "own-1 that nobody uses any more stays: " in caplog.text
     assert "UnauthorizedOperation" in caplog.text
-    assert [record_of("aws", f"own-{number}").exists() for number in range(3)] == [False, True, True]
+    for name, instance in {"own-3": "i-hidden", "own-4": "i-unknown"}.items():
+        assert f"{instance} may be another account's or region's: end it there, then delete " in caplog.text
+        assert str(record_of("aws", name)) in caplog.text
+    assert [record_of("aws", f"own-{number}").exists() for number in range(5)] == [False, True, True, True, True]
 
 
 def test_instances_that_cannot_be_ended_keep_no_host_from_starting(
@@ -429,14 +528,26 @@ def test_instances_that_cannot_be_ended_keep_no_host_from_starting(
 ) -> None:
     note("aws", VM, "i-others", region="us-east-1")
     note("aws", f"{HOST}-1", "i-gone", region="ap-east-1")
+    note("aws", f"{HOST}-2", "i-hidden", region="ap-east-1", account="222")
     provider = make("aws")
 
     assert provider.reap_leftovers(HOST) == [f"{HOST}-1"]
 
-    assert [line.partition(" ")[0] for line in cloud.asked] == ["us-east-1", "ap-east-1"]
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [line.partition(" ")[0] for line in cloud.asked] == ["us-east-1", "ap-east-1", "ap-east-1"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "i-hidden may be another account's or region's" in caplog.text
     assert f"{VM} of an earlier process stays: {VM}: aws: stop: An error occurred (Unauthorized" in caplog.text
     assert record_of("aws", VM).exists()
+
+
+def test_a_vm_that_virtualbox_has_no_more_leaves_no_record_for_ever(home: Path) -> None:
+    vm(home, "virtualbox")
+    known: dict[str, object] = {"region": None, "machine": socket.gethostname(), "account": "", "stop_seconds": 30}
+    known |= {"paths": [], "snapshot_name": "init_state", "headless": True, "os_type": "Ubuntu", "screen": [1920, 1080]}
+    for number, path in enumerate(["Ubuntu1", str(home / "Ubuntu1" / "Ubuntu1.vbox")]):
+        note("virtualbox", f"own-{number}", path, vm_id=f"own-{number}", provider="virtualbox", **known)
+
+    assert make("virtualbox").reap_leftovers(HOST) == ["own-0", "own-1"]
 
 
 @pytest.mark.slow

@@ -19,6 +19,9 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from vm_pool import gate as gate_module
+from vm_pool.egress import parse_policy
+from vm_pool.egress import relay as relay_module
+from vm_pool.egress.relay import Listeners, Outlet
 from vm_pool.event_loop import LoopThread, Tasks
 from vm_pool.gate import Gate, GateError, Gates
 from vm_pool.gate_client import relayed
@@ -597,3 +600,43 @@ def test_tasks_that_have_ended_are_forgotten_and_none_begins_after_the_end() -> 
 
     asyncio.run(main())
     assert begun == ["goes", "stays"]
+
+
+def a_gate(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> Gate:
+    return Gate(loop, {"control": listener}, lambda _purpose: socket.socket())
+
+
+def an_outlet(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> Outlet:
+    return Outlet(loop, Listeners((listener,), ()), parse_policy("internet"), None, lambda _outlet: None)
+
+
+@pytest.mark.parametrize("make", [a_gate, an_outlet])
+def test_what_could_not_be_closed_in_time_does_not_count_as_closed(
+    make: Callable[[asyncio.AbstractEventLoop, socket.socket], Gate | Outlet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread, begun, going_on = LoopThread("stuck"), threading.Event(), threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+
+    async def stuck_when_cancelled() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            going_on.wait(60)
+
+    closing = make(thread.loop, listener)
+    closing._tasks.begin_soon(stuck_when_cancelled())
+    assert begun.wait(20)
+    with monkeypatch.context() as hasty:
+        for module in (gate_module, relay_module):
+            hasty.setattr(module, "CLOSE_SECONDS", 0.05)
+        for _ in range(2):
+            with pytest.raises(TimeoutError, match="thread is stuck"):
+                closing.close()
+            assert listener.fileno() >= 0
+    going_on.set()
+    closing.close()
+    assert listener.fileno() == -1
+    thread.close()
+    closing.close()

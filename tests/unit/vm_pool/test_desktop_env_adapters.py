@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vm_pool.providers.base import option_names
-from vm_pool.providers.desktop_env.adapters import ADAPTERS, Unavailable, VMSettings
+from vm_pool.providers.desktop_env.adapters import ADAPTERS, Gone, Unavailable, VMSettings
 
 USUAL, OWN = "init_state", "mine"
 REVERTED: dict[str, set[str]] = {
@@ -46,3 +46,41 @@ def test_no_instance_is_named_where_it_would_be_deleted(name: str) -> None:
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_only_providers_with_snapshots_by_name_have_that_option(name: str) -> None:
     assert ("snapshot_name" in option_names(name)) == ADAPTERS[name].has_snapshots
+
+
+def test_an_instance_that_alibaba_does_not_know_is_gone_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = pytest.importorskip("alibabacloud_tea_openapi.exceptions")
+    code = "InvalidInstanceId.NotFound"
+
+    class Cloud:
+        region = "eu-central-1"
+
+        def stop_emulator(self, path: str) -> None:
+            raise answers.ClientException(status_code=404, code=code, message=f"no {path}")
+
+    adapter = object.__new__(ADAPTERS["aliyun"])
+    adapter.provider = Cloud()
+    with pytest.raises(Gone, match="no i-0123"):
+        adapter.stop("i-0123")
+    code = "Forbidden.RAM"
+    with pytest.raises(answers.ClientException, match="no i-0123"):
+        adapter.stop("i-0123")
+
+    monkeypatch.setenv("ALIYUN_ACCESS_KEY_ID", "one")
+    first = adapter.account()
+    monkeypatch.setenv("ALIYUN_ACCESS_KEY_ID", "another")
+    assert first is not None
+    assert adapter.account() not in {first, None}
+
+
+def test_a_vm_that_azure_does_not_know_is_gone() -> None:
+    answers = pytest.importorskip("azure.core.exceptions")
+
+    class Cloud:
+        def stop_emulator(self, path: str) -> None:
+            raise answers.ResourceNotFoundError(f"no {path}")
+
+    adapter = object.__new__(ADAPTERS["azure"])
+    adapter.provider, adapter.module = Cloud(), answers  # desktop-env's module has imported this error's class
+    with pytest.raises(Gone, match="no group/vm"):
+        adapter.stop("group/vm")

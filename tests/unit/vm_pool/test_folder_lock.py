@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from vm_pool.egress.relay import Relay
 from vm_pool.errors import VMsInUse
 from vm_pool.providers import folder_lock
 from vm_pool.providers.folder_lock import abandoned, check_unused, make_held
+from vm_pool.providers.leftovers import end_each
+from vm_pool.providers.local import folders as local_folders
+from vm_pool.providers.local.container import Container
+from vm_pool.providers.local.options import LocalOptions
+from vm_pool.providers.local.requirements import HostFeatures
+from vm_pool.providers.qemu import folders as qemu_folders
+from vm_pool.providers.qemu.process import QemuProcess
 
 CHECK = """
 import sys
@@ -44,11 +55,19 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the folder."""
+    with held_by_another(folder) as process:
+        yield process
+
+
+@contextmanager
+def held_by_another(folder: Path) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: Path, pid: int) -> None:
@@ -98,3 +117,52 @@ def test_a_folder_that_cannot_be_locked_is_not_called_held(folder: Path, tmp_pat
     with pytest.raises(OSError, match=rf"cannot be locked: Not a directory: '{re.escape(str(folder))}'"):
         make_held(folder, 0o700)
     assert list(abandoned(tmp_path)) == [tmp_path / "elsewhere"]
+
+
+def a_qemu_vm(vm_id: str) -> Callable[[], None]:
+    def fail(_folder: Path) -> None:
+        raise OSError("no room for its disks")
+
+    machine = QemuProcess(vm_id)
+    with pytest.raises(OSError, match="no room"):
+        machine.launch(fail, lambda _folder, _clock: [], [])
+    return machine.end
+
+
+def a_desktop(vm_id: str) -> Callable[[], None]:
+    container = Container(vm_id, LocalOptions(memory_mib=None), HostFeatures("runc", shifts_owners=True), Relay())
+    container._make_folder()
+    return container.end
+
+
+@pytest.mark.parametrize("begin", [a_qemu_vm, a_desktop])
+def test_a_host_that_was_stopped_for_long_ends_only_its_own_vms(
+    begin: Callable[[str], Callable[[], None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host had ended them meanwhile, and made its own of the same names."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(local_folders, "STATE_FOLDER", qemu_folders.state_folder())
+    vm_id = f"box{os.getpid()}-0"
+    folder = qemu_folders.folder_of(vm_id)
+
+    begin(vm_id)()
+    assert not folder.exists()
+
+    end = begin(vm_id)
+    shutil.rmtree(folder)
+    with held_by_another(folder):
+        end()
+        assert folder.exists()
+
+
+def test_a_leftover_that_another_host_is_ending_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with held_by_another(qemu_folders.folder_of("box-0")) as other:
+        soon = threading.Timer(0.1, other.kill)
+        soon.start()
+        assert end_each(["box-0"], qemu_folders.end_leftover) == ["box-0"]
+        soon.join()
+
+    monkeypatch.setattr(folder_lock, "LET_GO_SECONDS", 0.1)
+    with held_by_another(qemu_folders.folder_of("box-0")), pytest.raises(VMsInUse, match="uses box-0"):
+        end_each(["box-0"], qemu_folders.end_leftover)

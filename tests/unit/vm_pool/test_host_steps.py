@@ -227,6 +227,11 @@ def test_one_that_could_not_be_stopped_is_stopped_again_after_a_pause(
     assert stops == list(zip((1, 1, 1, 2, 2), waits, strict=True))
 
 
+def test_what_a_predecessor_left_of_a_drained_vm_is_ended_once(host: Any) -> None:
+    host._attend(host._machines["box-0"], vm(0, STOPPED))
+    assert host._jobs.begun == [("end", "box-0")]
+
+
 @pytest.mark.parametrize(
     ("checked_at", "begun", "again"),
     [(1000.0, 0, 30.0), (971.0, 0, 1.0), (970.25, 0, 0.25), (970.0, 1, 30.0), (900.0, 1, 30.0)],
@@ -711,6 +716,8 @@ def test_a_gate_is_closed_once_and_only_for_what_came_after_it(machine: Any, bef
 
 
 def test_what_may_still_run_is_known_until_it_has_been_stopped(machine: Any, provider: Provider) -> None:
+    assert machine.may_run, "a predecessor may have left it"
+    machine.stop()
     assert not machine.may_run
     provider.during = FirstFails("boot", OSError("no disk"))
     with pytest.raises(OSError, match="no disk"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vm_pool.canary import CleanState
-from vm_pool.errors import ProviderError
+from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.gate import Gates
 from vm_pool.machine import Machine
 from vm_pool.providers import load_provider, provider_names
@@ -100,6 +100,26 @@ def test_a_vm_that_cannot_be_stopped_hides_nothing_of_what_went_before(caplog: p
     ):
         pytest.fail("it was handed out")
     assert caplog.messages == [f"rack-{n}: it may still run: it could not be stopped" for n in (0, 1)]
+
+
+class Crowded(SimulatedProvider):
+    """Cannot look for what others left."""
+
+    why: Exception = OSError("no process can be started")
+
+    def reap_leftovers(self, host_id: str) -> tuple[str, ...]:  # noqa: ARG002 (the protocol's)
+        raise self.why
+
+
+def test_what_others_left_keeps_no_vm_from_being_used(caplog: pytest.LogCaptureFixture) -> None:
+    provider = Crowded({"boot_seconds": 0, "reset_seconds": 0})
+    with unpooled_vm(provider, "rack-0") as vm:
+        vm.check()
+    assert caplog.messages == ["rack-0: what others left was not ended: OSError: no process can be started"]
+
+    provider.why = VMsInUse("process 7 of this machine uses rack-0")
+    with pytest.raises(VMsInUse), unpooled_vm(provider, "rack-0"):
+        pytest.fail("it was handed out")
 
 
 def test_draws_have_their_distributions_middle() -> None:

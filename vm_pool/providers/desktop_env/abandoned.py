@@ -16,6 +16,7 @@ from desktop_image.locks import hold_file
 from vm_pool.processes import command_lines
 from vm_pool.providers.desktop_env.keeper_client import PROGRAM, environment_of_keepers
 from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
+from vm_pool.providers.folder_lock import still_holds
 from vm_pool.providers.program_output import ending
 
 log = logging.getLogger(__name__)
@@ -35,14 +36,19 @@ def end_abandoned(provider: str, vm_ids: Iterable[str], seconds: float) -> list[
     ended: list[str] = []
     for vm_id in vm_ids:
         record = record_of(provider, vm_id)
-        lock = hold_file(lock_of(provider, vm_id)) if _is_of_this_machine(record) else None
+        lock_file = lock_of(provider, vm_id)
+        lock = hold_file(lock_file) if _is_of_this_machine(record) else None
         if lock is None:
             continue
         try:
             if any(PROGRAM in words and str(record) in words for _pid, words in command_lines()):
                 continue  # its keeper may still end it
+            if not record.exists():  # it just has
+                continue
             why = _stop(provider, record, seconds)
         finally:
+            if still_holds(lock, lock_file):
+                lock_file.unlink()
             os.close(lock)
         if record.exists():
             log.warning("%s that nobody uses any more stays: %s", vm_id, why)

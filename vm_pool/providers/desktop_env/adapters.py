@@ -5,6 +5,7 @@ Any call here may hang or never end; the keeper's process can be ended from outs
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
@@ -26,11 +27,17 @@ COMMAND_PAUSE_SECONDS = 0.5
 """Between two checks of a VM that starts; also replaces waits after commands, which have ended by then."""
 USUAL_SNAPSHOT = "init_state"
 """OSWorld's name for a VM's clean state."""
+_ACCOUNT_SECONDS = 5
+"""For finding out whose an account is: in some private networks nothing answers."""
 _SDK_OF = {"volcenginesdkcore": "volcengine-python-sdk", "volcenginesdkecs": "volcengine-python-sdk"}
 
 
 class Unavailable(Exception):
     """Something is missing on this machine, or in its environment; the message is one sentence."""
+
+
+class Gone(Exception):
+    """There is no VM of a path in the account that was asked; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,11 @@ class Adapter:
         return self.settings.region
 
     @property
+    def reuses_vms(self) -> bool:
+        """Whether one path leads to the same VM for one keeper after another."""
+        return not (self.shares_path or self.deletes_vms)
+
+    @property
     def reverts_at_start(self) -> bool:
         """Whether to revert a VM that was just started: it may not be in the state of the wanted snapshot."""
         return self.revert_before_use or (self.has_snapshots and self.settings.snapshot_name != USUAL_SNAPSHOT)
@@ -138,8 +150,16 @@ class Adapter:
         return address
 
     def stop(self, path: str) -> None:
-        """Powers a VM off; in a cloud, this deletes it."""
+        """Powers a VM off; in a cloud, this deletes it.
+
+        Raises:
+            Gone: There is no such VM.
+        """
         self.provider.stop_emulator(path)
+
+    def account(self) -> str | None:
+        """Returns a name of where VMs are looked for: one that is gone here may run elsewhere. None if unknown."""
+        return ""
 
     def _import(self, module: str) -> Any:
         try:
@@ -195,7 +215,10 @@ class VirtualBox(Adapter):
         """Saves a VM's state and ends it, by force if needed."""
         with suppress(Exception):
             self.provider.stop_emulator(path)
-        uuid = self.provider._get_vm_uuid(path)
+        try:
+            uuid = self.provider._get_vm_uuid(path)
+        except (FileNotFoundError, RuntimeError) as error:  # a `raise` of nothing
+            raise Gone(f"VirtualBox has no VM {path}") from error
         if f"{{{uuid}}}" in (_run_to_end(["VBoxManage", "list", "runningvms"], return_output=True) or ""):
             _run_to_end(["VBoxManage", "controlvm", uuid, "poweroff"])
 
@@ -266,14 +289,26 @@ class AWS(Adapter):
             ) from error
 
     def stop(self, path: str) -> None:
-        """Terminates an instance; one that EC2 does not know any more has been terminated before."""
+        """Terminates an instance. EC2 soon forgets one that was terminated, and never knows another account's."""
         try:
             super().stop(path)
         except Exception as error:
             answer = getattr(error, "response", None)  # of botocore's ClientError
             if not isinstance(answer, Mapping) or answer.get("Error", {}).get("Code") != "InvalidInstanceID.NotFound":
                 raise
-            log.warning("%s is gone: %s", path, error)
+            raise Gone(words_of(error)) from error
+
+    def account(self) -> str | None:
+        """Returns the account's number, which needs no permission, unlike anything else about an account."""
+        hasty = import_module("botocore.config").Config(
+            connect_timeout=_ACCOUNT_SECONDS, read_timeout=_ACCOUNT_SECONDS, retries={"total_max_attempts": 1}
+        )
+        try:
+            sts = self.module.boto3.client("sts", region_name=self.region, config=hasty)
+            return str(sts.get_caller_identity()["Account"])
+        except Exception as error:  # noqa: BLE001 (the border to AWS: a network without a way to this service, for one)
+            log.warning("the account is unknown: %s", error)
+            return None
 
 
 class Azure(Adapter):
@@ -283,6 +318,17 @@ class Azure(Adapter):
     can_find = False
     revert_before_use = True
 
+    def stop(self, path: str) -> None:
+        """Deallocates a VM."""
+        try:
+            super().stop(path)
+        except self.module.ResourceNotFoundError as error:
+            raise Gone(words_of(error)) from error
+
+    def account(self) -> str | None:
+        """Returns the subscription."""
+        return str(self.provider.subscription_id)
+
 
 class Aliyun(Adapter):
     """Alibaba Cloud's ECS instances."""
@@ -290,6 +336,20 @@ class Aliyun(Adapter):
     provider_class, manager_class = "AliyunProvider", "AliyunVMManager"
     deletes_vms = True
     has_snapshots = False
+
+    def stop(self, path: str) -> None:
+        """Deletes an instance."""
+        try:
+            super().stop(path)
+        except Exception as error:
+            if getattr(error, "code", None) != "InvalidInstanceId.NotFound":
+                raise
+            raise Gone(words_of(error)) from error
+
+    def account(self) -> str | None:
+        """Returns a hash of the key and the region, which is the environment's."""
+        key = f"{os.environ.get('ALIYUN_ACCESS_KEY_ID')} {self.provider.region}"
+        return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 class Volcengine(Adapter):

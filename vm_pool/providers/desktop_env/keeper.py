@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from desktop_image.locks import hold_file, locked
-from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Unavailable, VMSettings, words_of
+from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Gone, Unavailable, VMSettings, words_of
 from vm_pool.providers.desktop_env.keeper_files import lock_of
 
 _FIND_SECONDS = 3600.0
 """How long to wait for other keepers, which make their VMs one after another."""
+_HAND_OVER_SECONDS = 2.0
+"""How long a keeper that hangs may need to end, once another one stops its VM."""
 log = logging.getLogger("keeper")
 
 
@@ -39,6 +41,7 @@ class Keeper:
         self._record = record
         self._request: dict[str, Any] = json.loads(record.read_text())
         self._adapter: Adapter | None = None
+        self._taken: str | None = None
 
     @property
     def stop_seconds(self) -> float:
@@ -65,10 +68,29 @@ class Keeper:
                 return self.stop()
         raise ValueError(f"no keeper knows how to {word}")
 
-    def stop(self) -> None:
-        """Stops the VM, if one is held, and deletes its record."""
+    def stop(self, *, abandoned: bool = False) -> None:
+        """Stops the VM, if one is held and no other keeper has taken it since, and deletes its record.
+
+        Args:
+            abandoned: Whether nothing but the record says that the VM is of this account.
+
+        Raises:
+            Exception: It may still run.
+        """
         if self._request["path"] is not None or self._tool().shares_path:
-            self._tool().stop(self._request["path"] or "")
+            path = self._request["path"] or ""
+            try:
+                if not self._tool().reuses_vms or self._takes(path, seconds=_HAND_OVER_SECONDS):
+                    self._tool().stop(path)
+                else:
+                    log.info("%s is in use by another keeper by now", path)
+            except Gone as gone:
+                account = self._request.get("account")
+                if abandoned if account is None else account != self._tool().account():
+                    raise RuntimeError(
+                        f"{path} may be another account's or region's: end it there, then delete {self._record}: {gone}"
+                    ) from gone
+                log.warning("%s is gone: %s", path, gone)
         lock_of(self._request["provider"], self._request["vm_id"]).unlink(missing_ok=True)
         self._record.with_suffix(".log").unlink(missing_ok=True)
         self._record.unlink(missing_ok=True)  # last: without a record, another keeper may make and lock these files
@@ -90,9 +112,13 @@ class Keeper:
 
     def _find(self) -> str:
         adapter, paths = self._tool(), self._request["paths"]
+        self._request["account"] = adapter.account()
         if not paths:
             with _only_one(Path("finding.lock")):
-                self._keep(adapter.find())
+                path = adapter.find()
+                if adapter.reuses_vms and not self._takes(path):
+                    raise RuntimeError(f"{path} is in use already")
+                self._keep(path)
         elif adapter.shares_path:
             self._keep(paths[0])
         else:
@@ -109,11 +135,20 @@ class Keeper:
     def _first_unused(self, paths: list[str]) -> str:
         """Returns the first VM that no other keeper holds."""
         for path in paths:
-            lock = hold_file(Path(f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.lock"))
-            if lock is not None:  # held until this process ends
+            if self._takes(path):
                 return path
         named = f"the {len(paths)} VMs that path_to_vm names are" if len(paths) > 1 else f"{paths[0]} is"
         raise RuntimeError(f"{named} in use already: name one for each VM of this machine")
+
+    def _takes(self, path: str, *, seconds: float = 0.0) -> bool:
+        """Takes a VM until this process ends; returns whether no other keeper has it."""
+        name = os.path.abspath(path) if Path(path).exists() else path  # noqa: PTH100 (a link's name is a VM's, too)
+        if self._taken != name:
+            lock = hold_file(Path(f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"), seconds=seconds)
+            if lock is None:
+                return False
+            self._taken = name
+        return True
 
     def _path(self) -> str:
         path = self._request["path"]
@@ -180,7 +215,7 @@ def stop_only(record: Path) -> int:
     limit.daemon = True  # or a failure would only end this process then
     limit.start()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    keeper.stop()
+    keeper.stop(abandoned=True)
     os._exit(0)
 
 

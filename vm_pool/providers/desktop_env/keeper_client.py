@@ -22,6 +22,7 @@ from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.processes import command_lines, ends_within, environment_for_guests
 from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
+from vm_pool.providers.folder_lock import still_holds
 from vm_pool.providers.program_output import last_lines
 
 PROGRAM = "vm_pool.providers.desktop_env.keeper"
@@ -134,8 +135,9 @@ class KeeperClient:
         """
         try:
             self._end()
-            self._log.unlink(missing_ok=True)
-            self._lock_file.unlink(missing_ok=True)
+            if self._lock is not None and still_holds(self._lock, self._lock_file):  # else they are a later keeper's
+                self._log.unlink(missing_ok=True)
+                self._lock_file.unlink(missing_ok=True)
         finally:
             self._unlock()
 
@@ -186,7 +188,7 @@ class KeeperClient:
         return answer
 
     def _write_request(self) -> None:
-        """Writes the request; keeps path and region from an earlier record of the VM, as that VM has to be stopped."""
+        """Writes the request; keeps where the VM of an earlier record is, as that VM has to be stopped."""
         options = self._options
         request = {
             "provider": self._provider,
@@ -204,7 +206,7 @@ class KeeperClient:
         with suppress(OSError, ValueError, KeyError):
             earlier = json.loads(self._record.read_text())
             if earlier["path"] is not None:
-                request |= {"path": earlier["path"], "region": earlier["region"]}
+                request |= {"path": earlier["path"], "region": earlier["region"], "account": earlier.get("account")}
         partial = self._record.with_suffix(".new")
         partial.write_text(json.dumps(request))
         partial.rename(self._record)

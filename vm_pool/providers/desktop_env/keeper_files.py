@@ -28,6 +28,11 @@ def lock_of(provider: str, vm_id: str) -> Path:
     return state_folder(provider) / "held" / checked_vm_id(vm_id)
 
 
+def reaping_lock(provider: str) -> Path:
+    """Returns the file that is locked by the process that is ending VMs of dead ones, which may take minutes for each."""
+    return state_folder(provider) / "reaping.lock"
+
+
 def recorded(provider: str) -> list[str]:
     """Returns the ids of all VMs that have a record."""
     with suppress(FileNotFoundError):

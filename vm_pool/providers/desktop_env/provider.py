@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from desktop_image.locks import locked
 from vm_pool.errors import ProviderError
 from vm_pool.providers import guest_server
 from vm_pool.providers.desktop_env.abandoned import end_abandoned
 from vm_pool.providers.desktop_env.keeper_client import KeeperClient, KeeperFailed, end_keepers_of
-from vm_pool.providers.desktop_env.keeper_files import leftovers, lock_of, record_of, recorded
+from vm_pool.providers.desktop_env.keeper_files import leftovers, lock_of, reaping_lock, record_of, recorded
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.guest_server import DesktopUnwell
@@ -106,15 +107,20 @@ class DesktopEnvProvider:
             self._stop(KeeperClient(self.name, vm_id, self.options), raises=True)
 
     def reap_leftovers(self, host_id: str) -> Sequence[str]:
-        """Stops the VMs of a predecessor of this host, and abandoned ones.
+        """Stops the VMs of a predecessor of this host, and abandoned ones unless another process is doing so.
 
         Raises:
             VMsInUse: The predecessor still lives.
         """
-        left = leftovers(self.name, host_id)
-        wait_until_unused(lock_of(self.name, vm_id) for vm_id in left)
-        others = [vm_id for vm_id in recorded(self.name) if vm_id not in left]
-        return [*end_each(left, self.stop), *end_abandoned(self.name, others, self.options.stop_seconds)]
+        if not recorded(self.name):
+            return []
+        seconds = self.options.stop_seconds
+        with locked(reaping_lock(self.name), seconds=seconds if leftovers(self.name, host_id) else 0.0) as alone:
+            left = leftovers(self.name, host_id)
+            wait_until_unused(lock_of(self.name, vm_id) for vm_id in left)
+            others = [vm_id for vm_id in recorded(self.name) if vm_id not in left]
+            ended = end_each(left, self.stop)
+            return [*ended, *end_abandoned(self.name, others, seconds)] if alone else ended
 
     def _stop(self, keeper: KeeperClient, *, raises: bool = False) -> None:
         try:

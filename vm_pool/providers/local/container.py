@@ -21,7 +21,7 @@ from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
 from vm_pool.namespaces import connect_inside
-from vm_pool.providers.folder_lock import make_held
+from vm_pool.providers.folder_lock import make_held, still_holds
 from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.attestation import Attestor, Server
@@ -82,7 +82,7 @@ class Container:
         self._keeper: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
         self._made_folder = False
-        """Whether what there is of this desktop is this process's to remove."""
+        """Whether anything of this desktop may be left that is this process's to remove."""
         self._insides: DesktopHandles | None = None
         self._layers: tuple[Path, ...] = ()
         self._healthy: Server | None = None
@@ -191,8 +191,12 @@ class Container:
                 for stream in (keeper.stdin, keeper.stdout):
                     if stream is not None:
                         stream.close()
-            if self._made_folder:  # else it may be another process's
+            if held is None:
+                if self._made_folder:  # an earlier end has failed
+                    end_leftover(self.vm_id)
+            elif still_holds(held, self.folder):  # else it is another process's
                 remove_traces(self.vm_id)
+            self._made_folder = False
         finally:
             if held is not None:
                 os.close(held)
@@ -248,12 +252,10 @@ class Container:
 
     def _make_folder(self) -> IdRange:
         held = make_held(self.folder, 0o711)  # the guest's root, without rights here, must pass through these folders
-        self._made_folder = True
         with self._guard:
+            self._held, self._made_folder = held, True
             if self._stopped:
-                os.close(held)
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
-            self._held = held
         ids = claim(self.folder, shared=not self._machine.shifts_owners)
         for name in ("disk", "root", PARTS):
             (self.folder / name).mkdir(exist_ok=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vm_pool.processes import environment_for_guests
+from vm_pool.providers.folder_lock import still_holds
 from vm_pool.providers.guest_server import PORTS, DesktopUnwell
 from vm_pool.providers.program_output import ending, last_lines
 from vm_pool.providers.qemu.command_line import CONSOLE, CONSOLE_BYTES
@@ -247,7 +248,10 @@ class QemuProcess:
                 keeper.kill()
                 keeper.wait(END_SECONDS)
         try:
-            end_leftover(self.vm_id) if held is None else end_held(self.vm_id)
+            if held is None:
+                end_leftover(self.vm_id)
+            elif still_holds(held, self._folder):
+                end_held(self.vm_id)
         finally:
             if held is not None:
                 os.close(held)
