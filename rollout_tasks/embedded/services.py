@@ -244,11 +244,11 @@ class EmbeddedServices:
     ) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         variables = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})}
-        with self._log(name).open("ab") as log, _uninterrupted():
+        with self._log(name).open("ab") as log, _readable(configuration) as configured, _uninterrupted():
             process = subprocess.Popen(  # noqa: S603
                 list(command),
                 preexec_fn=_take_signals,
-                stdin=subprocess.PIPE if configuration is not None else subprocess.DEVNULL,
+                stdin=configured,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={variable: value for variable, value in variables.items() if value is not None},
@@ -256,9 +256,6 @@ class EmbeddedServices:
             )
             self._services[name] = process
             self._cleanup.stop_afterwards(process.pid)
-        if configuration is not None and process.stdin is not None:
-            with suppress(BrokenPipeError), process.stdin:  # its log says how it ended
-                process.stdin.write(configuration.encode())
 
     def _wait(self, name: str, ready: Callable[[], bool], seconds: float, missing: str) -> None:
         deadline = time.monotonic() + seconds
@@ -289,6 +286,24 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _readable(text: str | None) -> Iterator[int]:
+    """Yields a descriptor from which a process reads all of a text, or nothing, even if this process is killed meanwhile.
+
+    A Valkey that reads no configuration serves everybody, without a password, and cannot be told from others by its environment.
+    """
+    if text is None:
+        yield subprocess.DEVNULL
+        return
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, text.encode())  # a pipe takes 64 KiB
+        os.close(writing)
+        yield reading
+    finally:
+        os.close(reading)
 
 
 def _take_signals() -> None:

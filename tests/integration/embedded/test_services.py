@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,6 +24,7 @@ from rollout_tasks.embedded import services as embedded
 from rollout_tasks.embedded.cleanup import CleanupProcess
 from rollout_tasks.embedded.services import EmbeddedServices
 from rollout_tasks.errors import ServiceEnded, UserError
+from tests.conftest import REPOSITORY
 
 free_port = embedded._free_port
 
@@ -227,3 +230,35 @@ def test_flower_reads_no_settings_of_anothers(stack: EmbeddedServices, monkeypat
     environment = psutil.Process(stack._services["flower"].pid).environ()
     assert "FLOWER_PERSISTENT" not in environment
     assert environment["FLOWER_READ_ONLY"] == "True"
+
+
+KILLED_AT_ITS_START = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from rollout_tasks.embedded.services import EmbeddedServices
+services = EmbeddedServices(Path(sys.argv[1]))
+start = subprocess.Popen
+def start_and_be_killed(*arguments, **options):
+    print(start(*arguments, **options).pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+subprocess.Popen = start_and_be_killed
+services.start_valkey()
+"""
+
+
+def test_a_run_that_is_killed_as_it_starts_its_broker_leaves_none_without_a_password(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED_AT_ITS_START, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    broker = int(done.stdout)
+    try:
+        deadline = time.monotonic() + 20
+        while psutil.pid_exists(broker):
+            with contextlib.suppress(psutil.Error):
+                listening = {one.laddr.ip for one in psutil.Process(broker).net_connections("tcp")}
+                assert listening <= {"127.0.0.1"}
+            assert time.monotonic() < deadline, "it stays"
+            time.sleep(0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(broker, signal.SIGKILL)

@@ -149,7 +149,7 @@ def test_a_finaliser_that_was_replaced_writes_nothing_more(
 
 @pytest.mark.parametrize(
     ("refused_at", "written"),
-    [(1, []), (2, ["evaluation.json"]), (3, ["evaluation.json", "report.md"]), (4, REPORTS)],
+    [(1, []), (2, []), (3, ["evaluation.json"]), (4, ["evaluation.json", "report.md"]), (5, REPORTS)],
 )
 def test_each_file_takes_its_place_only_while_the_run_is_this_finalisers(
     finished: Finished, refused_at: int, written: list[str]
@@ -161,14 +161,14 @@ def test_each_file_takes_its_place_only_while_the_run_is_this_finalisers(
         if len(asked) >= refused_at:
             raise Superseded
 
-    if refused_at > len(REPORTS):
+    if refused_at > 1 + len(REPORTS):  # it looks before it begins, too
         assert finished.write(check) == ""
     else:
         with pytest.raises(Superseded):
             finished.write(check)
 
     assert finished.written == written
-    assert asked[:refused_at] == [[], ["evaluation.json"], ["evaluation.json", "report.md"]][:refused_at]
+    assert asked[:refused_at] == [[], [], ["evaluation.json"], ["evaluation.json", "report.md"]][:refused_at]
 
 
 def test_a_run_that_is_not_to_be_scored_has_its_events_alone(redis_url: str, tmp_path: Path) -> None:
