@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import redis
 
@@ -29,9 +22,9 @@ from benchmark.benchmark import Benchmark
 from benchmark.results import RolloutResult
 from benchmark.sources import STANDARD_INPUT
 from benchmark.stored_report import scan_report
-from rollout_tasks.cli.run_file import as_yaml
+from rollout_tasks.command_call import call_command
 from rollout_tasks.config import RunConfig
-from rollout_tasks.errors import WRONG_INPUT, UserError
+from rollout_tasks.errors import UserError
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs.agent_profile import with_profile
 from rollout_tasks.runs.folder import RunFolder, find_run
@@ -44,19 +37,7 @@ from rollout_tasks.settings import settings
 __all__ = ["Run", "RunResult", "embedded_services", "find", "run", "submit"]
 
 _LOOK_SECONDS = 0.5
-_STOP_SECONDS = 120.0
-"""How long an embedded run gets to stop its services, and a submission to take itself back, when its caller is interrupted."""
-_COMMAND_LINE = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-from rollout_tasks.cli.main import main
-main()
-"""
-"""Heeds the SIGINT of its caller also where that ignores Ctrl-C itself, as a program does in a script's background."""
 _OVER = frozenset({"done", "cancelled"})
-_LOST = 1
-"""The exit code of a run that lost rollouts to the infrastructure: it is over all the same, and its report says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +143,7 @@ class Run:
         Raises:
             UserError: It is over already, or unknown.
         """
-        _call("cancel", str(self.folder), redis_url=self._redis_url)
+        call_command("cancel", str(self.folder), redis_url=self._redis_url)
 
     def __aiter__(self) -> AsyncIterator[RolloutResult]:
         """Yields each rollout's result once, as soon as it is committed, until the run is over.
@@ -226,7 +207,7 @@ def run(config: RunConfig, benchmark: Benchmark | None = None, *, show_progress:
         UserError: An option, the data or a service cannot be used, or the run was stopped.
         KeyboardInterrupt: Ctrl-C; the run ends first, and can be resumed.
     """
-    said = _call("run", config=_asking(config, benchmark), show_progress=show_progress)
+    said = call_command("run", config=_asking(config, benchmark), show_progress=show_progress)
     return _result(RunFolder(Path(said["folder"])), over=True)
 
 
@@ -243,7 +224,7 @@ def submit(config: RunConfig, benchmark: Benchmark | None = None) -> Run:
         KeyboardInterrupt: Ctrl-C; its note says what there is of the run: nothing, or all, and the workers go on with it.
     """
     redis_url = _redis_url()
-    said = _call("submit", config=_asking(config, benchmark))
+    said = call_command("submit", config=_asking(config, benchmark))
     return Run(said["run_id"], Path(said["folder"]), redis_url=redis_url)
 
 
@@ -324,68 +305,6 @@ def _asking(config: RunConfig, benchmark: Benchmark | None) -> RunConfig:
         data = config.data.model_copy(update={"path": benchmark.data_path, **benchmark.selection})
         config = config.model_copy(update={"data": data})
     return with_profile(config)
-
-
-def _call(
-    action: str,
-    *arguments: str,
-    config: RunConfig | None = None,
-    show_progress: bool = False,
-    redis_url: str | None = None,
-) -> Mapping[str, Any]:
-    """Does one action of the command line and returns the JSON that it prints."""
-    elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
-    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as waiting:
-        command = [sys.executable, "-P", "-c", _COMMAND_LINE, action, *arguments, "--json"]
-        if config is not None:
-            file = Path(place) / "run.yaml"
-            file.write_text(as_yaml(config), encoding="utf-8")
-            command += ["--config", str(file)]
-        # The process has this mask, too, until it can heed the signal.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        waiting.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            env={**os.environ, **elsewhere, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
-        )
-        complaints: deque[str] = deque(maxlen=1)
-        listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)
-        listener.start()
-        try:
-            waiting.close()
-            said = process.stdout.read() if process.stdout is not None else ""
-            process.wait()
-        except BaseException as stop:
-            # A run ends at once then; a submission takes itself back, or says what there is of it.
-            process.send_signal(signal.SIGTERM if action == "run" else signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_STOP_SECONDS)
-                listener.join()
-                if complaints:
-                    stop.add_note(complaints[-1])
-            raise
-        listener.join()
-    if process.returncode in {0, _LOST} and said:
-        values: Mapping[str, Any] = json.loads(said)
-        return values
-    last = complaints[-1] if complaints else "it said nothing"
-    if process.returncode == WRONG_INPUT:
-        raise UserError(last.removeprefix("error: "))
-    raise UserError(f"rollouts {action} ended with exit code {process.returncode}: {last}")
-
-
-def _listen(lines: IO[str], last: deque[str], show: bool) -> None:
-    for line in lines:
-        if show:
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # the run would wait for who reads no more
-                sys.stderr.write(line)
-        if line.strip():
-            last.append(line.strip())
 
 
 def _result(folder: RunFolder, *, over: bool) -> RunResult:

@@ -85,6 +85,23 @@ class Tasks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def shut(loop: asyncio.AbstractEventLoop, ending: Coroutine[Any, Any, None], what: str) -> None:
+    """Runs what ends something on its loop, from another thread, and returns once it has ended.
+
+    Args:
+        loop: The loop.
+        ending: Ends it.
+        what: The thing, with its article.
+
+    Raises:
+        TimeoutError: The loop's thread is stuck.
+    """
+    try:
+        asyncio.run_coroutine_threadsafe(ending, loop).result(CLOSE_SECONDS)
+    except TimeoutError:
+        raise TimeoutError(f"{what} does not close within {CLOSE_SECONDS:g} s: its thread is stuck") from None
+
+
 def drop(end: socket.socket) -> None:
     """Closes a connection with a reset: unsent data is dropped."""
     with suppress(OSError):

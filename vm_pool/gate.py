@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vm_pool.errors import PoolError
-from vm_pool.event_loop import CLOSE_SECONDS, LoopThread, Tasks, drop
+from vm_pool.event_loop import LoopThread, Tasks, drop, shut
 from vm_pool.gate_client import Dialled
 from vm_pool.gate_login import LINE_BYTES, new_gate, opens
 from vm_pool.gate_streams import End, PlainEnd, TLSEnd
@@ -196,12 +196,7 @@ class Gate:
             TimeoutError: The thread of all gates is stuck.
         """
         if not self._closed:
-            try:
-                asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
-            except TimeoutError:
-                raise TimeoutError(
-                    f"a gate does not close within {CLOSE_SECONDS:g} s: the gates' thread is stuck"
-                ) from None
+            shut(self._loop, self._shut(), "a gate")
 
     async def _shut(self) -> None:
         await self._tasks.end()

@@ -20,8 +20,9 @@ import pytest
 import rollout_tasks.api
 from benchmark.benchmark import Benchmark
 from benchmark.results import RolloutResult
-from rollout_tasks.api import Run, _call, _listen, find, submit
+from rollout_tasks.api import Run, find, submit
 from rollout_tasks.cli import run_actions
+from rollout_tasks.command_call import _listen, call_command
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.parallel_rollout import _worker_results
@@ -74,7 +75,7 @@ def test_a_run_is_asked_for_where_it_was_sent(shell: Shell, run: Run, monkeypatc
 
 @pytest.mark.usefixtures("misleading_folder")
 def test_files_in_the_current_folder_replace_no_module_of_the_command_line() -> None:
-    assert _call("list") == []
+    assert call_command("list") == []
 
 
 def test_a_cancelled_run_has_a_result_for_each_rollout(cancelled: Run) -> None:
@@ -187,7 +188,7 @@ def test_it_does_so_while_it_is_still_starting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
 
     with pytest.raises(TimeIsUp):
-        _call("list")
+        call_command("list")
 
     assert [process.returncode for process in started] == [-signal.SIGINT]
 

@@ -20,7 +20,7 @@ from vm_pool.descriptor_limit import raise_descriptor_limit
 from vm_pool.egress.addresses import NotPublic, Resolve, public_addresses
 from vm_pool.egress.dns_answers import LONGEST_QUESTION, StandIns, answer
 from vm_pool.egress.policy import NetworkPolicy
-from vm_pool.event_loop import CLOSE_SECONDS, LoopThread, Tasks, drop
+from vm_pool.event_loop import LoopThread, Tasks, drop, shut
 
 log = logging.getLogger(__name__)
 
@@ -118,12 +118,7 @@ class Outlet:
             TimeoutError: The thread of all outlets is stuck.
         """
         if not self._closed:
-            try:
-                asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_SECONDS)
-            except TimeoutError:
-                raise TimeoutError(
-                    f"an outlet does not close within {CLOSE_SECONDS:g} s: the outlets' thread is stuck"
-                ) from None
+            shut(self._loop, self._shut(), "an outlet")
         self._forget(self)
 
     async def _shut(self) -> None:

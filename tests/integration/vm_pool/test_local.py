@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.desktops import in_guest, needs_local_desktops, said_by, traces
-from vm_pool.egress import relay
+from vm_pool import event_loop
 from vm_pool.errors import ProviderError
 from vm_pool.gate_client import connect
 from vm_pool.providers import guest_server
@@ -211,7 +211,7 @@ def test_a_desktop_ends_though_its_way_out_is_stuck(monkeypatch: pytest.MonkeyPa
     name = f"{HOST}-stuck-0"
     provider = LocalProvider({**SCREEN, "guest_network": "internet"})
     provider.boot(name)
-    monkeypatch.setattr(relay, "CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(event_loop, "CLOSE_SECONDS", 0.5)
     free = threading.Event()
     loop = provider._relay._thread.loop
     loop.call_soon_threadsafe(free.wait, 60)

@@ -15,6 +15,7 @@ import pytest
 from rollout_tasks.cells import resource_watch
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.resource_watch import ResourceWatch
+from tests.recursion import fewer_calls
 
 SECONDS = 20.0
 ROOMY = CellLimits(sockets=1 << 20, connections=1 << 20)
@@ -65,17 +66,6 @@ def said_of(pid: int, limits: CellLimits) -> Iterator[queue.Queue[str]]:
         yield said
     finally:
         watch.stop()
-
-
-@contextmanager
-def fewer_calls(most: int) -> Iterator[None]:
-    """Has Python allow so few nested calls: a chain as deep as the usual number takes a minute to make."""
-    usual = sys.getrecursionlimit()
-    sys.setrecursionlimit(most)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(usual)
 
 
 def test_a_deep_chain_of_processes_is_too_many_processes() -> None:

@@ -127,6 +127,16 @@ class EndingJobs(Jobs):
         """There is no work."""
 
 
+def cannot_reap(error: Exception) -> Callable[[str, str], None]:
+    """What a provider does that cannot end what a predecessor left."""
+
+    def during(call: str, _name: str) -> None:
+        if call == "reap_leftovers":
+            raise error
+
+    return during
+
+
 @pytest.fixture
 def provider() -> Provider:
     return Provider()
@@ -308,15 +318,14 @@ def stuck_gates(host: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     going_on = threading.Event()
     host._gates._thread.loop.call_soon_threadsafe(going_on.wait, 60)
     with monkeypatch.context() as patch:
-        for module in ("gate", "event_loop"):
-            patch.setattr(f"vm_pool.{module}.CLOSE_SECONDS", 0.05)
+        patch.setattr("vm_pool.event_loop.CLOSE_SECONDS", 0.05)
         try:
             yield
         finally:
             going_on.set()
 
 
-STUCK = "a gate does not close within 0.05 s: the gates' thread is stuck"
+STUCK = "a gate does not close within 0.05 s: its thread is stuck"
 
 
 def test_a_gate_that_does_not_close_keeps_the_host_from_nothing_else(
@@ -464,11 +473,7 @@ def test_a_host_that_joins_takes_over_and_removes_what_is_not_its_own(
 def test_leftovers_that_cannot_be_ended_keep_no_host_from_joining(
     host: Any, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(call: str, _name: str) -> None:
-        if call == "reap_leftovers":
-            raise RuntimeError("the cloud does not answer")
-
-    provider.during = fail
+    provider.during = cannot_reap(RuntimeError("the cloud does not answer"))
     host._joined = False
     host._side.beats.append(Beat("new", (), 1.0))
 
@@ -480,11 +485,7 @@ def test_leftovers_that_cannot_be_ended_keep_no_host_from_joining(
 
 
 def test_a_host_whose_predecessor_lives_ends_no_vm_of_it(host: Any, provider: Provider) -> None:
-    def refuse(call: str, _name: str) -> None:
-        if call == "reap_leftovers":
-            raise VMsInUse("process 7 of this machine uses box-0")
-
-    provider.during = refuse
+    provider.during = cannot_reap(VMsInUse("process 7 of this machine uses box-0"))
     host._joined = False
     host._side.beats.append(Beat("new", (), 1.0))
     with pytest.raises(VMsInUse):

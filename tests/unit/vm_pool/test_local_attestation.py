@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.recursion import fewer_calls
 from vm_pool.providers.local.attestation import Attestor
 from vm_pool.providers.local.handles import DesktopHandles
 
@@ -42,17 +40,6 @@ def disk(tmp_path: Path) -> Disk:
             (layer / PACKAGES / package / "code.py").touch()
     disk.written.mkdir()
     return disk
-
-
-@contextmanager
-def fewer_calls(most: int) -> Iterator[None]:
-    """Has Python allow only so many nested calls."""
-    usual = sys.getrecursionlimit()
-    sys.setrecursionlimit(most)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(usual)
 
 
 def test_what_is_added_beside_the_images_packages_is_no_alteration(disk: Disk) -> None:
