@@ -108,9 +108,12 @@ class Jobs:
     def _end(self, machine: Machine) -> None:
         try:
             machine.stop()
-        except Exception:  # the boundary to providers: the other VMs must still be stopped
-            machine.stop_at = time.monotonic() + STOP_AGAIN_SECONDS
-            log.exception("host %s: %s could not be stopped", self._side.host_id, machine.vm_id)
+        except Exception as error:  # the boundary to providers: the other VMs must still be stopped
+            if machine.may_run:
+                machine.stop_at = time.monotonic() + STOP_AGAIN_SECONDS
+                log.exception("host %s: %s could not be stopped", self._side.host_id, machine.vm_id)
+            else:
+                log.warning("host %s: %s is stopped, but %s", self._side.host_id, machine.vm_id, error)
 
     def _end_for_good(self, machine: Machine) -> None:
         """Stops the VM again after any running job: the job may have started it."""

@@ -230,16 +230,15 @@ def tasks_in(path: Path) -> tuple[list[Item], list[str]]:
     Items of other environments touch no desktop: nothing can be said of them.
 
     Raises:
-        UserError: An item is wrong, or there is no task.
+        UserError: A task is wrong, or there is none.
         BenchmarkError: The data cannot be read.
     """
     config = RunConfig(env_mode="osworld")
     loaded = load_items(str(path))
-    items, wrong = preflight.check_items(config, loaded.items, loaded.places)
-    tasks = [item for item in items if registry.environment_name(item, config) == "osworld"]
+    tasks = [item for item in loaded.items if registry.environment_name(item, config) == "osworld"]
     if not tasks:
         raise UserError(f"--check: {path} has no task of osworld")
-    return tasks, wrong
+    return preflight.check_items(config, tasks, loaded.places)
 
 
 def command_of_page(tasks: Path, profile: str, provider: str, provider_options: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from benchmark.results import ENVIRONMENT
 from benchmark.stored_report import scan_report
 from benchmark.whole_file import sync_folder
 from rollout_tasks.cli import program
+from rollout_tasks.cli.run_progress import lost_scores, unscored
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.completeness import gap
 from rollout_tasks.runs.folder import RunFolder, find_run
@@ -44,7 +45,6 @@ def rescore(
     check_metric(metric)
     if missing := gap(folder):
         raise UserError(f"run {folder.path.name} is not scored: {missing}")
-    from rollout_tasks.cli.run_progress import lost_scores
     from rollout_tasks.runs.finalize import score_run
 
     try:
@@ -109,18 +109,13 @@ def _instead_of_own(folder: RunFolder, written: Reports) -> Reports:
     except BenchmarkError:
         return written
     summary = asdict(written.overview.summary)
-    if own.get("metric") != summary["metric"] or _unscored(own) <= _unscored(summary):
+    if own.get("metric") != summary["metric"] or unscored(own) <= unscored(summary):
         return written
     written.markdown.replace(folder.report)
     # The JSON, which decides, comes last: if that fails, the next call does it all again.
     written.json.replace(folder.evaluation)
     sync_folder(folder.path)
     return replace(written, json=folder.evaluation, markdown=folder.report)
-
-
-def _unscored(summary: Mapping[str, Any]) -> int:
-    """Returns how many answers of a report got no score."""
-    return sum(losses["count"] for losses in summary.get("unscored", {}).values())
 
 
 def main() -> None:

@@ -99,6 +99,11 @@ def _lost_rollouts(progress: Progress, folder: RunFolder) -> list[str]:
     return sentences
 
 
+def unscored(summary: Mapping[str, Any]) -> int:
+    """Returns how many answers of a report got no score."""
+    return sum(int(losses["count"]) for losses in summary.get("unscored", {}).values())
+
+
 def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
     """Returns a sentence about answers that got no score from the metric or the judge, if there are any.
 
@@ -106,11 +111,9 @@ def lost_scores(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
         summary: A report's ``summary``.
         folder: The run's folder.
     """
-    unscored: Mapping[str, Mapping[str, Any]] = summary["unscored"]
-    if not unscored:
+    if not (count := unscored(summary)):
         return []
-    count = sum(int(losses["count"]) for losses in unscored.values())
-    example = next(iter(unscored.values()))["example"]
+    example = next(iter(summary["unscored"].values()))["example"]
     return [
         f"{count} of {summary['total_rollouts']} answers got no score from {summary['metric']}, such as {example};"
         f" score them again with: {score_again(folder, summary['metric'])}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +86,8 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         for path in (folder.events, folder.evaluation, folder.report):
             remove_leftovers(path)
         # Of before a resume: a run whose new report cannot be made would look as if it were scored.
-        folder.evaluation.unlink(missing_ok=True)
+        with suppress(IsADirectoryError):  # the attempt to write it says so
+            folder.remove_report()
         kept = (folder.path / "items.jsonl").exists()
         items = folder.description.each_item() if kept else store.items(run_id)
         total_items = folder.description.count_items() if kept else store.count_items(run_id)

@@ -182,7 +182,7 @@ class RunStore:
             why: What the rollouts that are cancelled say.
         """
         state_found, created = SCRIPTS.run(self.client, "begin_cancel", [run_key(run_id)], [])
-        if was_begun is not None and self.state(run_id) == "cancelling":
+        if was_begun is not None:
             self._note_begun(run_id, was_begun)
         document = stored_verdict(cancelled_verdict("", why))
         problem = "it was half-submitted and then cancelled"

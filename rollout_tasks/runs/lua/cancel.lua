@@ -1,5 +1,6 @@
 -- Cancels a run: rollouts that nobody has begun are committed as cancelled here, a part at a time; running ones hear of it
--- at their next beat. begin_cancel.lua comes first, then note_begun.lua. One that was begun and that nobody holds may have left a result in the run's folder: it is returned.
+-- at their next beat. One that was begun and that nobody holds may have left a result in the run's folder: it is returned.
+-- begin_cancel.lua comes first, then note_begun.lua.
 -- KEYS[1] the run's key   KEYS[2] the set of active runs   ARGV[1] verdict of a rollout that never ran (JSON)
 -- ARGV[2] seconds without a beat after which a holder counts as dead   [3] cursor, 0 at first   [4] how many rollouts to look at
 -- ARGV[5] run id   [6] seconds the run's keys are kept when it is over   [7] why a half-submitted run has no report

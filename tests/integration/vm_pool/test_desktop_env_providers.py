@@ -256,13 +256,14 @@ def test_a_keeper_that_ends_takes_no_lock_from_its_successor(home: Path) -> None
     assert not lock_of("vmware", VM).exists()
 
 
-def test_a_look_at_a_vm_whose_keeper_is_ending_it_leaves_no_lock(home: Path) -> None:
+def test_a_look_at_a_vm_whose_keeper_is_ending_it_leaves_no_lock(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     note("vmware", "own-0", "Ubuntu.vmx", machine=socket.gethostname())
     command = [sys.executable, "-c", "input()", PROGRAM, str(record_of("vmware", "own-0"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as keeper:
         assert end_abandoned("vmware", ["own-0"], 1.0) == []
         keeper.kill()
     assert not lock_of("vmware", "own-0").exists()
+    assert caplog.messages == [], "it tried to stop it"
 
 
 @pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])

@@ -69,7 +69,8 @@ TASK = {"id": "look", "question": "Look.", "metadata": {"config": [], "evaluator
 
 def test_only_tasks_of_desktops_are_compared_with_an_image(tmp_path: Path) -> None:
     data = tmp_path / "items.jsonl"
-    data.write_text(f"{json.dumps(MATH)}\n{json.dumps(TASK)}\n")
+    wrong = {name: value for name, value in MATH.items() if name != "answer"}
+    data.write_text(f"{json.dumps(wrong)}\n{json.dumps(TASK)}\n")
 
     assert [item.id for item in image.tasks_in(data)[0]] == ["look"]
 

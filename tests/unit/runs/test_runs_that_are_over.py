@@ -152,10 +152,13 @@ def test_a_resumed_run_never_shows_the_report_of_before(shell: Shell) -> None:
 
     assert resume(shell) == 0
     shell.finish("b#0")
+    for path in (shell.run.evaluation, shell.run.report):
+        path.write_text("a resume could not remove it")
     with full_disk():
         assert finalize(RUN) == "done"
 
     assert not shell.run.evaluation.exists()
+    assert not shell.run.report.exists()
     assert asked_to_score(shell)
 
 
