@@ -36,8 +36,16 @@ _RAISED_TO = rf"(?:\s?(?:\^|\*\*(?!\s?–))\s?\{{?\s?(?P<own_power>{_SIGN}?\d+)\
 _SPACE = r"[^\S\r\n]"
 _NO_SCRIPT = r"(?<![_^])(?<![_^]\{)"
 """Not at the beginning of an exponent or an index."""
-_NEGATIVE_DASH = r"""(?<![^\s(\[{=:<>≈~±÷/$€£¥₹*×·"'“‘`])(?<!\d[$€£¥₹*×·"'`])(?<!\d\s[$€£¥₹])(?<!\d\*\*)(?<!\w>)–"""
-"""An en dash that is a minus: after nothing, a blank, or what opens or relates, and not behind a number, as in ``3€–5€``."""
+_OPENS = r"\s(\[{=:<>,;|&≈~≥≤≠→⇒∈∼±÷/!?…"
+_NEGATIVE_DASH = "".join(
+    (
+        *(rf"(?<!\d[^\w{_OPENS}]{{{length}}})" for length in (1, 2, 3)),
+        rf"(?<!\d\s[^\w{_OPENS}])",
+        *(rf"(?<!\d</\w{{{length}}}>)" for length in range(1, 9)),
+        "–",
+    )
+)
+"""An en dash that is a minus: not one directly behind a number with its unit or its closing marks, as in ``3€–5€``."""
 _NUMBER = re.compile(
     rf"""
     (?:(?<![\w)\]}}.%]){_NO_SCRIPT}(?P<sign>[-+−]|{_NEGATIVE_DASH}))?

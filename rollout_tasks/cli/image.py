@@ -55,6 +55,13 @@ _TAKES: Mapping[str, Sequence[str]] = {
 """What is done in the place of building, and the other options that it takes."""
 _OF_CHECK = frozenset({"--provider", "--provider-option", "--page"})
 
+
+def _path(text: str) -> Path:
+    if not text:  # as of a variable that is not set; a path of no characters is the current folder
+        raise typer.BadParameter("its value is empty")
+    return Path(text)
+
+
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
@@ -79,12 +86,13 @@ def build(
     ] = None,
     font: Annotated[
         list[Path] | None,
-        typer.Option("--font", metavar="DIR", help="With --name: a folder of fonts to add; repeatable."),
+        typer.Option("--font", parser=_path, metavar="DIR", help="With --name: a folder of fonts to add; repeatable."),
     ] = None,
     run: Annotated[
         list[Path] | None,
         typer.Option(
             "--run",
+            parser=_path,
             metavar="SCRIPT",
             help="With --name: a script that is run in the image, as its root, after all else; repeatable.",
         ),
@@ -101,7 +109,10 @@ def build(
         ),
     ] = "",
     keyring: Annotated[
-        Path | None, typer.Option("--keyring", help="With --name: the keys that the archive is signed with.")
+        Path | None,
+        typer.Option(
+            "--keyring", parser=_path, metavar="FILE", help="With --name: the keys that the archive is signed with."
+        ),
     ] = None,
     disk: Annotated[
         bool,
@@ -123,6 +134,7 @@ def build(
         Path | None,
         typer.Option(
             "--check",
+            parser=_path,
             metavar="TASKS",
             help="Say for each task of an OSWorld tree whether its score can be relied on in the image, and if not, why.",
         ),
@@ -147,7 +159,8 @@ def build(
     """
     given = _given(context)
     _refuse_ignored(given)
-    if empty := [option for option, value in (("--name", name), ("--remove", remove)) if option in given and not value]:
+    names = {"--name": name, "--remove": remove, "--suite": suite}
+    if empty := [option for option, value in names.items() if option in given and not value]:
         raise UserError(f"{empty[0]}: its value is empty")
     release = Release(suite, mirror.strip(), keyring)
     added = {"--package": package, "--font": font, "--run": run, "--suite, --mirror or --keyring": release != Release()}

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from typer import BadParameter
 from typer.main import get_command
 
 from rollout_tasks.cli import conformance_table, image
@@ -49,7 +50,13 @@ def test_an_option_that_would_be_ignored_is_refused(given: str, sentence: str) -
     assert str(caught.value) == sentence
 
 
-@pytest.mark.parametrize("option", ["--name", "--remove"])
+@pytest.mark.parametrize("option", ["--font", "--run", "--keyring", "--check"])
+def test_a_path_that_is_empty_is_not_the_current_folder(option: str) -> None:
+    with pytest.raises(BadParameter, match="its value is empty"):
+        build("--name", "mine", option, "")
+
+
+@pytest.mark.parametrize("option", ["--name", "--remove", "--suite"])
 def test_a_name_that_is_empty_is_refused(option: str) -> None:
     """As of a variable that is not set: the usual image would be built in its place."""
     with pytest.raises(UserError, match=f"^{option}: its value is empty$"):

@@ -219,6 +219,8 @@ class VirtualBox(Adapter):
             uuid = self.provider._get_vm_uuid(path)
         except (FileNotFoundError, RuntimeError) as error:  # a `raise` of nothing
             raise Gone(f"VirtualBox has no VM {path}") from error
+        if uuid is None:
+            raise RuntimeError("VBoxManage does not list its VMs")
         if f"{{{uuid}}}" in (_run_to_end(["VBoxManage", "list", "runningvms"], return_output=True) or ""):
             _run_to_end(["VBoxManage", "controlvm", uuid, "poweroff"])
 
