@@ -354,6 +354,7 @@ class Worked:
     """A machine as its jobs see it."""
 
     def __init__(self, vm_id: str = "h-0") -> None:
+        self.may_run = True
         self.vm_id, self.job, self.checked_at = vm_id, None, 0.0
         self.stops: list[float] = []
         self.fault: Exception | None = None
@@ -467,6 +468,16 @@ def test_a_vm_that_cannot_be_stopped_holds_up_nobody(working: Jobs, caplog: pyte
 
     assert (len(first.stops), len(second.stops)) == (1, 2)
     assert caplog.messages == ["host h: h-0 could not be stopped"]
+
+
+def test_a_vm_that_is_stopped_though_its_gate_does_not_close_is_said_to_be(
+    working: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    vm: Any = Worked("h-0")
+    vm.fault, vm.may_run = TimeoutError("its gate does not close"), False
+    working.end_for_good([vm])
+
+    assert caplog.messages == ["host h: h-0 is stopped, but its gate does not close"]
 
 
 def test_what_goes_on_after_the_stop_is_stopped_again_after_a_while_and_once_more_at_its_end(working: Jobs) -> None:
