@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from rollout_tasks.errors import UserError
@@ -82,8 +83,7 @@ class RunFolder:
 
     def rollout(self, rollout_id: str) -> Path:
         """Returns the folder of one rollout."""
-        item_id, index = split_rollout_id(rollout_id)
-        return self.path / encode_id(item_id) / str(index)
+        return _rollout_path(self.path, rollout_id)
 
     def attempt(self, rollout_id: str, attempt: int) -> Path:
         """Returns the folder of one attempt."""
@@ -218,7 +218,7 @@ class RunFolder:
         Raises:
             UserError: A file cannot be read.
         """
-        parents = [self.rollout(rollout_id), *self.rollout(rollout_id).glob("earlier-*")]
+        parents = [self.rollout(rollout_id), *_set_aside_in(self.rollout(rollout_id))]
         attempts = [parent / f"attempt-{number}" for parent in parents for number in _attempts_in(parent)]
         ended = [verdict for path in attempts if (verdict := self._result_in(path)) is not None]
         costs = [verdict.cost for verdict in ended if verdict.cost is not None]
@@ -254,7 +254,7 @@ class RunFolder:
         return _attempts_in(self.rollout(rollout_id))
 
     def _numbers_set_aside(self, rollout_id: str) -> list[int]:
-        return [number for path in self.rollout(rollout_id).glob("earlier-*") for number in _attempts_in(path)]
+        return [number for path in _set_aside_in(self.rollout(rollout_id)) for number in _attempts_in(path)]
 
     def _attempt_result(self, rollout_id: str, number: int) -> Verdict | None:
         return self._result_in(self.attempt(rollout_id, number))
@@ -308,12 +308,27 @@ class RunFolder:
                 entry.rename(target / entry.name)
 
 
+@lru_cache(maxsize=16)
+def _rollout_path(run: Path, rollout_id: str) -> Path:
+    """Returns the folder of one rollout; kept, because each rollout asks for it a dozen times."""
+    item_id, index = split_rollout_id(rollout_id)
+    return run / encode_id(item_id) / str(index)
+
+
 def _attempts_in(path: Path) -> list[int]:
+    return sorted(int(name[8:]) for name in _names_in(path) if re.fullmatch(r"attempt-\d+", name))
+
+
+def _set_aside_in(path: Path) -> list[Path]:
+    """Returns the folders into which resumes have moved a rollout's attempts, in no particular order."""
+    return [path / name for name in _names_in(path) if name.startswith("earlier-")]
+
+
+def _names_in(path: Path) -> list[str]:
     try:
-        names = os.listdir(path)  # noqa: PTH208 - half the time of Path's
+        return os.listdir(path)  # noqa: PTH208 - half the time of Path's
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(int(name[8:]) for name in names if re.fullmatch(r"attempt-\d+", name))
 
 
 def find_run(run: str, output_dir: Path) -> RunFolder:

@@ -125,13 +125,16 @@ class Verdict:
 
 def _known(record: type[Verdict | Usage | LeaseRecord], values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values that this version knows: a newer one may have stored more."""
-    names = {entry.name for entry in fields(record)}
-    return {key: value for key, value in values.items() if key in names}
+    return {key: value for key, value in values.items() if key in _FIELDS[record]}
 
 
 def _values(record: Verdict | Usage | LeaseRecord) -> dict[str, Any]:
     """Like `dataclasses.asdict`, without its deep copies."""
-    return {entry.name: getattr(record, entry.name) for entry in fields(record)}
+    return {name: getattr(record, name) for name in _FIELDS[type(record)]}
+
+
+_FIELDS = {record: tuple(entry.name for entry in fields(record)) for record in (Verdict, Usage, LeaseRecord)}
+"""The names of each record's fields."""
 
 
 def cancelled_verdict(rollout_id: str, why: str) -> Verdict:

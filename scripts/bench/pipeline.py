@@ -3,6 +3,9 @@
 Brings up its own Valkey, workers and scripted model on loopback and leaves nothing. Within a round the pipeline and its peers take
 turns, and each round gives one ratio; the table shows medians. Not a test: it says how fast this machine is today. What the peers
 do is in peers.py.
+
+Let the machine rest for five minutes after many files were deleted, as by the tests or by this program: for that long, ext4 passes
+over every inode that was deleted, one by one, whenever it makes a file. Rollouts make files, and the peers make none.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def wait_until(reached: Callable[[], Any], what: str, *, pause: float = 0.02, se
 
 @contextmanager
 def results() -> Iterator[Path]:
-    """A folder for every round's results, removed at the end: deleting files slows down whoever makes some soon after."""
+    """A folder for every round's results, removed at the end: for five minutes, deleted files slow down whoever makes some."""
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     cleanup = CleanupProcess()
     cleanup.remove_afterwards(folder)
