@@ -132,6 +132,21 @@ def test_what_comes_in_the_same_breath_as_the_token_is_passed_on(opened: Opened)
         assert everything(connection) == b"hello, goodbye"
 
 
+def test_a_server_that_speaks_first_is_heard_by_who_has_said_nothing_but_the_token() -> None:
+    """As a VNC server does."""
+    ours, its = socket.socketpair()
+    with ExitStack() as stack:
+        gates = Gates("127.0.0.1", key=KEY)
+        stack.callback(gates.close)
+        gate = gates.open(["view"], lambda _purpose: ours)
+        stack.callback(gate.close)
+        stack.enter_context(its).sendall(b"RFB 003.008")
+        endpoint = replace(gate.endpoint, token=token_of(KEY, gate.endpoint.gate))
+        with connect(endpoint, "view") as connection:
+            connection.settimeout(20)
+            assert exactly(connection, 11) == b"RFB 003.008"
+
+
 def test_programs_that_know_no_tokens_go_through_a_relay(opened: Opened) -> None:
     _, endpoint = opened()
     with relayed(endpoint) as there:
