@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class VMState(StrEnum):
-    """The state of a VM."""
+    """The state of a VM. Every transition is in docs/states-vm.md."""
 
     INITIALIZING = "initializing"
     """Booting."""
@@ -23,19 +23,6 @@ class VMState(StrEnum):
     """Quarantined: a boot or reset failed, or an operator requested it."""
     STOPPED = "stopped"
     """Drained, and no longer running."""
-
-
-TRANSITIONS: Mapping[VMState, frozenset[VMState]] = {
-    VMState.INITIALIZING: frozenset({VMState.FREE, VMState.ERROR, VMState.STOPPED}),
-    VMState.FREE: frozenset({VMState.LEASED, VMState.RESETTING, VMState.ERROR, VMState.STOPPED}),
-    VMState.LEASED: frozenset({VMState.RESETTING, VMState.ERROR}),
-    VMState.RESETTING: frozenset({VMState.FREE, VMState.ERROR, VMState.STOPPED}),
-    VMState.ERROR: frozenset({VMState.INITIALIZING, VMState.STOPPED}),
-    VMState.STOPPED: frozenset({VMState.INITIALIZING}),
-}
-"""The states that can follow each state, for a VM that needs resets. In addition, a host that starts again puts all its
-VMs into initializing or resetting; a VM that needs no reset goes from leased, or stopped, directly to free.
-"""
 
 
 SILENT = "silent"

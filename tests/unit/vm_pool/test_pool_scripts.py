@@ -10,7 +10,6 @@ import pytest
 
 import vm_pool
 from vm_pool.scripts import PoolKeys, microseconds, scripts
-from vm_pool.states import TRANSITIONS, VMState
 
 FOLDER = Path(vm_pool.__file__).parent / "lua"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.lua") if path.stem != "prelude")
@@ -45,13 +44,6 @@ def test_a_script_is_called_by_the_hash_of_what_is_sent() -> None:
 
 def test_scripts_are_read_once() -> None:
     assert scripts() is scripts()
-
-
-def test_every_state_can_be_left_and_reached() -> None:
-    assert set(TRANSITIONS) == set(VMState)
-    reached = {after for states in TRANSITIONS.values() for after in states}
-    assert reached == set(VMState)
-    assert VMState.FREE not in TRANSITIONS[VMState.LEASED]
 
 
 def test_scripts_count_in_microseconds() -> None:
