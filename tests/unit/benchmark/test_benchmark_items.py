@@ -268,6 +268,17 @@ def test_an_item_that_is_nested_too_deeply_is_left_out_like_any_other(tmp_path: 
     assert len(benchmark.skipped) == 1
 
 
+def test_a_broken_file_of_a_listed_task_is_left_out_like_any_other(tmp_path: Path) -> None:
+    fine = {"id": "t1", "instruction": "Go.", "evaluator": {"func": "infeasible"}}
+    tree = write_tree(tmp_path, {"os": ["t1", "t2"]}, {"os/t1": fine})
+    broken = write(tmp_path, "examples/os/t2.json", "{broken")
+
+    benchmark = load_items(tree, skip_invalid=True)
+
+    assert [item.id for item in benchmark] == ["t1"]
+    assert [str(broken) in sentence for sentence in benchmark.skipped] == [True]
+
+
 def test_skip_invalid_does_not_make_a_benchmark_out_of_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", "{broken\n{")
 
@@ -282,6 +293,13 @@ def test_answer_pattern_takes_the_last_match_and_keeps_the_whole(tmp_path: Path)
 
     assert item.answer == "2,000"
     assert item.metadata == {"worked_answer": "#### 1\nno:\n####  2,000 "}
+
+
+def test_an_answer_pattern_that_does_not_come_to_an_end_gives_no_answer_that_it_found_before(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", json.dumps({"question": "q", "answer": f"1 {'a' * 40}!"}))
+
+    with pytest.raises(BenchmarkError, match=r"answer pattern '.*' takes longer than 1 s on the answer of item"):
+        load_items(path, answer_pattern=r"(\d|(?:a|aa)+$)")
 
 
 @pytest.mark.parametrize(

@@ -556,6 +556,22 @@ def test_key_and_address_come_from_the_environment(endpoint: Endpoint, monkeypat
     assert "sk-secret" not in repr(evaluation)
 
 
+def test_the_connections_of_a_judge_from_the_environment_are_closed(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_BASE", endpoint.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+
+    with Grading() as grading:
+        assert isinstance(grading.submit("Paris", "Paris", ITEM).result(), Score)
+        made = grading._own
+        assert made is not None
+        assert made._client is not None
+    assert made._client is None
+
+
 @pytest.mark.parametrize("key", [" sk-secret", "sk-secret\n", "sk-secret\r", "\tsk-secret\r\n"])
 def test_blanks_around_the_key_are_not_sent(endpoint: Endpoint, key: str) -> None:
     with Judge(JudgeConfig("grader", endpoint.url, tries=1), api_key=key) as graded:
