@@ -156,7 +156,8 @@ def _sign_flip_p_value(differences: Sequence[float]) -> float:
     gains = np.asarray(differences, dtype=np.float64)
     test = permutation_test(
         (gains, np.zeros_like(gains)),
-        lambda second, first, axis: (second - first).sum(axis=axis),
+        # Rounded, so that swaps which lead equally far are equal, whatever the order in which they were added up.
+        lambda second, first, axis: (second - first).sum(axis=axis).round(9),
         permutation_type="samples",
         vectorized=True,
         n_resamples=_RESAMPLES,
