@@ -78,6 +78,7 @@ def test_a_known_report_reads_like_json() -> None:
         '{"evaluation_results": [',
         "{7: {}}",
         json.dumps(EMPTY) + "{}",
+        pytest.param('{"summary": ' + "[" * 5_000, id="too deep"),
     ],
 )
 def test_what_is_cut_short_or_no_json_is_refused(tmp_path: Path, text: str) -> None:
