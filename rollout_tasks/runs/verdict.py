@@ -123,6 +123,10 @@ class Verdict:
         )
 
 
+_FIELDS = {record: tuple(entry.name for entry in fields(record)) for record in (Verdict, Usage, LeaseRecord)}
+"""The names of each record's fields."""
+
+
 def _known(record: type[Verdict | Usage | LeaseRecord], values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values that this version knows: a newer one may have stored more."""
     return {key: value for key, value in values.items() if key in _FIELDS[record]}
@@ -131,10 +135,6 @@ def _known(record: type[Verdict | Usage | LeaseRecord], values: Mapping[str, Any
 def _values(record: Verdict | Usage | LeaseRecord) -> dict[str, Any]:
     """Like `dataclasses.asdict`, without its deep copies."""
     return {name: getattr(record, name) for name in _FIELDS[type(record)]}
-
-
-_FIELDS = {record: tuple(entry.name for entry in fields(record)) for record in (Verdict, Usage, LeaseRecord)}
-"""The names of each record's fields."""
 
 
 def cancelled_verdict(rollout_id: str, why: str) -> Verdict:

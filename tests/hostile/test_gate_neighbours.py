@@ -147,6 +147,19 @@ def test_a_server_that_speaks_first_is_heard_by_who_has_said_nothing_but_the_tok
             assert exactly(connection, 11) == b"RFB 003.008"
 
 
+def test_who_does_not_shake_hands_is_turned_away_where_no_token_is_needed_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate, "ADMISSION_SECONDS", 0.3)
+    with ExitStack() as stack:
+        gates = Gates("0.0.0.0")  # noqa: S104
+        stack.callback(gates.close)
+        one = gates.open(["control"], lambda _purpose: socket.socketpair()[0])
+        stack.callback(one.close)
+        with socket.create_connection(("127.0.0.1", one.endpoint.ports["control"]), timeout=20) as silent:
+            assert everything(silent) == b""
+
+
 def test_programs_that_know_no_tokens_go_through_a_relay(opened: Opened) -> None:
     _, endpoint = opened()
     with relayed(endpoint) as there:
