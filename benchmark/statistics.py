@@ -154,6 +154,7 @@ def _sign_flip_p_value(differences: Sequence[float]) -> float:
     from scipy.stats import permutation_test
 
     gains = np.asarray(differences, dtype=np.float64)
+    gains /= np.abs(gains).sum()  # so that rounding is as fine for small differences
     test = permutation_test(
         (gains, np.zeros_like(gains)),
         # Rounded, so that swaps which lead equally far are equal, whatever the order in which they were added up.

@@ -208,9 +208,7 @@ class Execution:
             try:
                 number = self._on_disk(pulse, partial(self.folder.begin_attempt, self.rollout_id, claimed.attempt))
                 with self.stop.interrupting(pulse.interruption):
-                    verdict = self._attempt(number, item, pulse)
-                    if number > 1:  # else there was none before it
-                        verdict = replace(verdict, earlier_cost=self.verdicts.spent())
+                    verdict = replace(self._attempt(number, item, pulse), earlier_cost=self.verdicts.spent())
                 if self.stop.asked and verdict.failure_class is FailureClass.WORKER_LOST:
                     raise WorkerShutdown
                 self._on_disk(pulse, partial(self.folder.write_attempt, verdict))

@@ -119,6 +119,13 @@ def test_p_value_is_the_share_of_swaps_at_least_as_far_from_zero(pairs: list[tup
     assert comparison.p_value == pytest.approx(fmean(abs(total) >= observed for total in swaps), abs=1e-12)
 
 
+@pytest.mark.parametrize("difference", [1.0, 1e-10, 1e-14])
+def test_however_small_the_differences_are(difference: float) -> None:
+    first = {str(item): 0.0 for item in range(8)}
+
+    assert compare_paired(first, dict.fromkeys(first, difference)).p_value == 2 / 2**8
+
+
 def test_comparison_of_two_runs() -> None:
     first = {str(i): float(i % 2) for i in range(40)} | {"only first": 1.0}
     second = {str(i): 1.0 for i in range(40)}
