@@ -222,6 +222,23 @@ def test_what_attempts_cost_that_a_resume_has_set_aside_is_counted_once(submit: 
     assert (bench.verdict().earlier_cost, bench.verdict().total_cost) == (0.75, 0.75)
 
 
+def test_an_overtaken_attempt_counts_what_its_successor_has_cost(submit: Any) -> None:
+    bench = submit({"needs_vm": False})
+
+    def succeed(_world: Any) -> None:
+        take_over(bench)
+        number = bench.folder.begin_attempt(ROLLOUT, 2)
+        lost = Verdict(ROLLOUT, number, "failed", failure_class=FailureClass.VM_LOST, cost=0.5)
+        bench.folder.write_attempt(lost)
+
+    watched.HOOKS["close"] = succeed
+    bench.execute()
+
+    finished = bench.folder.finished(ROLLOUT)
+    assert finished is not None
+    assert (finished.attempt, finished.status, finished.total_cost) == (1, "completed", 0.5)
+
+
 @pytest.mark.parametrize(("earlier", "own", "total"), [(None, None, None), (None, 2.0, 2.0), (0.5, 2.0, 2.5)])
 def test_a_rollout_costs_what_its_attempts_cost(earlier: float | None, own: float | None, total: float | None) -> None:
     assert Verdict(ROLLOUT, 2, "completed", cost=own, earlier_cost=earlier).total_cost == total
