@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable
 from functools import cache, partial
 from typing import Any
 
+import billiard.pool
 import click
 import redis
 from celery import Celery, bootsteps, platforms, signals
@@ -30,6 +31,9 @@ from rollout_tasks.worker.timers import EventBatches, LostWork, Presence
 from rollout_tasks.worker.vm_host import HostedVMs
 
 logger = logging.getLogger(__name__)
+
+_RESULT_LOOKS = 20
+"""How often a child that ends looks whether its worker has read the last result, ten times a second."""
 
 
 @cache
@@ -92,6 +96,9 @@ class Prefork(bootsteps.StartStopStep):  # type: ignore[misc]
                 "error: --pool: rollouts need the prefork pool, where each can be interrupted and ended: leave it out\n"
             )
             raise SystemExit(WRONG_INPUT)
+        # A child that ends waits up to 30 s until its worker has read the last result. One that stops has forgotten a task of which
+        # its child said too late that it began, and does not read. What a child leaves unread is read when it has ended.
+        billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = _RESULT_LOOKS
 
 
 class Login(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -143,6 +143,35 @@ def test_a_child_that_outlived_its_worker_while_it_was_forked_ends() -> None:
     assert (done.returncode, done.stdout) == (1, "")
 
 
+def wait_for_line(tmp_path: Path, words: str, times: int = 1) -> None:
+    """Until the worker's log has some words that many times."""
+    deadline = time.monotonic() + 60
+    while (log := (tmp_path / "worker.log").read_text()).count(words) < times:
+        assert time.monotonic() < deadline, log
+        time.sleep(0.05)
+
+
+def test_a_task_that_begins_when_its_worker_already_stops_does_not_hold_it_up(
+    worker: psutil.Process, redis_url: str, tmp_path: Path
+) -> None:
+    app = Celery(broker=redis_url)
+    app.send_task("finalize_run", ("no-such-run",), queue="finalize")
+    wait_for_line(tmp_path, "finalize_run[", 2)  # received and carried out: the child is there
+    (child,) = worker.children()
+
+    child.suspend()
+    app.send_task("finalize_run", ("no-such-run",), queue="finalize")
+    wait_for_line(tmp_path, "finalize_run[", 3)
+    time.sleep(0.5)  # it is in the child's pipe
+    worker.terminate()
+    wait_for_line(tmp_path, "Warm shutdown")
+    time.sleep(1)  # the worker has forgotten a task of which the child has not said that it began
+    child.resume()
+
+    worker.wait(15)
+    wait_for_line(tmp_path, "finalize_run[", 4)
+
+
 def test_every_event_of_a_task_arrives_in_few_messages(worker: psutil.Process, redis_url: str) -> None:
     receiver = Receiver(Celery(broker=redis_url))
 
