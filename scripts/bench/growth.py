@@ -74,6 +74,10 @@ def submit_finished(folder: Path, items: int) -> tuple[str, float]:
     run_folder = RunFolder(folder / f"finished-{items}")
     run_folder.description.create(config, _asked(items), data_path="none", data_name="growth")
     kept = [Verdict(rollout_id_of(item.id, 0), 1, "completed", answer=ANSWER + item.answer) for item in _asked(items)]
+    for verdict in kept:
+        result = run_folder.rollout(verdict.rollout_id) / "result.json"
+        result.parent.mkdir(parents=True)
+        result.write_text(verdict.as_json() + "\n")
     submission = Submission(run_folder.path.name, config, run_folder, list(_asked(items)), kept, (), resumed=True)
     enqueue(submission, RunStore(connect(tries=1)))
     return submission.run_id, time.time()
