@@ -44,7 +44,7 @@ def gsm8k(shared_data: Path) -> Path:
     return shared_data / "gsm8k" / "test.jsonl"
 
 
-@pytest.mark.parametrize("problems", [200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("problems", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_all_problems_are_solved(gsm8k: Path, tmp_path: Path, problems: int) -> None:
     some = tmp_path / "some.jsonl"
     some.write_text("".join(gsm8k.read_text().splitlines(keepends=True)[:problems]))

