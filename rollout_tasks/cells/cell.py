@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rollout_tasks.cells.channel import BadMessage, Channel, ChannelEnded, ChannelSilent
+from rollout_tasks.cells.filesystem import CellsUnavailable
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.resource_watch import ResourceWatch
 from rollout_tasks.cells.template import INTERRUPT, INTERRUPTED, NOT_MADE, NUMBER
@@ -111,7 +112,7 @@ class Cell:
                 request = {"ports": dict(ports), "hosts": addresses, "limits": asdict(limits)}
                 socket.send_fds(self._template, [json.dumps(request).encode()], [theirs.fileno()])
             self._welcome(mine, dial, limits)
-        except OSError as error:
+        except (OSError, CellsUnavailable) as error:
             self.close()
             raise CellEnded(f"a cell cannot be made: {error}") from error
         except BaseException:

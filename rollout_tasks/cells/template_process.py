@@ -9,10 +9,12 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import logging
+import mmap
 import os
 import select
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -28,7 +30,10 @@ logger = logging.getLogger(__name__)
 START_SECONDS = 120.0
 """For the imports, which read hundreds of megabytes, maybe from a slow disk."""
 _LOOK_SECONDS = 0.2
-"""Between two looks whether a template that starts is still wanted."""
+"""Between two looks whether a template that starts is still wanted, or has become ready."""
+_IMPORTS, _READY, _FAILED = range(3)
+"""What the template last did, as far as its owner knows."""
+_DOES_NOT_START = "the template of cells does not start; what it printed says why"
 _BACKLOG = 128
 _PACKAGES = ("rollout_tasks", "benchmark", "vm_pool", "desktop_image")
 
@@ -45,7 +50,7 @@ class TemplateProcess:
             module: The module that cells run; see `template`.
             packages: Folders of packages that it imports besides this project's and the installed ones.
             way: How the cells' filesystem is made; default: the way that works on this machine.
-            wait: Whether to wait until it can make cells; otherwise the first `connect` of each process does.
+            wait: Whether to wait until it can make cells.
 
         Raises:
             CellsUnavailable: The template does not start, or this machine cannot make cells.
@@ -60,12 +65,12 @@ class TemplateProcess:
         self._listener.bind(self._address)
         self._listener.listen(_BACKLOG)
         self._stopped = False
-        self._first: IO[bytes] | None = None
-        """What the first process prints, if it is not waited for here: it stays unread, so that every child can see it there."""
+        self._state = mmap.mmap(-1, 1)  # shared with all children
+        self._waits = wait
+        """Whether the next start is waited for, as all but the first one are."""
         self._restarted: RestartedProcess | None = None
-        start = self._start if wait else self._begin_then_start
         try:
-            self._restarted = RestartedProcess("the template of cells", start, (CellsUnavailable,))
+            self._restarted = RestartedProcess("the template of cells", self._start, (CellsUnavailable,))
         except BaseException:
             self.stop()
             raise
@@ -82,14 +87,28 @@ class TemplateProcess:
             raise CellsUnavailable("the template of cells has not been started")
         return self._restarted.process.pid
 
-    def connect(self, seconds: float) -> socket.socket:
-        """Returns a connection to the template, to request one cell.
+    def wait_until_ready(self) -> None:
+        """Waits while it imports.
 
         Raises:
-            OSError: The template cannot be reached, or imports for too long.
+            CellsUnavailable: It imports for too long, or does not start.
         """
-        if self._first is not None and not _prints(self._first, START_SECONDS):
-            raise TimeoutError(f"the template of cells was not ready within {START_SECONDS:g} s")
+        deadline = time.monotonic() + START_SECONDS
+        while (state := self._state[0]) == _IMPORTS:
+            if time.monotonic() > deadline:
+                raise CellsUnavailable(_too_slow())
+            time.sleep(_LOOK_SECONDS)
+        if state == _FAILED:
+            raise CellsUnavailable(_DOES_NOT_START)
+
+    def connect(self, seconds: float) -> socket.socket:
+        """Returns a connection to the template, to request one cell; waits while it imports.
+
+        Raises:
+            CellsUnavailable: It imports for too long, or does not start.
+            OSError: It cannot be reached.
+        """
+        self.wait_until_ready()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(seconds)
@@ -108,35 +127,29 @@ class TemplateProcess:
             process = self._restarted.stop_restarting()
             process.kill()
             process.wait()
-        if self._first is not None:
-            self._first.close()
         self._listener.close()
         os.close(self._place)
         self._folder.remove()
 
-    def _begin_then_start(self) -> Process:
-        """Starts the first process without waiting for it, and later ones as `_start` does."""
-        if self._first is not None:
-            return self._start()
+    def _start(self) -> Process:
+        """Starts a process, and waits until it can make cells; in a thread, if it is the first and is not to be waited for."""
         process = self._begin()
-        self._first = process.stdout
+        if self._waits:
+            self._wait_for(process)
+        else:
+            self._waits = True
+            threading.Thread(target=self._watch_first, args=(process,), name="template of cells", daemon=True).start()
         return process
 
-    def _start(self) -> Process:
-        """Starts a process, and waits until it can make cells."""
-        process = self._begin()
+    def _watch_first(self, process: Process) -> None:
         try:
-            with cast(IO[bytes], process.stdout) as output:
-                self._wait_for(output)
-                if output.readline() != b"ready\n":
-                    raise CellsUnavailable("the template of cells does not start; what it printed says why")
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        return process
+            self._wait_for(process)
+        except CellsUnavailable as error:
+            if not self._stopped:
+                logger.error("%s", error)
 
     def _begin(self) -> Process:
+        self._state[0] = _IMPORTS
         command = self._way.command(
             ["-m", "rollout_tasks.cells.template", str(self._listener.fileno()), self._module], self._packages
         )
@@ -150,25 +163,39 @@ class TemplateProcess:
             process_group=0,
         )
 
-    def _wait_for(self, output: IO[bytes]) -> None:
-        """Waits until a template that starts prints something, or ends.
+    def _wait_for(self, process: Process) -> None:
+        """Waits until a process that starts can make cells; ends it otherwise.
 
         Raises:
-            CellsUnavailable: It takes too long, or is no longer wanted.
+            CellsUnavailable: It takes too long, ends, or is no longer wanted.
         """
+        state = _FAILED
+        try:
+            with cast(IO[bytes], process.stdout) as output:
+                self._wait_for_output(output)
+                if output.readline() != b"ready\n":
+                    raise CellsUnavailable(_DOES_NOT_START)
+            state = _READY
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            self._state[0] = state
+
+    def _wait_for_output(self, output: IO[bytes]) -> None:
+        ready = select.poll()
+        ready.register(output, select.POLLIN)
         deadline = time.monotonic() + START_SECONDS
-        while not _prints(output, _LOOK_SECONDS):
+        while not ready.poll(_LOOK_SECONDS * 1000):
             if self._restarted is not None and self._restarted.stopping:
                 raise CellsUnavailable("the template of cells is no longer wanted")
             if time.monotonic() > deadline:
-                raise CellsUnavailable(f"the template of cells was not ready within {START_SECONDS:g} s")
+                raise CellsUnavailable(_too_slow())
 
 
-def _prints(output: IO[bytes], seconds: float) -> bool:
-    """Returns whether a process has printed something, or ended, within some time."""
-    ready = select.poll()
-    ready.register(output, select.POLLIN)
-    return bool(ready.poll(seconds * 1000))
+def _too_slow() -> str:
+    return f"the template of cells was not ready within {START_SECONDS:g} s"
 
 
 @lru_cache(maxsize=4)

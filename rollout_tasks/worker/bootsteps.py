@@ -96,8 +96,9 @@ class Prefork(bootsteps.StartStopStep):  # type: ignore[misc]
                 "error: --pool: rollouts need the prefork pool, where each can be interrupted and ended: leave it out\n"
             )
             raise SystemExit(WRONG_INPUT)
-        # A child that ends waits up to 30 s until its worker has read the last result. One that stops has forgotten a task of which
-        # its child said too late that it began, and does not read. What a child leaves unread is read when it has ended.
+        # A child that ends waits up to 30 s for its worker to read its last result. A worker that stops may have forgotten that
+        # task, as the child said too late that it began, and then reads nothing; the task's message is delivered again. Any other
+        # result is read even after its child has ended.
         billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = _RESULT_LOOKS
 
 

@@ -34,7 +34,7 @@ _ON_A_MOUNT = [
 CAN_MOUNT = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["celery.canvas", "kombu.transport.redis", "pydantic_settings", "rich.console", "typer", "yaml"]
+    ["celery.canvas", "jsonschema", "kombu.transport.redis", "pydantic_settings", "rich.table", "typer", "yaml"]
 )
 """Commands are run by forks of a process that has other people's packages and none of ours: to import them takes longest."""
 _READING_EXIT_CODES = threading.Lock()

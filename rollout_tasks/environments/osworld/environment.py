@@ -106,15 +106,17 @@ class OSWorldEnvironment(Environment):
 
     @classmethod
     def prepare(cls, config: RunConfig, item: Item) -> None:  # noqa: ARG003
-        """Downloads the task's files."""
+        """Downloads the task's files, and waits until desktop-env is imported."""
         from rollout_tasks.environments.osworld.downloads import DownloadCache
+        from rollout_tasks.environments.osworld.session_opening import wait_until_imported
         from rollout_tasks.environments.osworld.task_files import files_of
 
+        wait_until_imported()
         DownloadCache().fetch_all(file.url for file in files_of(task_config(item)))
 
     @classmethod
     def preload(cls) -> None:
-        """Imports desktop-env with all its evaluators, in the process that cells are forked from."""
+        """Begins to import desktop-env with all its evaluators, in the process that cells are forked from."""
         from rollout_tasks.environments.osworld.session_opening import preload
 
         preload()

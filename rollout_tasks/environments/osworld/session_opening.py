@@ -43,11 +43,21 @@ def check_cells() -> None:
 
 
 def preload() -> None:
-    """Imports desktop-env where sessions will run."""
+    """Imports desktop-env where sessions will run; where that is another process, begins to."""
     if settings().trust_tasks:
         importlib.import_module(_SESSION_MODULE)
     else:
         shared_template(CELL_MODULE)
+
+
+def wait_until_imported() -> None:
+    """Waits until desktop-env is imported where sessions will run.
+
+    Raises:
+        CellsUnavailable: It cannot be, or not in time.
+    """
+    if not settings().trust_tasks:
+        shared_template(CELL_MODULE).wait_until_ready()
 
 
 def limits_of_cell(config: RunConfig) -> CellLimits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,57 +15,80 @@ from rollout_tasks.cells.template_process import TemplateProcess
 from tests.integration.cells.conftest import NOTHING, TESTS, _nowhere
 from tests.virtual_machines import wait_until
 
+Started = Callable[[str], TemplateProcess]
+
 
 @pytest.fixture
-def slow(tmp_path: Path) -> Iterator[tuple[TemplateProcess, Path]]:
-    """A template, and the file that its imports wait for."""
-    package = tmp_path / "imports_slowly"
+def package(tmp_path: Path) -> Path:
+    """The template's module, which looks for a file `awaited` beside it."""
+    package = tmp_path / "looks_for_a_file"
     package.mkdir()
-    awaited = package / "awaited"
-    (package / "__init__.py").write_text(
-        "import time\nfrom pathlib import Path\nfrom tests.integration.cells.inside import serve\n"
-        f"while not (Path(__file__).parent / {awaited.name!r}).exists():\n    time.sleep(0.02)\n"
-    )
-    template = TemplateProcess(package.name, [package, TESTS], wait=False)
-    yield template, awaited
-    template.stop()
+    return package
 
 
-def test_the_first_cell_waits_for_the_imports(slow: tuple[TemplateProcess, Path]) -> None:
-    template, awaited = slow
-    threading.Timer(1, awaited.touch).start()
+@pytest.fixture
+def start(package: Path) -> Iterator[Started]:
+    """Starts a template that does something as long as the file is not there."""
+    started = []
 
-    for value in (1, 2):
+    def start(otherwise: str) -> TemplateProcess:
+        (package / "__init__.py").write_text(
+            "import time\nfrom pathlib import Path\nfrom tests.integration.cells.inside import serve\n"
+            f"while not (Path(__file__).parent / 'awaited').exists():\n    {otherwise}\n"
+        )
+        started.append(TemplateProcess(package.name, [package, TESTS], wait=False))
+        return started[-1]
+
+    yield start
+    for template in started:
+        template.stop()
+
+
+def works(template: TemplateProcess) -> bool:
+    try:
         cell = Cell(template, ports={}, dial=_nowhere)
-        assert awaited.exists()
-        assert cell.call("run", NOTHING, code=f"result = {value}") == value
-        cell.close()
+    except CellEnded:
+        return False
+    assert cell.call("run", NOTHING, code="result = 2") == 2
+    cell.close()
+    return True
 
 
-def test_imports_that_take_too_long_are_said(
-    slow: tuple[TemplateProcess, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_cell_waits_for_the_imports(start: Started, package: Path) -> None:
+    template = start("time.sleep(0.02)")
+    threading.Timer(1, (package / "awaited").touch).start()
+
+    assert works(template)
+    assert (package / "awaited").exists()
+    assert works(template)
+
+
+def test_imports_that_take_too_long_are_said(start: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = start("time.sleep(0.02)")
     monkeypatch.setattr(template_process, "START_SECONDS", 0.5)
 
     with pytest.raises(CellEnded, match=r"^a cell cannot be made: the template of cells was not ready within 0\.5 s$"):
-        Cell(slow[0], ports={}, dial=_nowhere)
+        Cell(template, ports={}, dial=_nowhere)
 
 
-def test_one_that_dies_at_its_imports_is_started_again(tmp_path: Path) -> None:
-    package = tmp_path / "fails_at_first"
-    package.mkdir()
-    awaited = package / "awaited"
-    (package / "__init__.py").write_text(
-        "from pathlib import Path\nfrom tests.integration.cells.inside import serve\n"
-        f"if not (Path(__file__).parent / {awaited.name!r}).exists():\n    raise SystemExit(3)\n"
-    )
-    template = TemplateProcess(package.name, [package, TESTS], wait=False)
-    try:
-        first = template.pid
-        wait_until(lambda: not psutil.pid_exists(first), seconds=60)
-        awaited.touch()
-        cell = Cell(template, ports={}, dial=_nowhere)
-        assert cell.call("run", NOTHING, code="result = 1") == 1
-        cell.close()
-    finally:
-        template.stop()
+def test_one_whose_imports_hang_is_ended_and_started_again(
+    start: Started, package: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(template_process, "START_SECONDS", 3)
+    template = start("time.sleep(0.02)")
+    first = psutil.Process(template.pid)
+
+    wait_until(lambda: not first.is_running(), seconds=30)
+    wait_until(lambda: "the template of cells was not ready within 3 s" in caplog.text)
+    monkeypatch.setattr(template_process, "START_SECONDS", 60)
+    (package / "awaited").touch()
+    wait_until(lambda: works(template), seconds=60)
+
+
+def test_one_that_dies_at_its_imports_is_said_and_started_again(start: Started, package: Path) -> None:
+    template = start("raise SystemExit(3)")
+
+    with pytest.raises(CellEnded, match=r"^a cell cannot be made: the template of cells does not start; what"):
+        Cell(template, ports={}, dial=_nowhere)
+    (package / "awaited").touch()
+    wait_until(lambda: works(template), seconds=60)
