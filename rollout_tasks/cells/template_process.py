@@ -138,7 +138,13 @@ class TemplateProcess:
             self._wait_for(process)
         else:
             self._waits = True
-            threading.Thread(target=self._watch_first, args=(process,), name="template of cells", daemon=True).start()
+            watch = threading.Thread(target=self._watch_first, args=(process,), name="template of cells", daemon=True)
+            try:
+                watch.start()
+            except BaseException:  # no room for another thread
+                process.kill()
+                process.wait()
+                raise
         return process
 
     def _watch_first(self, process: Process) -> None:

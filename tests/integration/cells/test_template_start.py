@@ -13,7 +13,7 @@ from rollout_tasks.cells import template_process
 from rollout_tasks.cells.cell import Cell, CellEnded
 from rollout_tasks.cells.template_process import TemplateProcess
 from tests.integration.cells.conftest import NOTHING, TESTS, _nowhere
-from tests.virtual_machines import wait_until
+from tests.virtual_machines import processes_naming, wait_until
 
 Started = Callable[[str], TemplateProcess]
 
@@ -92,3 +92,15 @@ def test_one_that_dies_at_its_imports_is_said_and_started_again(start: Started, 
         Cell(template, ports={}, dial=_nowhere)
     (package / "awaited").touch()
     wait_until(lambda: works(template), seconds=60)
+
+
+def test_where_no_thread_can_be_started_no_process_stays(
+    start: Started, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        start("time.sleep(0.02)")
+    wait_until(lambda: processes_naming(package.name) == [])
