@@ -8,10 +8,15 @@ import threading
 import time
 from collections.abc import Callable
 
+from vm_pool.processes import kill_with_children
+
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS = (1.0, 60.0)
 """The pause before a restart: the first one, and the longest one."""
+
+_END_SECONDS = 10.0
+"""From SIGKILL to the end of a process."""
 
 Process = subprocess.Popen[bytes]
 
@@ -35,7 +40,7 @@ class RestartedProcess:
         try:
             threading.Thread(target=self._keep_running, name=f"restarts {what}", daemon=True).start()
         except BaseException:  # no room for another thread
-            self._process.kill()
+            kill_with_children(self._process.pid, _END_SECONDS)
             self._process.wait()
             raise
 

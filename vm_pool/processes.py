@@ -6,6 +6,7 @@ import hashlib
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -117,6 +118,51 @@ def kill(pid: int, seconds: float) -> None:
                 raise TimeoutError(f"process {pid} does not end within {seconds:.0f} s after SIGKILL")
         finally:
             os.close(process)
+
+
+def kill_with_children(pid: int, seconds: float) -> None:
+    """Kills a process and its children, and waits for their end; harmless if it has ended.
+
+    It is stopped first, so that no child is missed: one that it starts meanwhile might outlive it, also where that child
+    asks the kernel to die with it, which helps from then on only.
+
+    Raises:
+        TimeoutError: One of them does not stop or end within `seconds`.
+    """
+    watched: list[int] = []
+    try:
+        with suppress(ProcessLookupError):
+            watched.append(os.pidfd_open(pid))
+            _freeze(pid, watched[0], seconds)
+        for child in children_of(pid):
+            with suppress(ProcessLookupError):
+                watched.append(os.pidfd_open(child))
+        for process in reversed(watched):  # the parent last: it waits for its children
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            if not ends_within(process, seconds):
+                raise TimeoutError(f"process {pid} or a child of it does not end within {seconds:.0f} s after SIGKILL")
+    finally:
+        for process in watched:
+            os.close(process)
+
+
+def children_of(pid: int) -> list[int]:
+    """Returns the ids of the processes that a process without threads has started, and that were not yet waited for."""
+    try:
+        return list(map(int, (_PROC / str(pid) / "task" / str(pid) / "children").read_text("ascii").split()))
+    except OSError:
+        return []
+
+
+def _freeze(pid: int, process: int, seconds: float) -> None:
+    """Stops a process, so that it starts no other."""
+    deadline = time.monotonic() + seconds
+    signal.pidfd_send_signal(process, signal.SIGSTOP)
+    while (fields := _fields_of(pid)) and fields[_STATE] not in ("T", *_ENDED):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"process {pid} does not stop within {seconds:.0f} s after SIGSTOP")
+        time.sleep(0.001)
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,8 @@
 `python -m rollout_tasks.cells.template LISTENER MODULE`, started in the cells' filesystem (`filesystem.py`). It has the
 rights to make cells and touches no untrusted code or data. A client connects to the listener and sends one message with a
 descriptor, the cell's end of a channel. The connection stays open as long as the cell is wanted; closing it ends the cell.
-A byte on it interrupts the cell's call.
+A byte on it interrupts the cell's call. The template ends with its standard input, which its owner and the owner's children
+hold: bubblewrap's death with its parent can fail while it starts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ NOT_MADE = 1 << 17
 NUMBER = struct.Struct("i")
 """An answer."""
 LONGEST_REQUEST = 1 << 16
+_OWNERS = 0
+"""Standard input."""
 
 
 @dataclass(slots=True)
@@ -59,11 +62,14 @@ class Template:
         self._next_user = secrets.randbelow(1 << 30)  # there may be other templates
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
+        self._poll.register(_OWNERS, 0)  # its end only
 
     def run(self) -> None:
-        """Serves until the process is killed."""
+        """Serves until nobody is left who may want a cell, or the process is killed."""
         while True:
             for descriptor, _ in self._poll.poll():
+                if descriptor == _OWNERS:
+                    return
                 if descriptor == self._listener.fileno():
                     self._accept()
                 elif (cell := self._cells.get(descriptor)) is not None:

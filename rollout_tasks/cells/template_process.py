@@ -24,11 +24,14 @@ from typing import IO, cast
 from rollout_tasks.cells.filesystem import CellFilesystem, CellsUnavailable, cell_filesystem
 from rollout_tasks.restarted_process import Process, RestartedProcess
 from rollout_tasks.temporary_files import TemporaryFolder
+from vm_pool.processes import kill_with_children
 
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
 """For the imports, which read hundreds of megabytes, maybe from a slow disk."""
+_END_SECONDS = 10.0
+"""From SIGKILL to the end of its last process."""
 _LOOK_SECONDS = 0.2
 """Between two looks whether a template that starts is still wanted, or has become ready."""
 _IMPORTS, _READY, _FAILED = range(3)
@@ -124,9 +127,7 @@ class TemplateProcess:
             return
         self._stopped = True
         if self._restarted is not None:
-            process = self._restarted.stop_restarting()
-            process.kill()
-            process.wait()
+            _end(self._restarted.stop_restarting())
         self._listener.close()
         os.close(self._place)
         self._folder.remove()
@@ -142,8 +143,7 @@ class TemplateProcess:
             try:
                 watch.start()
             except BaseException:  # no room for another thread
-                process.kill()
-                process.wait()
+                _end(process)
                 raise
         return process
 
@@ -161,7 +161,7 @@ class TemplateProcess:
         )
         return subprocess.Popen(  # noqa: S603
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # its end tells the template that nobody is left who wants it
             stdout=subprocess.PIPE,
             env={},
             cwd="/",
@@ -183,8 +183,7 @@ class TemplateProcess:
                     raise CellsUnavailable(_DOES_NOT_START)
             state = _READY
         except BaseException:
-            process.kill()
-            process.wait()
+            _end(process)
             raise
         finally:
             self._state[0] = state
@@ -198,6 +197,14 @@ class TemplateProcess:
                 raise CellsUnavailable("the template of cells is no longer wanted")
             if time.monotonic() > deadline:
                 raise CellsUnavailable(_too_slow())
+
+
+def _end(process: Process) -> None:
+    """Ends a template with all its cells, and closes the pipe to it."""
+    kill_with_children(process.pid, _END_SECONDS)  # bubblewrap's second process holds the others
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _too_slow() -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rollout_tasks.environments.sandbox import bubblewrap
 from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
+from vm_pool.processes import kill_with_children
 
 _PROGRAM = Path(__file__).with_name("program.py")
 _READY = b"ready\n"
@@ -29,6 +30,8 @@ _MAX_REQUEST = 60_000
 _MAX_ANSWER = 2_000_000
 """Bytes; `program.py` writes less than six for each character of output."""
 _START_SECONDS = 20.0
+_END_SECONDS = 10.0
+"""From SIGKILL to the end of its last process."""
 _LOOK_SECONDS = 0.25
 """How often the files of running code are counted."""
 
@@ -114,7 +117,7 @@ class Interpreter:
 
     def stop(self) -> None:
         """Kills the interpreter with all its processes. Harmless when repeated."""
-        self._process.kill()
+        kill_with_children(self._process.pid, _END_SECONDS)  # bubblewrap's second process holds the others
         self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
@@ -162,7 +165,7 @@ class Interpreter:
                 elif kind == socket.SCM_CREDENTIALS and greeting == _READY:
                     self._child = os.pidfd_open(_CREDENTIALS.unpack(content)[0])
         if greeting != _READY or self._scratch < 0 or self._child < 0:
-            self._process.kill()
+            kill_with_children(self._process.pid, _END_SECONDS)
             _, complaint = self._process.communicate()
             raise SandboxUnavailable(bubblewrap.reason_of(complaint.decode(errors="replace")))
 

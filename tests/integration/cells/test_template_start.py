@@ -1,8 +1,11 @@
-"""A template that is not waited for: it imports while its worker goes on, and whoever wants the first cell waits."""
+"""A template that starts: it is not waited for, as it imports while its worker goes on; and it never outlives its owner."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from rollout_tasks.cells import template_process
 from rollout_tasks.cells.cell import Cell, CellEnded
 from rollout_tasks.cells.template_process import TemplateProcess
 from tests.integration.cells.conftest import NOTHING, TESTS, _nowhere
+from tests.parted_bubblewrap import put_parted_bubblewrap
 from tests.virtual_machines import processes_naming, wait_until
 
 Started = Callable[[str], TemplateProcess]
@@ -104,3 +108,46 @@ def test_where_no_thread_can_be_started_no_process_stays(
     with pytest.raises(RuntimeError, match="can't start new thread"):
         start("time.sleep(0.02)")
     wait_until(lambda: processes_naming(package.name) == [])
+
+
+@pytest.mark.parametrize("moment", range(20))
+def test_one_stopped_at_any_moment_of_its_start_is_gone(start: Started, package: Path, moment: int) -> None:
+    template = start("time.sleep(0.02)")
+    time.sleep(moment / 2000)
+    template.stop()
+
+    wait_until(lambda: processes_naming(str(package)) == [], seconds=5)
+
+
+@pytest.fixture
+def parted_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_parted_bubblewrap(tmp_path / "programs", monkeypatch)
+
+
+@pytest.mark.usefixtures("parted_bubblewrap")
+def test_both_processes_of_bubblewrap_are_ended(start: Started, package: Path) -> None:
+    (package / "awaited").touch()
+    template = start("pass")
+    assert works(template)
+    template.stop()
+
+    wait_until(lambda: processes_naming(str(package)) == [], seconds=5)
+
+
+@pytest.mark.usefixtures("parted_bubblewrap")
+@pytest.mark.parametrize("ready", [True, False])
+def test_one_whose_owner_is_killed_ends_by_itself(package: Path, ready: bool) -> None:
+    (package / "__init__.py").write_text("from tests.integration.cells.inside import serve\n")
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom rollout_tasks.cells.template_process import TemplateProcess\n"
+        "TemplateProcess(sys.argv[1], map(Path, sys.argv[2:]), wait=False)"
+        f"{'.wait_until_ready()' if ready else ''}\nprint(flush=True)\ntime.sleep(100)\n"
+    )
+    command = [sys.executable, "-P", "-c", code, package.name, str(package), str(TESTS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"\n"
+        assert processes_naming(str(package))
+        owner.kill()
+
+    wait_until(lambda: processes_naming(str(package)) == [], seconds=20)

@@ -1,19 +1,31 @@
-"""Whether a process has ended, as another one on the same machine can tell, and whose processes are looked at."""
+"""Whether a process has ended, as another one on the same machine can tell, and whose processes are looked at and killed."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from tests.virtual_machines import processes_naming
 from vm_pool import processes
-from vm_pool.processes import command_lines, environment_for_guests, has_ended, kill, machine, this_process
+from vm_pool.processes import (
+    children_of,
+    command_lines,
+    environment_for_guests,
+    has_ended,
+    kill,
+    kill_with_children,
+    machine,
+    this_process,
+)
 from vm_pool.providers.desktop_env.keeper_client import PROGRAM, end_keepers_of
 from vm_pool.providers.desktop_env.keeper_files import record_of
 from vm_pool.providers.qemu import folders
@@ -171,3 +183,25 @@ def test_a_process_that_does_not_end_when_it_is_killed_is_named(monkeypatch: pyt
         kill(sleeper.pid, 20)
         assert sleeper.wait() == -9
     kill(sleeper.pid, 0)
+
+
+def test_a_process_is_killed_with_its_children() -> None:
+    code = "sleep 1000 & sleep 1000 & echo; read -r _"
+    with subprocess.Popen(["sh", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        children = children_of(process.pid)
+        assert len(children) == 2
+        kill_with_children(process.pid, 10)
+        assert process.wait(10) == -9
+    assert not any(psutil.pid_exists(child) and psutil.Process(child).status() != "zombie" for child in children)
+    kill_with_children(process.pid, 10)
+
+
+def test_a_process_that_starts_others_all_the_time_leaves_none(tmp_path: Path) -> None:
+    mark = str(tmp_path)
+    code = "while :; do sh -c 'sleep 1000' $0 & done"
+    with subprocess.Popen(["sh", "-c", code, mark], stderr=subprocess.DEVNULL) as process:
+        time.sleep(0.1)
+        kill_with_children(process.pid, 10)
+    assert processes_naming(mark) == []

@@ -6,15 +6,13 @@ import json
 import os
 import re
 import select
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from vm_pool.processes import command_lines, ends_within, environment_for_guests
+from vm_pool.processes import children_of, command_lines, environment_for_guests, kill_with_children
 from vm_pool.providers.local.entry import EntrySettings
 
 END_SECONDS = 10.0
@@ -58,42 +56,17 @@ def keepers_of(folder: Path) -> Iterator[int]:
 
 
 def end_keeper(pid: int) -> None:
-    """Kills a keeper, or the process that launched it, and waits for the end of everything in its namespace."""
-    watched: list[int] = []
-    try:
-        with suppress(ProcessLookupError):
-            watched.append(os.pidfd_open(pid))
-            _freeze(pid, watched[0])
-        for child in _children(pid):
-            with suppress(ProcessLookupError):
-                watched.append(os.pidfd_open(child))
-        for descriptor in reversed(watched):  # the launcher last: it waits for its child
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            if not ends_within(descriptor, END_SECONDS):
-                raise TimeoutError(f"process {pid}, which holds a desktop, does not end within {END_SECONDS:.0f} s")
-    finally:
-        for descriptor in watched:
-            os.close(descriptor)
+    """Kills a keeper, or the process that launched it, and waits for the end of everything in its namespace.
 
-
-def _freeze(pid: int, descriptor: int) -> None:
-    """Stops a process, so that it starts no other: a child forked while its parent is killed might outlive it."""
-    deadline = time.monotonic() + END_SECONDS
-    signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
-    while _text(Path(f"/proc/{pid}/stat")).rpartition(") ")[2][:1] not in {"T", "Z", "X", ""}:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"process {pid}, which holds a desktop, does not stop within {END_SECONDS:.0f} s")
-        time.sleep(0.001)
-
-
-def _children(pid: int) -> list[int]:
-    return list(map(int, _text(Path(f"/proc/{pid}/task/{pid}/children")).split()))
+    Raises:
+        TimeoutError: It does not end.
+    """
+    kill_with_children(pid, END_SECONDS)
 
 
 def only_child(pid: int) -> int:
     """Returns the keeper that a process has launched."""
-    children = _children(pid)
+    children = children_of(pid)
     if len(children) != 1:
         raise RuntimeError("the desktop's keeper has ended")
     return children[0]
@@ -125,10 +98,3 @@ def _why(output: bytes) -> str:
     if (message := _RUNTIME_MESSAGE.search(said)) is not None:
         said = message[1]
     return said[-500:]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -9,6 +9,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from rollout_tasks.cells.system_calls import NUMBERS
 from rollout_tasks.environments.py import PyEnvironment
 from rollout_tasks.environments.sandbox import bubblewrap, program
 from rollout_tasks.environments.sandbox.interpreter import Interpreter, InterpreterStopped, SandboxLimits
+from tests.parted_bubblewrap import put_parted_bubblewrap
+from tests.virtual_machines import processes_naming, wait_until
 
 LIMITS = SandboxLimits(
     seconds=60,
@@ -295,6 +298,16 @@ def test_the_time_of_a_call_is_its_own() -> None:
     finally:
         interpreter.stop()
     assert time.monotonic() - began > 1.5
+
+
+def test_both_processes_of_bubblewrap_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_parted_bubblewrap(tmp_path / "programs", monkeypatch)
+    interpreter = Interpreter(replace(LIMITS, scratch_bytes=2_345_679))
+    assert processes_naming(" 2345679 ")
+    assert interpreter.run(["1"]).ok  # it is stopped now: the end of its channel does not end it
+    interpreter.stop()
+
+    wait_until(lambda: processes_naming(" 2345679 ") == [], seconds=5)
 
 
 def test_a_stopped_interpreter_says_how_it_ended() -> None:

@@ -1,0 +1,29 @@
+"""A bubblewrap of which one process ends and the other does not, as when it is killed at certain moments of its start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def put_parted_bubblewrap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts it on the path.
+
+    Args:
+        folder: Where the program is written.
+        monkeypatch: Restores the path.
+    """
+    real = shutil.which("bwrap")
+    if real is None or os.geteuid() != 0:
+        pytest.skip("needs bubblewrap, and root for another namespace of processes")
+    folder.mkdir()
+    program = folder / "bwrap"
+    program.write_text(
+        '#!/bin/sh\nfor word; do shift; [ "$word" = --die-with-parent ] || set -- "$@" "$word"; done\n'
+        f'exec unshare --pid --fork {real} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
