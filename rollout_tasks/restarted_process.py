@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from vm_pool.processes import kill_with_children
+from vm_pool.processes import end_with_children
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,7 @@ class RestartedProcess:
         try:
             threading.Thread(target=self._keep_running, name=f"restarts {what}", daemon=True).start()
         except BaseException:  # no room for another thread
-            kill_with_children(self._process.pid, _END_SECONDS)
-            self._process.wait()
+            end_with_children(self._process, _END_SECONDS)
             raise
 
     @property

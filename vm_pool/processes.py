@@ -6,6 +6,7 @@ import hashlib
 import os
 import select
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +26,8 @@ _SECRETS = frozenset(
         "ROLLOUT_GATE_KEY",
     }
 )
+_STOPPED = ("T", "t")
+"""States of a process that runs nothing: stopped, and stopped for a debugger."""
 _ENDED = ("Z", "X")
 """States of a process that has ended but was not yet waited for."""
 
@@ -120,28 +123,45 @@ def kill(pid: int, seconds: float) -> None:
             os.close(process)
 
 
+def end_with_children(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Kills a process of this one and its children, unless it has ended, and waits for their end.
+
+    Raises:
+        TimeoutError: One of them does not end within `seconds`.
+    """
+    if process.poll() is None:  # else its id may be another process's by now
+        kill_with_children(process.pid, seconds)
+        process.wait()
+
+
 def kill_with_children(pid: int, seconds: float) -> None:
     """Kills a process and its children, and waits for their end; harmless if it has ended.
 
     It is stopped first, so that no child is missed: one that it starts meanwhile might outlive it, also where that child
-    asks the kernel to die with it, which helps from then on only.
+    asks the kernel to die with it, which helps from then on only. Stopped, it waits for no child, so that their ids
+    remain theirs.
 
     Raises:
-        TimeoutError: One of them does not stop or end within `seconds`.
+        TimeoutError: One of them does not end within `seconds`.
     """
     watched: list[int] = []
     try:
         with suppress(ProcessLookupError):
-            watched.append(os.pidfd_open(pid))
-            _freeze(pid, watched[0], seconds)
-        for child in children_of(pid):
-            with suppress(ProcessLookupError):
-                watched.append(os.pidfd_open(child))
-        for process in reversed(watched):  # the parent last: it waits for its children
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(process, signal.SIGKILL)
-            if not ends_within(process, seconds):
-                raise TimeoutError(f"process {pid} or a child of it does not end within {seconds:.0f} s after SIGKILL")
+            try:
+                os.kill(pid, signal.SIGSTOP)
+                _await_stop(pid, seconds)
+                for child in children_of(pid):
+                    with suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
+                        watched.append(os.pidfd_open(child))
+            finally:  # whatever happens, it does not remain stopped
+                try:
+                    watched.append(os.pidfd_open(pid))
+                finally:
+                    os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + seconds
+        if not all(ends_within(process, deadline - time.monotonic()) for process in watched):
+            raise TimeoutError(f"process {pid} or a child of it does not end within {seconds:.0f} s after SIGKILL")
     finally:
         for process in watched:
             os.close(process)
@@ -155,13 +175,10 @@ def children_of(pid: int) -> list[int]:
         return []
 
 
-def _freeze(pid: int, process: int, seconds: float) -> None:
-    """Stops a process, so that it starts no other."""
+def _await_stop(pid: int, seconds: float) -> None:
+    """Waits until a process has stopped or ended, or cannot be stopped in time: SIGKILL may still end it."""
     deadline = time.monotonic() + seconds
-    signal.pidfd_send_signal(process, signal.SIGSTOP)
-    while (fields := _fields_of(pid)) and fields[_STATE] not in ("T", *_ENDED):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"process {pid} does not stop within {seconds:.0f} s after SIGSTOP")
+    while (fields := _fields_of(pid)) and fields[_STATE] not in (*_STOPPED, *_ENDED) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 

@@ -24,7 +24,7 @@ from typing import IO, cast
 from rollout_tasks.cells.filesystem import CellFilesystem, CellsUnavailable, cell_filesystem
 from rollout_tasks.restarted_process import Process, RestartedProcess
 from rollout_tasks.temporary_files import TemporaryFolder
-from vm_pool.processes import kill_with_children
+from vm_pool.processes import end_with_children
 
 logger = logging.getLogger(__name__)
 
@@ -126,11 +126,13 @@ class TemplateProcess:
         if os.getpid() != self._owner or self._stopped:
             return
         self._stopped = True
-        if self._restarted is not None:
-            _end(self._restarted.stop_restarting())
-        self._listener.close()
-        os.close(self._place)
-        self._folder.remove()
+        try:
+            if self._restarted is not None:
+                _end(self._restarted.stop_restarting())
+        finally:
+            self._listener.close()
+            os.close(self._place)
+            self._folder.remove()
 
     def _start(self) -> Process:
         """Starts a process, and waits until it can make cells; in a thread, if it is the first and is not to be waited for."""
@@ -201,10 +203,11 @@ class TemplateProcess:
 
 def _end(process: Process) -> None:
     """Ends a template with all its cells, and closes the pipe to it."""
-    kill_with_children(process.pid, _END_SECONDS)  # bubblewrap's second process holds the others
-    process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
+    try:
+        end_with_children(process, _END_SECONDS)  # bubblewrap's second process holds the others
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def _too_slow() -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rollout_tasks.environments.sandbox import bubblewrap
 from rollout_tasks.environments.sandbox.bubblewrap import SandboxUnavailable
-from vm_pool.processes import kill_with_children
+from vm_pool.processes import end_with_children
 
 _PROGRAM = Path(__file__).with_name("program.py")
 _READY = b"ready\n"
@@ -117,15 +117,16 @@ class Interpreter:
 
     def stop(self) -> None:
         """Kills the interpreter with all its processes. Harmless when repeated."""
-        kill_with_children(self._process.pid, _END_SECONDS)  # bubblewrap's second process holds the others
-        self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        self._channel.close()
-        for descriptor in (self._scratch, self._child):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._scratch = self._child = -1
+        try:
+            end_with_children(self._process, _END_SECONDS)  # bubblewrap's second process holds the others
+        finally:
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+            self._channel.close()
+            for descriptor in (self._scratch, self._child):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._scratch = self._child = -1
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         limits = self._limits
@@ -165,7 +166,7 @@ class Interpreter:
                 elif kind == socket.SCM_CREDENTIALS and greeting == _READY:
                     self._child = os.pidfd_open(_CREDENTIALS.unpack(content)[0])
         if greeting != _READY or self._scratch < 0 or self._child < 0:
-            kill_with_children(self._process.pid, _END_SECONDS)
+            end_with_children(self._process, _END_SECONDS)
             _, complaint = self._process.communicate()
             raise SandboxUnavailable(bubblewrap.reason_of(complaint.decode(errors="replace")))
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.virtual_machines import processes_naming
+from tests.virtual_machines import processes_naming, wait_until
 from vm_pool import processes
 from vm_pool.processes import (
     children_of,
     command_lines,
+    end_with_children,
     environment_for_guests,
     has_ended,
     kill,
@@ -205,3 +208,73 @@ def test_a_process_that_starts_others_all_the_time_leaves_none(tmp_path: Path) -
         time.sleep(0.1)
         kill_with_children(process.pid, 10)
     assert processes_naming(mark) == []
+
+
+IN_PLACE_OF_ANOTHER = """
+import subprocess
+from pathlib import Path
+from vm_pool.processes import end_with_children
+first = subprocess.Popen(["true"])
+first.wait()
+Path("/proc/sys/kernel/ns_last_pid").write_text(str(first.pid - 1))
+second = subprocess.Popen(["sleep", "1000"])
+assert second.pid == first.pid
+end_with_children(first, 10)
+try:
+    print("ended", second.wait(0.2))
+except subprocess.TimeoutExpired:
+    print("lives")
+"""
+
+
+@needs_root
+def test_another_process_that_has_the_id_of_one_that_ended_is_left_alone() -> None:
+    namespace = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        sys.executable,
+        "-c",
+        IN_PLACE_OF_ANOTHER,
+    ]
+    done = subprocess.run(namespace, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "lives\n", done.stderr
+
+
+@pytest.fixture
+def unstoppable(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that can be killed but not stopped: it waits for the program of a child, which waits for a file's writer."""
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    actions = f"[(os.POSIX_SPAWN_OPEN, 0, {fifo!r}, os.O_RDONLY, 0)]"
+    code = f"import os; print(flush=True); os.posix_spawn('/bin/true', ['true'], {{}}, file_actions={actions})"
+    with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP)
+        yield process
+        process.kill()
+    with suppress(OSError):
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))  # its child goes on, and ends
+
+
+def test_one_that_cannot_be_stopped_is_killed_all_the_same(unstoppable: subprocess.Popen[bytes]) -> None:
+    end_with_children(unstoppable, 1)
+    assert unstoppable.returncode == -9
+
+
+def test_one_whose_end_is_interrupted_does_not_remain_stopped(unstoppable: subprocess.Popen[bytes]) -> None:
+    def interrupt(*_: object) -> None:
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(InterruptedError):
+            end_with_children(unstoppable, 60)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert unstoppable.wait(10) == -9

@@ -21,6 +21,7 @@ from vm_pool.egress import parse_policy
 from vm_pool.egress.exits import NAME_SERVER, make_exit, make_interface
 from vm_pool.egress.relay import Outlet, Relay
 from vm_pool.namespaces import connect_inside
+from vm_pool.processes import end_with_children
 from vm_pool.providers.folder_lock import make_held, still_holds
 from vm_pool.providers.guest_server import PORTS
 from vm_pool.providers.local import cgroups
@@ -30,7 +31,7 @@ from vm_pool.providers.local.entry import EntrySettings
 from vm_pool.providers.local.folders import end_leftover, folder_of, remove_traces
 from vm_pool.providers.local.handles import DesktopHandles
 from vm_pool.providers.local.id_ranges import IdRange, claim
-from vm_pool.providers.local.keeper_process import END_SECONDS, PARTS, end_keeper, launch_keeper, launched, only_child
+from vm_pool.providers.local.keeper_process import END_SECONDS, PARTS, launch_keeper, launched, only_child
 from vm_pool.providers.local.kernel_memory import KernelMemoryWatch
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.providers.local.requirements import HostFeatures
@@ -186,8 +187,7 @@ class Container:
             if watch is not None:
                 watch.stop()
             if keeper is not None:
-                end_keeper(keeper.pid)
-                keeper.wait(END_SECONDS)
+                end_with_children(keeper, END_SECONDS)
                 for stream in (keeper.stdin, keeper.stdout):
                     if stream is not None:
                         stream.close()
