@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rollout_tasks.cells import seccomp
 from rollout_tasks.cells.isolation import FOLDER, HOSTS_NAME
+from vm_pool.processes import end_with_children
 
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share", "/bin", "/lib", "/lib64")
 _FILES = (
@@ -47,6 +48,8 @@ _VARIABLES = {
 _TEMPLATE_BYTES = 64 << 20
 """Space for what imports write; no cell sees it."""
 _CHECK_SECONDS = 20.0
+_END_SECONDS = 10.0
+"""From SIGKILL to the end of its last process."""
 _HOW = (
     "allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0;"
     " in Docker --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
@@ -123,14 +126,23 @@ def complaint(one: CellFilesystem) -> str:
     """Returns why a way to make cells fails on this machine; empty if it works."""
     packages = [Path(__file__).resolve().parent.parent]
     command = one.command(["-S", "-m", "rollout_tasks.cells.self_test"], packages)
-    try:
-        done = subprocess.run(  # noqa: S603
-            command, env={}, cwd="/", capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"it does not answer within {_CHECK_SECONDS:g} s"
-    lines = done.stderr.strip().splitlines()
-    return "" if done.returncode == 0 else " ".join(lines[-1].split())[:300] if lines else "no reason given"
+    with subprocess.Popen(  # noqa: S603
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={},
+        cwd="/",
+        process_group=0,  # Ctrl-C would end one of bubblewrap's two processes only
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=_CHECK_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"it does not answer within {_CHECK_SECONDS:g} s"
+        finally:
+            end_with_children(process, _END_SECONDS)
+    lines = said.decode(errors="replace").strip().splitlines()
+    return "" if process.returncode == 0 else " ".join(lines[-1].split())[:300] if lines else "no reason given"
 
 
 def _bubblewrap() -> str:

@@ -69,6 +69,7 @@ class Template:
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor == _OWNERS:
+                    self._end_cells()
                     return
                 if descriptor == self._listener.fileno():
                     self._accept()
@@ -77,6 +78,11 @@ class Template:
                         self._ended(cell)
                     else:
                         self._told(cell)
+
+    def _end_cells(self) -> None:
+        """Kills the cells: bubblewrap's first process inside waits for them."""
+        for cell in self._cells.values():
+            signal.pidfd_send_signal(cell.process, signal.SIGKILL)
 
     def _accept(self) -> None:
         asker, _ = self._listener.accept()
@@ -100,7 +106,7 @@ class Template:
             asker.close()
             return
         if pid == 0:
-            self._become(request, channel)
+            self._become(request, channel, asker)
         os.close(channel)
         asker.setblocking(False)
         cell = _Cell(pid, os.pidfd_open(pid), asker)
@@ -108,9 +114,10 @@ class Template:
             self._cells[descriptor] = cell
             self._poll.register(descriptor, select.POLLIN | select.POLLRDHUP)
 
-    def _become(self, request: dict[str, Any], channel: int) -> None:
+    def _become(self, request: dict[str, Any], channel: int, asker: socket.socket) -> None:
         """Turns this process into the cell; does not return."""
         try:
+            asker.close()  # on it the template speaks to the client, and nobody else
             for cell in {id(one): one for one in self._cells.values()}.values():
                 os.close(cell.process)
                 cell.asker.close()

@@ -303,6 +303,19 @@ def test_a_cell_that_is_closed_takes_everything_with_it(opened: Opened, template
     assert processes_of(template) <= before
 
 
+def test_nothing_is_open_in_a_cell_but_its_channel(inside: Inside) -> None:
+    code = """
+import contextlib
+result = []
+for descriptor in range(3, 1024):
+    with contextlib.suppress(OSError):
+        os.fstat(descriptor)
+        result.append(descriptor)
+result.remove(channel.socket.fileno())
+"""
+    assert inside.run(code) == []
+
+
 def test_many_in_a_row_leave_nothing(opened: Opened, template: TemplateProcess) -> None:
     opened().cell.close()
     process = psutil.Process()

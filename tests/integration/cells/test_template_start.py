@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rollout_tasks.cells import template_process
+from rollout_tasks.cells import filesystem, template_process
 from rollout_tasks.cells.cell import Cell, CellEnded
+from rollout_tasks.cells.filesystem import CellFilesystem, complaint
 from rollout_tasks.cells.template_process import TemplateProcess
 from tests.integration.cells.conftest import NOTHING, TESTS, _nowhere
 from tests.parted_bubblewrap import put_parted_bubblewrap
@@ -134,16 +135,33 @@ def test_both_processes_of_bubblewrap_are_ended(start: Started, package: Path) -
     wait_until(lambda: processes_naming(str(package)) == [], seconds=5)
 
 
+OWNER = """
+import sys
+import threading
+import time
+from pathlib import Path
+
+from rollout_tasks.cells.cell import Cell, Handlers
+from rollout_tasks.cells.template_process import TemplateProcess
+
+template = TemplateProcess(sys.argv[1], map(Path, sys.argv[2:-1]), wait=False)
+if sys.argv[-1] != "starting":
+    template.wait_until_ready()
+if sys.argv[-1] == "busy":
+    cell = Cell(template, ports={}, dial=lambda _: None)
+    busy = lambda: cell.call("run", Handlers({}, {"began": lambda _: print(flush=True)}), code=BUSY)
+    threading.Thread(target=busy).start()
+else:
+    print(flush=True)
+time.sleep(100)
+""".replace("BUSY", repr("service.tell('began', b'.')\nwhile True: pass"))
+
+
 @pytest.mark.usefixtures("parted_bubblewrap")
-@pytest.mark.parametrize("ready", [True, False])
-def test_one_whose_owner_is_killed_ends_by_itself(package: Path, ready: bool) -> None:
+@pytest.mark.parametrize("state", ["starting", "ready", "busy"])
+def test_one_whose_owner_is_killed_ends_by_itself(package: Path, state: str) -> None:
     (package / "__init__.py").write_text("from tests.integration.cells.inside import serve\n")
-    code = (
-        "import sys, time\nfrom pathlib import Path\nfrom rollout_tasks.cells.template_process import TemplateProcess\n"
-        "TemplateProcess(sys.argv[1], map(Path, sys.argv[2:]), wait=False)"
-        f"{'.wait_until_ready()' if ready else ''}\nprint(flush=True)\ntime.sleep(100)\n"
-    )
-    command = [sys.executable, "-P", "-c", code, package.name, str(package), str(TESTS)]
+    command = [sys.executable, "-P", "-c", OWNER, package.name, str(package), str(TESTS), state]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"\n"
@@ -151,3 +169,12 @@ def test_one_whose_owner_is_killed_ends_by_itself(package: Path, ready: bool) ->
         owner.kill()
 
     wait_until(lambda: processes_naming(str(package)) == [], seconds=20)
+
+
+def test_a_self_test_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_parted_bubblewrap(tmp_path / "programs", monkeypatch, hangs=True)
+    monkeypatch.setattr(filesystem, "_CHECK_SECONDS", 0.3)
+    monkeypatch.setattr(filesystem, "_TEMPORARY", mark := f"/{tmp_path.name}")
+
+    assert complaint(CellFilesystem(as_root=True)) == "it does not answer within 0.3 s"
+    wait_until(lambda: processes_naming(mark) == [], seconds=5)
