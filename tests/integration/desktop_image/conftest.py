@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -100,3 +101,26 @@ def library() -> None:
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     return tmp_path
+
+
+@pytest.fixture
+def control(desktop: Desktop) -> Any:
+    """What acts and observes."""
+    from desktop_env.controllers.python import PythonController
+
+    return PythonController(desktop.address, desktop.ports["control"])
+
+
+@pytest.fixture
+def setup(desktop: Desktop, cache: Path) -> Any:
+    """What plays setup steps."""
+    from desktop_env.controllers.setup import SetupController
+
+    return SetupController(
+        desktop.address,
+        desktop.ports["control"],
+        cache_dir=str(cache),
+        client_password="password",
+        screen_width=SCREEN[0],
+        screen_height=SCREEN[1],
+    )

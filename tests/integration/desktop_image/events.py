@@ -12,7 +12,10 @@ root.geometry("800x500+200+100")
 
 def note(kind: str):
     def write(event: tkinter.Event) -> None:
-        log.write(f"{kind} {event.num if kind in ('down', 'up') else event.keysym} {event.x_root} {event.y_root}\n")
+        what = event.keysym
+        if kind in ("down", "up"):  # Tk tells a wheel to the side, buttons 6 and 7, as 4 and 5 with Shift
+            what = event.num + 2 if event.num in (4, 5) and event.state & 1 else event.num
+        log.write(f"{kind} {what} {event.x_root} {event.y_root}\n")
 
     return write
 

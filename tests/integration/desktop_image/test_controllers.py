@@ -18,27 +18,6 @@ EVENTS = Path(__file__).with_name("events.py")
 
 
 @pytest.fixture
-def control(desktop: Desktop) -> Any:
-    from desktop_env.controllers.python import PythonController
-
-    return PythonController(desktop.address, desktop.ports["control"])
-
-
-@pytest.fixture
-def setup(desktop: Desktop, cache: Path) -> Any:
-    from desktop_env.controllers.setup import SetupController
-
-    return SetupController(
-        desktop.address,
-        desktop.ports["control"],
-        cache_dir=str(cache),
-        client_password="password",
-        screen_width=SCREEN[0],
-        screen_height=SCREEN[1],
-    )
-
-
-@pytest.fixture
 def events(desktop: Desktop, setup: Any) -> Iterator[Any]:
     """A window in the middle of the screen, and a function that tells what it has seen since the last call."""
     setup.setup(
@@ -121,6 +100,7 @@ def test_screenshots_are_of_the_whole_screen_with_the_pointer(control: Any) -> N
             {"action_type": "SCROLL", "parameters": {"dx": 0, "dy": -2}},
             ["down 5 600 300", "up 5 600 300"] * 2,
         ),
+        ({"action_type": "SCROLL", "parameters": {"dx": 2}}, ["down 7 600 300", "up 7 600 300"] * 2),
         ({"action_type": "DRAG_TO", "parameters": {"x": 700, "y": 400}}, ["down 1 600 300", "up 1 700 400"]),
         ({"action_type": "PRESS", "parameters": {"key": "enter"}}, ["key Return 700 400", "keyup Return 700 400"]),
         (
@@ -145,6 +125,19 @@ def test_actions_reach_the_window(
         assert events(len(expected)) == expected
 
 
+def test_what_is_held_stays_down_until_it_is_released(control: Any, events: Any, desktop: Desktop) -> None:
+    control.execute_python_command("pyautogui.moveTo(700, 400)")
+    assert requests.get(desktop.url("/cursor_position"), timeout=30).json() == [700, 400]
+    control.execute_action({"action_type": "MOUSE_DOWN", "parameters": {"button": "middle"}})
+    assert events(1) == ["down 2 700 400"]
+    control.execute_action({"action_type": "MOUSE_UP", "parameters": {"button": "middle"}})
+    assert events(1) == ["up 2 700 400"]
+    control.execute_action({"action_type": "KEY_DOWN", "parameters": {"key": "x"}})
+    assert events(1)[0] == "key x 700 400"
+    control.execute_action({"action_type": "KEY_UP", "parameters": {"key": "x"}})
+    assert events(1)[-1] == "keyup x 700 400"  # a key that is held repeats itself
+
+
 def test_text_typed_into_the_editor_is_in_the_file(control: Any, setup: Any, desktop: Desktop, cache: Path) -> None:
     (cache / "notes.txt").write_text("")
     path = "/home/user/Desktop/notes.txt"
@@ -160,31 +153,6 @@ def test_text_typed_into_the_editor_is_in_the_file(control: Any, setup: Any, des
     assert control.get_file(path).decode().strip() == text
     setup.setup([{"type": "close_window", "parameters": {"window_name": "gedit"}}])
     assert not [title for title in desktop.windows() if "gedit" in title]
-
-
-def test_a_terminal_is_activated_by_its_programs_name(setup: Any, desktop: Desktop) -> None:
-    in_front = "wmctrl -xa gnome-terminal"
-    setup.setup([
-        {"type": "launch", "parameters": {"command": ["gnome-terminal"]}},
-        {"type": "execute", "parameters": {"command": in_front, "shell": True, "until": {"returncode": 0}}},
-        {"type": "launch", "parameters": {"command": ["gnome-calculator"]}},
-        {"type": "activate_window", "parameters": {"window_name": "Calculator"}},
-        {"type": "activate_window", "parameters": {"window_name": "Terminal"}},
-    ])  # fmt: skip
-    assert not [title for title in desktop.windows() if "terminal" in title.lower()]
-    assert "Gnome-terminal" in desktop.shell("xprop -id $(xdotool getactivewindow) WM_CLASS")
-    desktop.shell("wmctrl -xc gnome-terminal; wmctrl -c Calculator")
-
-
-def test_a_downloaded_file_arrives_whole(control: Any, setup: Any, cache: Path) -> None:
-    import uuid
-
-    url, content = "http://files.example/big.bin", bytes(range(256)) * 40_000
-    (cache / f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_big.bin").write_bytes(content)
-    setup.setup(
-        [{"type": "download", "parameters": {"files": [{"url": url, "path": "/home/user/new/folder/big.bin"}]}}]
-    )
-    assert control.get_file("/home/user/new/folder/big.bin") == content
 
 
 def test_the_machine_has_an_id_for_programs_that_end_without_one(desktop: Desktop) -> None:
@@ -276,22 +244,23 @@ def test_code_and_scripts_run(control: Any) -> None:
     assert "timed out after 1 seconds" in late["error"]
 
 
-def test_a_command_is_run_and_what_it_was_for_is_awaited(setup: Any, desktop: Desktop) -> None:
-    from desktop_env.controllers.setup import SetupController
+def test_every_method_of_the_controller_is_played_here() -> None:
+    from desktop_env.controllers.python import PythonController
 
-    assert isinstance(setup, SetupController)
-    done = setup._execute_with_verification_setup(
-        ["bash", "-c", "(sleep 0.5; touch /tmp/made) & echo started"], {"command_success": "test -e /tmp/made"}, 10, 0.1
-    )
-    assert done["output"] == "started\n"
-    with pytest.raises(Exception, match="a window 'Nobody' exists"):
-        setup._execute_with_verification_setup(["true"], {"window_exists": "Nobody"}, 1, 0.1)
+    played = Path(__file__).read_text()
+    public = [name for name in vars(PythonController) if not name.startswith("_")]
+    elsewhere = {"get_accessibility_tree"}  # test_accessibility.py
+    assert [name for name in public if f"control.{name}(" not in played and name not in elsewhere] == []
 
 
-def test_passwords_of_the_client_work_with_sudo(setup: Any, desktop: Desktop, cache: Path) -> None:
-    command = "echo {CLIENT_PASSWORD} | sudo -S id -u"
-    setup.setup([{"type": "execute", "parameters": {"command": command, "shell": True, "stdout": "out"}}])
-    assert (cache / "out").read_text() == "0\n"
+def test_every_action_is_played_here() -> None:
+    from desktop_env.actions import ACTION_SPACE
+
+    played = Path(__file__).read_text()
+    kinds = {action["action_type"] for action in ACTION_SPACE}
+    assert len(kinds) == 16
+    not_sent = {"WAIT", "FAIL", "DONE"}  # they end or pause an episode
+    assert [kind for kind in sorted(kinds - not_sent) if f'"action_type": "{kind}"' not in played] == []
 
 
 @pytest.mark.parametrize("endpoint", ["/setup/open_file", "/file", "/setup/activate_window"])
