@@ -232,8 +232,10 @@ def _as_page(rows: Sequence[Row]) -> str:
         "",
         "Task files are OSWorld's, unchanged; what they download, and the references that their evaluators compare with,",
         "are made by `tests/acceptance/osworld_standins`. Each is played in the image `full` of the provider `local` by a script",
-        "that solves it in the program's own windows (unless it says shell), by doing nothing, and by a near miss. Made by:",
+        "that solves it in the program's own windows or, as the column says, in a shell; by doing nothing; and by a near miss.",
+        "Made by:",
         "",
+        "<!-- not run: it needs OSWorld's task files -->",
         "```bash",
         "python scripts/bench/osworld_standins.py run --data-path osworld/test_all.json --run-id standins",
         "python scripts/bench/osworld_standins.py page standins > docs/osworld-standins.md",
@@ -241,13 +243,14 @@ def _as_page(rows: Sequence[Row]) -> str:
         "",
         f"{sum(row.as_expected for row in rows)} of {len(rows)} tasks score as they should: solved 1, left alone 0, missed 0.",
         "",
-        "| domain | task | instruction | solved | left alone | near miss | which is | seconds |",
-        "|---|---|---|---:|---:|---:|---|---:|",
+        "| domain | task | instruction | in | solved | left alone | near miss | which is | seconds |",
+        "|---|---|---|---|---:|---:|---:|---|---:|",
     ]
     for row in sorted(rows, key=lambda row: (row.domain, row.task)):
-        words = [row.domain, f"`{row.task[:8]}`", _cut(row.instruction), " ".join(map(_score, row.right))]
+        words = [row.domain, f"`{row.task[:8]}`", _cut(row.instruction), "a shell" if row.shell else "its windows"]
+        words.append(" ".join(map(_score, row.right)))
         words += [_score(row.nothing), _score(row.near_miss), _cut(row.near_miss_is), f"{row.seconds:.0f}"]
-        lines.append(f"| {' | '.join(words)} |" if not row.shell else f"| {' | '.join(words)} (shell) |")
+        lines.append(f"| {' | '.join(words)} |")
     return "\n".join(lines) + "\n"
 
 

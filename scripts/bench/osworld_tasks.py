@@ -153,6 +153,7 @@ def page(rows: Sequence[Row], others: Iterable[Item], listed: str, full_list: st
         "infeasible; then by doing nothing, on the same VM right after. The scripts are in `tests/acceptance/osworld_scripts`.",
         "Made by:",
         "",
+        "<!-- not run: it needs OSWorld's task files -->",
         "```bash",
         f"python scripts/bench/osworld_tasks.py run --data-path osworld/{listed} --run-id offline",
         f"python scripts/bench/osworld_tasks.py page offline --data-path osworld/{full_list} > docs/osworld-offline.md",

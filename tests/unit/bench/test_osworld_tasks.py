@@ -78,6 +78,7 @@ def test_the_page_counts_what_is_right_on_the_same_vm() -> None:
     without = replace(SOLVED, task="abcdefgh-1", tried="nothing", score=0.0, why="the internet")
 
     lines = page([SOLVED, *wrong, without], [], "list.json", "all.json").splitlines()
+    assert lines[lines.index("```bash") - 1].startswith("<!-- not run: ")  # else a test of the documents would run it
 
     assert any(line.startswith("1 of 4 scripts score 1") and "The other 1 cannot" in line for line in lines)
     assert "| os | `12345678` | Do \\| it | script | 1 | 0 | 3 | 4 |" in lines
