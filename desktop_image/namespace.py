@@ -22,7 +22,7 @@ from desktop_image.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 _START_SECONDS = 10.0
 _AS_ITS_ROOT = """
 echo inside
-read -r _
+read -r _ || exit
 exec setpriv --reuid=0 --regid=0 --clear-groups --pdeathsig=KILL "$@"
 """
 
