@@ -2,7 +2,8 @@
 
 A part is a folder named after the hash of everything it is made from. It is built beside its place under a temporary
 name and renamed when complete, so that a folder with the right name is always whole. A file lock (NAME.lock) allows one
-build of a part at a time; processes that waited use its result. The next build removes what a killed one left.
+build of a part at a time; processes that waited use its result. The next build removes what a killed one left, when
+all programs that it started have ended.
 
 A process that asked for a part uses it until it ends: it holds a shared lock (NAME.used), and `remove` keeps the part.
 """
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from desktop_image import namespace
+from desktop_image.build_locks import build_lock
 from desktop_image.cache_folder import user_cache_folder
 from desktop_image.errors import GuestBuildError
 from desktop_image.locks import hold_file, locked
@@ -35,6 +37,7 @@ _STORAGE = frozenset({errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.ENOTDIR, e
 _LOOK_SECONDS = 0.5
 """How often the builder of a part is asked whether it still waits for another process."""
 _PARTIAL = ".partial"
+_WAITING = "Another process is building this image, or what a killed one started has not ended; waiting for it"
 
 
 def guest_cache_folder() -> Path:
@@ -103,7 +106,7 @@ def remove(name: str) -> bool:
     with _ours(_used_file(name)), locked(_used_file(name)) as alone:
         if not alone:
             return False
-        with locked(_lock_file(name)) as idle:
+        with build_lock(_lock_file(name)) as idle:
             if not idle:
                 return False
             if finished.is_dir():
@@ -121,7 +124,7 @@ def discard(name: str) -> None:
     A part that another process is making anew is left to it.
     """
     finished = guest_cache_folder() / name
-    with locked(_lock_file(name)) as idle:
+    with build_lock(_lock_file(name)) as idle:
         if idle and finished.is_dir():
             partial = finished.with_name(name + _PARTIAL)
             _remove(partial)
@@ -169,19 +172,19 @@ def _use(name: str) -> None:
 def _lock(name: str, progress: Progress) -> Iterator[None]:
     deadline = time.monotonic() + _BUILD_SECONDS
     while True:
-        with locked(_lock_file(name), seconds=_LOOK_SECONDS) as got:
+        with build_lock(_lock_file(name), seconds=_LOOK_SECONDS) as got:
             if got:
                 yield
                 return
         if time.monotonic() > deadline:
             raise GuestBuildError(f"another process has been building this image for {_BUILD_SECONDS / 3600:.0f} hours")
-        progress("Another process is building this image; waiting for it")  # who is to stop raises here
+        progress(_WAITING)  # who is to stop raises here
 
 
 def _remove_dead_builds() -> None:
     """Removes the temporary folders in which no process builds."""
     for partial in guest_cache_folder().glob(f"*{_PARTIAL}"):
-        with locked(_lock_file(partial.name.removesuffix(_PARTIAL))) as idle:
+        with build_lock(_lock_file(partial.name.removesuffix(_PARTIAL))) as idle:
             if idle:
                 _remove(partial)
 

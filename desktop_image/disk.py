@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from desktop_image import files_layer, namespace, packages_layer, rootless
+from desktop_image import build_locks, files_layer, namespace, packages_layer, rootless
 from desktop_image.cache import Progress, part
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import Image, image_named
@@ -174,7 +174,13 @@ def _call_as_guest_root(command: list[str], folder: Path, descriptor: int) -> No
 def _call(command: list[str], folder: Path | None = None, descriptor: int | None = None) -> None:
     descriptors = [] if descriptor is None else [descriptor]
     done = subprocess.run(  # noqa: S603
-        command, cwd=folder, pass_fds=descriptors, capture_output=True, text=True, errors="replace", check=False
+        command,
+        cwd=folder,
+        pass_fds=(*descriptors, *build_locks.descriptors()),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if done.returncode:
         raise GuestBuildError(f"{command[0]} could not write the guest's disk: {' '.join(done.stderr.split())[-300:]}")

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from desktop_image import packages_layer
+from desktop_image import build_locks, packages_layer
 from desktop_image.cache import Progress
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import DEBS, FONTS, SCRIPTS, Additions
@@ -94,7 +94,13 @@ def _fetch(wanted: Sequence[str], release: Release, packages: Path, own: Path, t
 
 def _call(command: list[str], what: str) -> None:
     done = subprocess.run(  # noqa: S603
-        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, errors="replace", check=False
+        command,
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        pass_fds=build_locks.descriptors(),
     )
     if done.returncode:
         complaints = [line for line in done.stderr.splitlines() if line.startswith("E: ")]
@@ -114,7 +120,13 @@ def _apply(given: Path, lower: Sequence[Path], target: Path, progress: Progress)
     ]
     last: deque[str] = deque(maxlen=5)
     with subprocess.Popen(  # noqa: S603
-        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=build_locks.descriptors(),
     ) as running:
         assert running.stdout is not None  # noqa: S101
         try:

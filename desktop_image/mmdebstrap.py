@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from desktop_image import build_locks
 from desktop_image.errors import GuestBuildError
 from desktop_image.release import BOOKWORM, Release
 
@@ -56,7 +57,13 @@ def run(
         given.write(sources)
         given.seek(0)
         with subprocess.Popen(  # noqa: S603
-            full, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            full,
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=build_locks.descriptors(),
         ) as running:
             assert running.stdout is not None  # noqa: S101
             try:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from desktop_image import build_locks
 from desktop_image.errors import GuestBuildError
 from desktop_image.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 
@@ -44,7 +45,7 @@ def run(
     on_line: Callable[[str], None] = lambda _line: None,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Runs a command; it is killed when this process ends.
+    """Runs a command; it is killed when this process ends. It holds the locks of the present build.
 
     Args:
         command: It can access what the namespace's ids may access, and the descriptors.
@@ -67,7 +68,7 @@ def run(
         cwd=folder,
         env=variables
         or {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"},  # a user may lack these
-        pass_fds=descriptors,
+        pass_fds=(*descriptors, *build_locks.descriptors()),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from desktop_image import mmdebstrap
+from desktop_image import build_locks, mmdebstrap
 from desktop_image.errors import GuestBuildError
 from desktop_image.profiles import PROFILES
 from desktop_image.release import Release
@@ -96,7 +96,13 @@ def _has_pip(python: str) -> bool:
 def _call(command: list[str], what: str, **variables: str) -> None:
     environment = {**os.environ, **variables}
     done = subprocess.run(  # noqa: S603
-        command, env=environment, capture_output=True, text=True, errors="replace", check=False
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        pass_fds=build_locks.descriptors(),
     )
     if done.returncode:
         reason = " ".join((done.stderr or done.stdout).split())[-500:]

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from desktop_image import namespace
+from desktop_image import build_locks, namespace
 from desktop_image.cache import Progress
 from desktop_image.errors import GuestBuildError
 
@@ -33,7 +33,7 @@ def build(what: str, target: Path, progress: Progress) -> None:
     Raises:
         GuestBuildError: It cannot be built here.
     """
-    command = [sys.executable, "-m", "desktop_image", what, str(target)]
+    command = [sys.executable, "-m", "desktop_image", what, str(target), *map(str, build_locks.descriptors())]
     code, said = namespace.run(command, folder=REPOSITORY, on_line=progress)
     if code:
         raise GuestBuildError(said or f"the guest image could not be built, and nothing says why (exit code {code})")

@@ -25,6 +25,7 @@ from desktop_image.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT
 from desktop_image.root import guest_image_name, layer_names, size_of
 
 REPOSITORY = Path(__file__).parents[3]
+WAITING = "Another process is building this image, or what a killed one started has not ended; waiting for it"
 BUILDER = """
 import sys, time
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_two_who_need_the_same_part_build_it_once(cache: Path, tmp_path: Path) -
     second = builder(tmp_path)
     assert second.stdout
     assert first.stdout
-    assert second.stdout.readline() == "Another process is building this image; waiting for it\n"
+    assert second.stdout.readline() == f"{WAITING}\n"
     assert contents(cache) == ["thing-1.partial"]
     (tmp_path / "go").touch()
     assert first.stdout.read() == second.stdout.read() == f"{cache / 'thing-1'}\n"
@@ -131,7 +132,7 @@ def test_who_waits_for_another_build_can_give_up(tmp_path: Path, monkeypatch: py
             part("thing-1", lambda target: target.mkdir(), progress)
     finally:
         os.close(held)
-    assert set(said) == {"Another process is building this image; waiting for it"}
+    assert set(said) == {WAITING}
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from desktop_image import guest_disk
+from desktop_image.kernel import kernel_name
 from tests.other_user import FIRST_LENT, ID, OtherUser, needs_lent_ids
 from tests.other_user import other_user as other_user
 
@@ -36,6 +37,19 @@ def build(target):
         raise OSError(28, "No space left on device", str(target))
 
 part("thing-1", build, print, as_root=False)
+"""
+
+LOCKED = """
+import os
+import sys
+from desktop_image import GuestBuildError
+from desktop_image.kernel import guest_kernel
+
+os.environ["PATH"] = f"{sys.argv[1]}:{os.environ['PATH']}"
+try:
+    guest_kernel(print)
+except GuestBuildError as error:
+    print(error)
 """
 
 
@@ -73,6 +87,19 @@ def test_a_failed_build_leaves_nothing_of_lent_ids(other_user: OtherUser) -> Non
     assert not list((other_user.cache / "guest").glob("thing-1*/**"))
     assert python(other_user, BUILD, "build").returncode == 0
     assert (other_user.cache / "guest" / "thing-1" / "theirs" / "file").stat().st_uid == FIRST_LENT + 6
+
+
+def test_what_a_build_runs_as_a_namespaces_root_holds_its_lock(other_user: OtherUser) -> None:
+    mmdebstrap = other_user.home / "programs" / "mmdebstrap"
+    mmdebstrap.parent.mkdir()
+    mmdebstrap.write_text('#!/bin/sh\necho "E: "$(ls -l /proc/self/fd)\nexit 1\n')
+    for path in (mmdebstrap, mmdebstrap.parent):
+        path.chmod(0o755)
+
+    done = python(other_user, LOCKED, str(mmdebstrap.parent))
+
+    assert "mmdebstrap could not build" in done.stdout
+    assert f"{other_user.cache}/guest/{kernel_name()}.lock" in done.stdout
 
 
 @pytest.mark.slow

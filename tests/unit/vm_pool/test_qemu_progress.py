@@ -10,7 +10,7 @@ from vm_pool.providers.qemu import provider
 from vm_pool.providers.qemu.process import QemuProcess, QemuStopped
 from vm_pool.providers.qemu.provider import StartProgress
 
-WAITING = "Another process is building this image; waiting for it"
+WAITING = "Another process is building this image, or what a killed one started has not ended; waiting for it"
 
 
 def test_a_step_is_logged_when_it_begins_not_at_every_look(caplog: pytest.LogCaptureFixture) -> None:
