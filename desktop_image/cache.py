@@ -73,7 +73,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
         )
     try:
         guest_cache_folder().mkdir(parents=True, exist_ok=True)
-        _remove_dead_builds()
+        remove_dead_builds()
         with _lock(name, progress):
             if not finished.is_dir():
                 partial = finished.with_name(name + _PARTIAL)
@@ -132,6 +132,23 @@ def discard(name: str) -> None:
             _remove(partial)
 
 
+def remove_dead_builds(found: Callable[[Path], None] = lambda _folder: None) -> None:
+    """Removes the temporary folders that killed builds and removals left.
+
+    Args:
+        found: Called with each before it is removed.
+
+    Raises:
+        GuestBuildError: They belong to another user.
+    """
+    for partial in sorted(guest_cache_folder().glob(f"*{_PARTIAL}")):
+        lock = _lock_file(partial.name.removesuffix(_PARTIAL))
+        with _ours(partial), build_lock(lock) as idle:
+            if idle and partial.is_dir():
+                found(partial)
+                _remove(partial)
+
+
 def is_used(name: str) -> bool:
     """Whether a process uses a part.
 
@@ -179,14 +196,6 @@ def _lock(name: str, progress: Progress) -> Iterator[None]:
         if time.monotonic() > deadline:
             raise GuestBuildError(f"another process has been building this image for {_BUILD_SECONDS / 3600:.0f} hours")
         progress(_WAITING)  # who is to stop raises here
-
-
-def _remove_dead_builds() -> None:
-    """Removes the temporary folders in which no process builds."""
-    for partial in guest_cache_folder().glob(f"*{_PARTIAL}"):
-        with build_lock(_lock_file(partial.name.removesuffix(_PARTIAL))) as idle:
-            if idle:
-                _remove(partial)
 
 
 def _lock_file(name: str) -> Path:

@@ -14,7 +14,7 @@ from desktop_image.cache import Progress, guest_cache_folder
 from desktop_image.disk import disk_name
 from desktop_image.errors import GuestBuildError
 from desktop_image.image_facts import facts_folder_name
-from desktop_image.images import OWN, check_own, forget, image_named, image_names
+from desktop_image.images import OWN, check_own, forget, image_named, image_names, remove_dead_changes
 from desktop_image.kernel import kernel_name
 from desktop_image.root import guest_image_name, layer_names, size_of
 
@@ -29,7 +29,8 @@ class CachedImage:
     """A part of an image in the cache."""
 
     kind: str
-    """packages, files, additions, disk, kernel; facts: of an image; saved: a machine's state after its first boot."""
+    """packages, files, additions, disk, kernel; facts: of an image; saved: a machine's state after its first boot;
+    unfinished: left by a process that was killed while it built or removed something."""
     image: str
     """The name of the image or profile; empty when the part belongs to all."""
     folder: Path
@@ -54,13 +55,20 @@ def is_built(name: str) -> bool:
 
 
 def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
-    """Removes outdated parts, except those that a process uses.
+    """Removes outdated parts, except those that a process uses, and what killed processes left.
 
     Returns:
         The removed parts, and the outdated parts in use.
     """
     removed: list[CachedImage] = []
     kept: list[CachedImage] = []
+
+    def report(folder: Path) -> None:
+        progress(f"Removing {folder.name}")
+        removed.append(CachedImage("unfinished", "", folder, current=False, bytes=size_of(folder)))
+
+    cache.remove_dead_builds(report)
+    remove_dead_changes(report)
     for part in _parts():
         if not part.current:
             progress(f"Removing {part.folder.name}")

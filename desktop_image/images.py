@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,7 +184,24 @@ def forget(name: str) -> None:
         shutil.rmtree(gone, ignore_errors=True)
         folder.rename(gone)
         shutil.rmtree(gone)
-        folder.with_name(f"{name}.lock").unlink()
+        _lock_file(folder).unlink()
+
+
+def remove_dead_changes(found: Callable[[Path], None]) -> None:
+    """Removes the temporary folders that killed processes left when they made or removed images.
+
+    Args:
+        found: Called with each before it is removed.
+
+    Raises:
+        GuestBuildError: They cannot be removed.
+    """
+    for new in sorted(_folder("x").parent.glob(".*.new")):
+        folder = new.with_name(new.name.removeprefix(".").removesuffix(".new"))
+        with _stored(folder), locked(_lock_file(folder)) as alone:
+            if alone and new.is_dir():
+                found(new)
+                shutil.rmtree(new)
 
 
 @contextmanager
@@ -201,7 +218,7 @@ def _stored(folder: Path) -> Iterator[None]:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Raises if another process is making or removing an image of the same name."""
-    with locked(folder.with_name(f"{folder.name}.lock")) as alone:
+    with locked(_lock_file(folder)) as alone:
         if not alone:
             raise GuestBuildError(
                 f"another process is making or removing the image {folder.name!r} now; try again when it is done"
@@ -233,6 +250,10 @@ def _copy(option: str, source: Path, target: Path, *, is_folder: bool) -> None:
         shutil.copytree(source, target)
     else:
         shutil.copyfile(source, target)
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
 
 
 def _folder(name: str) -> Path:

@@ -177,7 +177,7 @@ def build(
         if prune_outdated:
             with _progress() as progress:
                 removed, kept = prune(progress)
-            _show_removed("outdated parts of guest images", removed, kept, as_json)
+            _show_removed("outdated or unfinished parts of guest images", removed, kept, as_json)
         elif remove:
             with _progress() as progress:
                 removed, kept = remove_image(remove, progress)

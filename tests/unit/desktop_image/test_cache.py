@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from desktop_image.cache import discard, guest_cache_folder, part
+from desktop_image import define
+from desktop_image.cache import discard, guest_cache_folder, part, remove
+from desktop_image.cached_images import prune
+from desktop_image.images import forget
+from desktop_image.release import Release
 from desktop_image.root import size_of
 
 
@@ -22,6 +27,19 @@ def made(content: str) -> Path:
         (target / "disk").write_text(content)
 
     return part("saved-1", build, lambda _sentence: None, as_root=False)
+
+
+def interrupt(take_away: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupts what takes a folder away, before it has removed a file."""
+
+    def interrupted(folder: Path, **_options: object) -> None:
+        if folder.is_dir():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            take_away()
 
 
 def test_a_part_of_no_use_is_made_anew_by_who_needs_it_next() -> None:
@@ -47,6 +65,54 @@ def test_who_is_killed_while_taking_a_part_away_leaves_none_with_its_name(monkey
 
     assert (made("new") / "disk").read_text() == "new"
     assert not list(guest_cache_folder().glob("*.partial"))
+
+
+def remove_outdated(_name: str) -> None:
+    prune()
+
+
+@pytest.mark.parametrize("take_away", [remove, discard, remove_outdated])
+def test_pruning_removes_what_is_left_where_taking_a_part_away_was_interrupted(
+    take_away: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"saved-{'0' * 16}"
+    (guest_cache_folder() / name).mkdir(parents=True)
+    (guest_cache_folder() / name / "disk").write_text("old")
+    interrupt(lambda: take_away(name), monkeypatch)
+    left = guest_cache_folder() / f"{name}.partial"
+    size = size_of(left)
+    said: list[str] = []
+
+    removed, in_use = prune(said.append)
+
+    assert [(part.folder, part.bytes) for part in removed] == [(left, size)]
+    assert said == [f"Removing {left.name}"]
+    assert not in_use
+    assert not left.exists()
+
+
+def test_pruning_removes_what_is_left_where_an_image_was_being_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    with define("mine", "core", Release()):
+        pass
+    interrupt(lambda: forget("mine"), monkeypatch)
+    images = guest_cache_folder() / "images"
+    assert [path.name for path in images.iterdir() if path.is_dir()] == [".mine.new"]
+
+    removed, _ = prune()
+
+    assert [part.folder for part in removed] == [images / ".mine.new"]
+    assert [path.name for path in images.iterdir() if path.is_dir()] == []
+
+
+def test_pruning_leaves_alone_what_is_being_built() -> None:
+    def build(target: Path) -> None:
+        target.mkdir()
+        assert prune() == ([], [])
+        assert target.is_dir()
+
+    with define("mine", "core", Release()):
+        part(f"saved-{'0' * 16}", build, lambda _sentence: None, as_root=False)
+    assert (guest_cache_folder() / "images" / "mine" / "image.json").is_file()
 
 
 def test_a_part_that_another_makes_anew_is_left_to_it() -> None:
