@@ -97,6 +97,7 @@ class Cell:
         self._broken_off: int | None = None
         self._gates = Gates()
         self._gate: Gate | None = None
+        self._listeners: list[socket.socket] = []
         self._ended = ""
         self._said_last = _INTERRUPTED
         """What the template answered last: that, or how the cell ended."""
@@ -124,18 +125,17 @@ class Cell:
         mine.settimeout(OPEN_SECONDS)
         room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(NUMBER.size * _MOST_LISTENERS)
         said, ancillary, _, _ = mine.recvmsg(1 << 16, room)
-        pid, descriptors = 0, []
+        pid = 0
         for _, kind, content in ancillary:
             if kind == socket.SCM_CREDENTIALS:
                 pid = _CREDENTIALS.unpack(content)[0]
             elif kind == socket.SCM_RIGHTS:
-                descriptors = [number for (number,) in NUMBER.iter_unpack(content)]
+                self._listeners = [socket.socket(fileno=number) for (number,) in NUMBER.iter_unpack(content)]
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         if not said or not pid:
             raise CellEnded(f"a cell cannot be made: {self._how_it_ended()}")
         self._watch = ResourceWatch(pid, limits, self._overdone)
-        listeners = {name: socket.socket(fileno=one) for name, one in zip(json.loads(said), descriptors, strict=True)}
-        self._gate = self._gates.open_on(listeners, dial)
+        self._gate = self._gates.open_on(dict(zip(json.loads(said), self._listeners, strict=True)), dial)
         mine.settimeout(None)
 
     def call(
@@ -288,4 +288,6 @@ class Cell:
         if self._gate is not None:
             self._gate.close()
             self._gate = None
+        for listener in self._listeners:  # open where the gate never was
+            listener.close()
         self._gates.close()
