@@ -197,8 +197,8 @@ class Attempt:
     def _recording(self, environment_class: type[Environment], vm: VMAccess | None) -> Iterator[TrajectoryWriter]:
         """Records the attempt's trajectory, which is durable at its end."""
         trajectory = TrajectoryWriter(self.directory, enabled=self.config.save_results)
-        trajectory.start(self._header(environment_class, vm))
         try:
+            trajectory.start(self._header(environment_class, vm))
             yield trajectory
         finally:
             trajectory.finish()

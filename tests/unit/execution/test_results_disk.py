@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from rollout_tasks.errors import FailureClass
@@ -198,3 +199,18 @@ def test_an_episode_that_cannot_be_recorded_is_lost_to_the_infrastructure_and_ca
     assert "No space left on device" in verdict.error
     assert verdict.worth_repeating
     assert bench.events() == ["granted", "released"]
+
+
+def test_a_record_that_cannot_be_begun_is_closed(submit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = submit({})
+
+    def of_record(descriptor: int, *_: Any) -> bool:
+        return Path(f"/proc/self/fd/{descriptor}").readlink().name == "trajectory.jsonl"
+
+    fail_first(monkeypatch, "write", of_record, 10**6)
+
+    assert bench.execute() == "failed"
+
+    assert "No space left on device" in bench.verdict().error
+    (record,) = bench.folder.path.rglob("trajectory.jsonl")
+    assert str(record) not in [file.path for file in psutil.Process().open_files()]
