@@ -59,7 +59,7 @@ class WorkerFiles:
         Raises:
             RuntimeError: It is too large.
         """
-        partial = self._directory / f"{RECORDING_NAME}.part"
+        partial = self._directory / f".{RECORDING_NAME}.part"
         size = 0
 
         def take(piece: bytes) -> None:
