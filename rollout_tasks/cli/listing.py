@@ -96,6 +96,8 @@ def _runs(output_dir: Path) -> list[ListedRun]:
         raise UserError(f"--output-dir: {output_dir} cannot be read: {error.strerror}") from error
     dated: list[tuple[float, Path]] = []
     for name in names:
+        if name.startswith("."):  # no run's: at most one that a submission is just describing
+            continue
         try:
             dated.append(((output_dir / name / "run.json").stat().st_mtime, output_dir / name))
         except (FileNotFoundError, NotADirectoryError):  # no run, or one that was removed just now

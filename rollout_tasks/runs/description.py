@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.items import Item
-from benchmark.whole_file import write_whole
+from benchmark.whole_file import sync_folder, write_whole
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
@@ -22,6 +23,12 @@ from rollout_tasks.runs.stored_profile import check_stored
 
 _RESERVE_BYTES = 16 << 20
 """Free space that a run needs to begin."""
+_NEW = ".new-run"
+"""How the name of a run's folder ends that is not described yet; it begins with a dot, as no run's does."""
+_ABANDONED_SECONDS = 3600.0
+"""A folder that has been new for longer was left by a killed process: to describe a run takes seconds."""
+_NOT_EMPTY = frozenset({errno.EEXIST, errno.ENOTEMPTY})
+"""Errors of renaming a folder to where another one is."""
 
 
 class RunDescription:
@@ -45,7 +52,7 @@ class RunDescription:
         embedded: bool | None = None,
         asks_model: bool = True,
     ) -> None:
-        """Writes run.json and items.jsonl.
+        """Makes the folder with run.json and items.jsonl: with both, or not at all.
 
         Args:
             config: The run's configuration.
@@ -66,18 +73,15 @@ class RunDescription:
             above.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--output-dir: {above} cannot be made: {error.strerror}") from error
+        if os.path.lexists(self._folder):
+            raise self._taken()
+        made = above / f".{self._folder.name}.{secrets.token_hex(4)}{_NEW}"
         try:
-            self._folder.mkdir()
-        except FileExistsError as error:
-            raise UserError(
-                f"--run-id: {self._folder} exists already; take another name, or continue it with rollouts resume"
-            ) from error
-        except OSError as error:
-            raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
-        try:
-            self._prove_space()
+            made.mkdir()
+            _remove_abandoned(made)
+            _prove_space(made)
             lines = "".join(json.dumps(item.as_dict(), ensure_ascii=False) + "\n" for item in items)
-            write_whole(self._items, lines)
+            write_whole(made / self._items.name, lines)
             document = {
                 "run_id": self._folder.name,
                 "benchmark": {
@@ -94,10 +98,15 @@ class RunDescription:
                 "environments": sorted({registry.environment_name(item, config) for item in items}),
                 "config": config.model_dump(mode="json"),
             }
-            self._write(document)
+            write_whole(made / self._path.name, _text_of(document))
+            made = made.rename(self._folder)
+            with suppress(PermissionError):  # of a folder that may be written, but not read
+                sync_folder(above)
         except BaseException as error:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(made, ignore_errors=True)
             if isinstance(error, OSError):
+                if error.errno in _NOT_EMPTY:
+                    raise self._taken() from error
                 raise UserError(f"--output-dir: {above} cannot be written: {error.strerror}") from error
             raise
 
@@ -142,7 +151,7 @@ class RunDescription:
             return
         document |= {"config": changed, "embedded": embedded}
         try:
-            self._write(document)
+            write_whole(self._path, _text_of(document))
         except OSError as error:
             raise UserError(f"{self._path} cannot be written: {error.strerror}") from error
 
@@ -245,22 +254,38 @@ class RunDescription:
         except OSError as error:
             raise UserError(f"{self._items} cannot be read: {error.strerror}") from error
 
-    def _prove_space(self) -> None:
-        probe, link = self._folder / ".space", self._folder / ".link"
-        try:
-            with probe.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
-            link.hardlink_to(probe)
-        except OSError as error:
-            if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}:
-                error.strerror = "its file system has no hard links, by which each rollout gets one verdict only"
-            raise
-        finally:
-            probe.unlink(missing_ok=True)
-            link.unlink(missing_ok=True)
+    def _taken(self) -> UserError:
+        return UserError(
+            f"--run-id: {self._folder} exists already; take another name, or continue it with rollouts resume"
+        )
 
-    def _write(self, document: dict[str, Any]) -> None:
-        write_whole(self._path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+def _remove_abandoned(new: Path) -> None:
+    """Removes what killed submissions left beside a new folder; compares only times of their file system."""
+    made = new.stat().st_mtime
+    for other in new.parent.glob(f".*{_NEW}"):
+        with suppress(OSError):
+            if made - other.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def _prove_space(folder: Path) -> None:
+    probe, link = folder / ".space", folder / ".link"
+    try:
+        with probe.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+        link.hardlink_to(probe)
+    except OSError as error:
+        if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}:
+            error.strerror = "its file system has no hard links, by which each rollout gets one verdict only"
+        raise
+    finally:
+        probe.unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
+
+
+def _text_of(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _item_of(line: str) -> Item:
