@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -275,19 +275,26 @@ class Cell:
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def _end(self) -> None:
-        if (watch := getattr(self, "_watch", None)) is not None:
-            watch.stop()
-        if (template := getattr(self, "_template", None)) is not None:
-            with suppress(OSError):
-                template.shutdown(socket.SHUT_WR)
-                template.settimeout(END_SECONDS)
-                while template.recv(64):  # until it has ended
-                    pass
-            template.close()
-        self._channel.close()
-        if self._gate is not None:
-            self._gate.close()
-            self._gate = None
-        for listener in self._listeners:  # open where the gate never was
-            listener.close()
-        self._gates.close()
+        """Ends and closes everything; if one step fails or is interrupted, the others are still taken."""
+        gate, self._gate = self._gate, None
+        with ExitStack() as steps:  # which are taken from the last to the first
+            steps.callback(self._gates.close)
+            for listener in self._listeners:  # open where the gate never was
+                steps.callback(listener.close)
+            if gate is not None:
+                steps.callback(gate.close)
+            steps.callback(self._channel.close)
+            if (template := getattr(self, "_template", None)) is not None:
+                steps.callback(template.close)
+                steps.callback(_await_end, template)
+            if (watch := getattr(self, "_watch", None)) is not None:
+                steps.callback(watch.stop)
+
+
+def _await_end(template: socket.socket) -> None:
+    """Has the template end the cell, and waits until it has."""
+    with suppress(OSError):
+        template.shutdown(socket.SHUT_WR)
+        template.settimeout(END_SECONDS)
+        while template.recv(64):
+            pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rollout_tasks.cells.cell import Cell
 from rollout_tasks.cells.template_process import TemplateProcess
 from tests.integration.cells.conftest import _nowhere
+from tests.integration.cells.test_cells import Alarm, alarm_in
 
 PORTS = {"control": 5000, "chromium": 9222, "vnc": 8006, "vlc": 8080}
 
@@ -34,3 +36,23 @@ def test_a_cell_keeps_no_descriptor_where_its_threads_cannot_be_started(
         Cell(template, ports=PORTS, dial=_nowhere)
 
     assert psutil.Process().num_fds() == before
+
+
+def test_a_cell_whose_end_is_broken_off_keeps_no_descriptor(template: TemplateProcess) -> None:
+    before = psutil.Process().num_fds()
+    cell = Cell(template, ports=PORTS, dial=_nowhere)
+    processes = [psutil.Process(template.pid), *psutil.Process(template.pid).children(recursive=True)]
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # an earlier test's, which was just ending
+            process.suspend()
+    try:
+        alarm_in(0.2)
+        with pytest.raises(Alarm):
+            cell.close()
+    finally:
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    assert psutil.Process().num_fds() == before
+    assert "cell-usage" not in [thread.name for thread in threading.enumerate()]
