@@ -172,7 +172,7 @@ class DownloadCache:
         partial.replace(download.path)
         _state_of(partial).unlink(missing_ok=True)
         entry = self.folder / "urls" / f"{_key(url)}.json"
-        temporary = entry.with_suffix(f".{os.getpid()}.part")
+        temporary = entry.with_suffix(".part")
         facts = {"url": url, "sha256": digest, "size": download.size, "at": time.time()}
         temporary.write_text(json.dumps(facts), encoding="utf-8")
         temporary.replace(entry)

@@ -35,9 +35,12 @@ def test_what_a_killed_worker_took_of_it_is_removed_with_its_temporary_files(tmp
     attempt = folder.attempt("item#0", folder.begin_attempt("item#0", 1))
     child = os.fork()
     if child == 0:
-        with WorkerFiles(attempt).recording() as take:
-            take(b"one")
-            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            with WorkerFiles(attempt).recording() as take:
+                take(b"one")
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
     os.waitpid(child, 0)
     assert len(list(attempt.iterdir())) == 1
 

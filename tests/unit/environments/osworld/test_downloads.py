@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import multiprocessing
+import os
 import resource
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -389,6 +392,30 @@ def test_a_copy_may_be_changed_without_harm(server: FileServer, cache: DownloadC
 
 def fetch_and_say(folder: Path, url: str, said: object) -> None:
     said.send(DownloadCache(folder).fetch(url).sha256)  # type: ignore[attr-defined]
+
+
+def test_a_process_killed_before_an_entry_has_its_name_leaves_nothing_for_good(
+    server: FileServer, cache: DownloadCache
+) -> None:
+    child = os.fork()
+    if child == 0:
+
+        def kill(event: str, arguments: tuple[object, ...]) -> None:
+            if event == "os.rename" and Path(str(arguments[0])).parent.name == "urls":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(kill)
+            cache.fetch(server.url)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert len(files_in(cache, "urls")) == 1
+
+    cache.fetch(server.url)
+
+    assert [Path(name).suffix for name in files_in(cache, "urls")] == [".json"]
 
 
 def test_many_processes_download_one_url_once(server: FileServer, cache: DownloadCache) -> None:
