@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.items import Item
-from benchmark.whole_file import sync_folder, write_whole
+from benchmark.whole_file import remove_leftovers, sync_folder, write_whole
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
@@ -151,6 +151,7 @@ class RunDescription:
             return
         document |= {"config": changed, "embedded": embedded}
         try:
+            remove_leftovers(self._path)
             write_whole(self._path, _text_of(document))
         except OSError as error:
             raise UserError(f"{self._path} cannot be written: {error.strerror}") from error

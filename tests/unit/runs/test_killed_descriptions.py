@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Set
+from collections.abc import Callable, Set
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -25,8 +26,8 @@ def describe(results: Path, name: str = "nightly") -> None:
     RunFolder(results / name).description.create(RunConfig(env_mode="math"), ITEMS, data_path="x", data_name="x")
 
 
-def describe_until_killed(results: Path, change: int, changes: Set[str] = CHANGES) -> bool:
-    """Describes a run in another process, which is killed before one of its changes; returns whether it was."""
+def is_killed(work: Callable[[], None], change: int, changes: Set[str] = CHANGES) -> bool:
+    """Does work in another process, which is killed before one of its changes; returns whether it was."""
     child = os.fork()
     if child == 0:
         left = change
@@ -40,7 +41,7 @@ def describe_until_killed(results: Path, change: int, changes: Set[str] = CHANGE
 
         try:
             sys.addaudithook(kill)
-            describe(results)
+            work()
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -55,7 +56,7 @@ def test_a_submission_killed_at_any_moment_leaves_a_whole_run_or_none(
     half, whole = [], []
     for change in count():
         results = tmp_path / str(change)
-        if not describe_until_killed(results, change):
+        if not is_killed(partial(describe, results), change):
             break
         folder = RunFolder(results / "nightly")
         if folder.path.exists():
@@ -76,7 +77,7 @@ def test_a_submission_killed_at_any_moment_leaves_a_whole_run_or_none(
 def test_what_killed_submissions_left_is_removed_later(tmp_path: Path) -> None:
     describe(tmp_path, "first")
     for change in ("os.link", "os.rename"):
-        assert describe_until_killed(tmp_path, 0, {change})
+        assert is_killed(partial(describe, tmp_path), 0, {change})
     left = sorted(path for path in tmp_path.iterdir() if path.name != "first")
     assert len(left) == 2
     kept = left[0]  # it may be one that is just being made
@@ -108,3 +109,19 @@ def test_a_run_that_another_submission_makes_meanwhile_is_not_touched(
 
     assert RunFolder(tmp_path / "nightly").description.items() == ITEMS
     assert [path.name for path in tmp_path.iterdir()] == ["nightly"]
+
+
+def test_what_a_killed_resume_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    describe(tmp_path)
+    description = RunFolder(tmp_path / "nightly").description
+
+    def resume() -> None:
+        description.record_resume(description.config().model_copy(update={"max_cost": 5.0}), embedded=True)
+
+    assert is_killed(resume, 0, {"os.rename"})
+    assert len(list((tmp_path / "nightly").iterdir())) == 3
+
+    resume()
+
+    assert description.config().max_cost == 5.0
+    assert sorted(path.name for path in (tmp_path / "nightly").iterdir()) == ["items.jsonl", "run.json"]
