@@ -7,17 +7,17 @@ import errno
 import inspect
 import logging
 import os
-import resource
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
+from tests.descriptors import descriptors_left
 from vm_pool import event_loop as event_loop_module
 from vm_pool import gate as gate_module
 from vm_pool.egress import parse_policy
@@ -399,20 +399,6 @@ def the_gates_own(connection: socket.socket) -> socket.socket:
         copy.close()
     assert own is not None
     return own
-
-
-@contextmanager
-def descriptors_left(number: int) -> Iterator[None]:
-    """For a while this process may open only so many more: those with the lowest numbers, whatever is closed meanwhile."""
-    lowest = [os.open("/dev/null", os.O_RDONLY) for _ in range(number)]
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(lowest, default=2) + 1, hard))
-    try:
-        for one in lowest:
-            os.close(one)
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_borrower_that_vanished_is_noticed_and_small_words_are_not_held_back(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,18 +30,35 @@ class DesktopHandles:
             folder: The desktop's folder, as its keeper sees it.
 
         Raises:
-            OSError: It has ended.
+            OSError: It has ended, or this process may open no more files.
         """
         session = int((folder / "init").read_text())
         proc = keepers_root / "proc"
-        network = os.open(proc / str(session) / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC)
+        upper = keepers_root / (folder / "disk" / "upper").relative_to("/")
         folders = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        written = os.open(keepers_root / (folder / "disk" / "upper").relative_to("/"), folders)
-        return cls(network, written, os.open(proc, folders), session)
+        with ExitStack() as opening:
+            network = os.open(proc / str(session) / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC)
+            opening.callback(os.close, network)
+            written = os.open(upper, folders)
+            opening.callback(os.close, written)
+            handles = cls(network, written, os.open(proc, folders), session)
+            opening.pop_all()
+        return handles
 
     def copy(self) -> DesktopHandles:
-        """Returns duplicates, which must be closed separately."""
-        return DesktopHandles(os.dup(self.network), os.dup(self.written), os.dup(self.processes), self.session)
+        """Returns duplicates, which must be closed separately.
+
+        Raises:
+            OSError: This process may open no more files.
+        """
+        with ExitStack() as copying:
+            network = os.dup(self.network)
+            copying.callback(os.close, network)
+            written = os.dup(self.written)
+            copying.callback(os.close, written)
+            handles = DesktopHandles(network, written, os.dup(self.processes), self.session)
+            copying.pop_all()
+        return handles
 
     def close(self) -> None:
         """Closes the descriptors."""
