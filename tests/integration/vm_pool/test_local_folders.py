@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import desktops
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
 from vm_pool.providers.folder_lock import make_held
 from vm_pool.providers.local import LocalProvider, cgroups, folders
+from vm_pool.providers.local.keeper_process import keepers_of
 
 HOST = f"test-folders-{os.getpid()}"
 KILLED_HOST = """
@@ -26,6 +31,7 @@ from vm_pool.providers.local import LocalProvider, folders
 folders.STATE_FOLDER = Path(sys.argv[1])
 LocalProvider({"screen_width": 640, "screen_height": 480}).boot(sys.argv[2])
 print("booted", flush=True)
+sys.stdin.readline()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -38,6 +44,16 @@ def top(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(folders, "STATE_FOLDER", folder / "rollouts" / "desktops")
     yield folder
     shutil.rmtree(folder)
+
+
+@contextmanager
+def lasting() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with desktops."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @needs_local_desktops
@@ -55,12 +71,35 @@ def test_the_last_desktop_takes_the_folder_along(top: Path) -> None:
 @needs_local_desktops
 def test_so_does_the_last_desktop_of_a_killed_host(top: Path) -> None:
     command = [sys.executable, "-c", KILLED_HOST, str(folders.STATE_FOLDER), f"{HOST}-1"]
-    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+    ended = subprocess.run(command, cwd=REPOSITORY, input="", capture_output=True, text=True, check=False, timeout=120)
     assert ended.stdout == "booted\n", ended.stderr
     deadline = time.monotonic() + 30
     while list(top.iterdir()):
         assert time.monotonic() < deadline, list(folders.STATE_FOLDER.rglob("*"))
         time.sleep(0.05)
+
+
+@needs_local_desktops
+def test_the_folder_stays_as_long_as_a_process_is_in_the_desktops_cgroup(top: Path) -> None:
+    """A stranger's process is not in the namespace that ends with the keeper."""
+    vm_id = f"{HOST}-2"
+    command = [sys.executable, "-c", KILLED_HOST, str(folders.STATE_FOLDER), vm_id]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=REPOSITORY, text=True, **pipes) as host, lasting() as stranger:
+        assert host.stdout.readline() == "booted\n"
+        (desktops.cgroups(vm_id)[0] / "cgroup.procs").write_text(str(stranger.pid))
+        host.kill()
+        deadline = time.monotonic() + 30
+        while any(keepers_of(folders.folder_of(vm_id))):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+        assert folders.folder_of(vm_id).is_dir()
+        assert folders.end_abandoned() == [vm_id]
+
+        assert stranger.wait(10) == -signal.SIGKILL
+    assert desktops.traces(vm_id) == []
+    assert list(top.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import redis
 
 from tests.conftest import REPOSITORY
-from tests.desktops import needs_local_desktops, processes, traces
+from tests.desktops import cgroups, needs_local_desktops, processes, traces
 from vm_pool import VMPool
 from vm_pool.errors import VMsInUse
 from vm_pool.host import VMHost
@@ -119,6 +119,34 @@ def test_a_frozen_desktop_can_be_ended(bystander: LocalProvider, whole: bool) ->
     bystander.check(ALIVE)
 
 
+@contextmanager
+def frozen(vm_id: str) -> Iterator[None]:
+    """Freezes a desktop's cgroup, in either version of cgroups, as an administrator may."""
+    words = {"freezer.state": ("FROZEN", "THAWED"), "cgroup.freeze": ("1", "0")}
+    files = [folder / name for folder in cgroups(vm_id) for name in words if (folder / name).exists()]
+    assert files
+    try:
+        for file in files:
+            file.write_text(words[file.name][0])
+            deadline = time.monotonic() + 20
+            while file.read_text().strip() != words[file.name][0]:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        yield
+    finally:
+        for file in files:
+            with suppress(FileNotFoundError):
+                file.write_text(words[file.name][1])
+
+
+def test_a_desktop_whose_cgroup_is_frozen_can_be_ended() -> None:
+    host = LocalProvider({"screen_width": 800, "screen_height": 600})
+    host.boot(KILLED)
+    with frozen(KILLED):
+        host.stop(KILLED)
+        assert traces(KILLED) == []
+
+
 LIVING = "import sys, time; from vm_pool.providers.local import LocalProvider; provider = LocalProvider({});"
 LIVING += "provider.boot(sys.argv[1]); print('up', flush=True); time.sleep(600)"
 
@@ -162,6 +190,19 @@ def test_nor_by_a_host_that_began_before_it_was_there(living: subprocess.Popen[s
 
     assert processes(KILLED)
     assert living.poll() is None
+
+
+def test_a_killed_hosts_desktop_whose_cgroup_is_frozen_ends_by_itself(living: subprocess.Popen[str]) -> None:
+    with frozen(KILLED):
+        living.kill()
+        until_gone(KILLED, seconds=20)
+
+
+def test_a_stopped_hosts_desktop_whose_cgroup_is_frozen_is_ended(living: subprocess.Popen[str]) -> None:
+    living.send_signal(signal.SIGSTOP)
+    with frozen(KILLED):
+        assert KILLED in LocalProvider({}).reap_leftovers(HOST)
+        assert processes(KILLED) == []
 
 
 def test_one_that_a_stopped_process_uses_is_ended(living: subprocess.Popen[str]) -> None:

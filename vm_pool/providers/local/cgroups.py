@@ -58,6 +58,12 @@ def limit_sockets(vm_id: str, most_bytes: int) -> None:
         (cgroup / _SOCKETS).write_text(str(most_bytes))
 
 
+def thaw(vm_id: str) -> None:
+    """Lets a desktop's processes go on if somebody has frozen its cgroup: frozen ones do not end, even if they are killed."""
+    for folder in _folders_of(vm_id):
+        _thaw(folder)
+
+
 def remove(vm_id: str, seconds: float) -> None:
     """Ends all processes left in a desktop's cgroup, and removes it; does nothing when it does not exist.
 
@@ -65,12 +71,23 @@ def remove(vm_id: str, seconds: float) -> None:
         TimeoutError: A process in it does not end.
     """
     deadline = time.monotonic() + seconds
-    name = cgroup_of(vm_id).lstrip("/")
-    left = [folder for folder in (_MOUNTED / name, *_MOUNTED.glob(f"*/{name}")) if folder.is_dir()]
+    left = _folders_of(vm_id)
     while left := [folder for folder in left if not _removed(folder)]:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{vm_id}: processes in {left[0]} do not end within {seconds:.0f} s")
         time.sleep(0.01)
+
+
+def _folders_of(vm_id: str) -> list[Path]:
+    """Returns the folders of a desktop's cgroup, one in each hierarchy that has it."""
+    name = cgroup_of(vm_id).lstrip("/")
+    return [folder for folder in (_MOUNTED / name, *_MOUNTED.glob(f"*/{name}")) if folder.is_dir()]
+
+
+def _thaw(folder: Path) -> None:
+    for name, thawed in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+        with suppress(OSError):
+            (folder / name).write_text(thawed)
 
 
 def _removed(folder: Path) -> bool:
@@ -79,10 +96,7 @@ def _removed(folder: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        with suppress(OSError):
-            (folder / "freezer.state").write_text("THAWED")  # a frozen process does not end
-        with suppress(OSError):
-            (folder / "cgroup.freeze").write_text("0")
+        _thaw(folder)
         with suppress(OSError):
             for pid in filter(None, map(int, (folder / "cgroup.procs").read_text().split())):  # 0: not of our namespace
                 os.kill(pid, signal.SIGKILL)

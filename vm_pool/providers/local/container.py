@@ -187,6 +187,7 @@ class Container:
             if watch is not None:
                 watch.stop()
             if keeper is not None:
+                cgroups.thaw(self.vm_id)
                 end_with_children(keeper, END_SECONDS)
                 for stream in (keeper.stdin, keeper.stdout):
                     if stream is not None:

@@ -44,7 +44,9 @@ def end_leftover(vm_id: str) -> bool:
 
 def _end(vm_id: str) -> None:
     """Ends a desktop that nobody else uses."""
-    for pid in keepers_of(folder_of(vm_id)):
+    folder = folder_of(vm_id)
+    cgroups.thaw(vm_id)
+    for pid in keepers_of(folder):
         end_keeper(pid)
     remove_traces(vm_id)
 

@@ -2,6 +2,7 @@
 #
 # Runs as the first process of a pid namespace and in a mount namespace of its own, so that whatever happens to it, the kernel
 # ends every process of the desktop and lets go of its mounts. It ends when its input does: when the VM host is gone.
+# It removes the desktop's folder last, and only when nothing is left in its cgroup; else the next start of a VM host does both.
 #
 # Arguments: the desktop's folder (which holds config.json, and the image's layers below parts/), its id, its cgroup, megabytes and
 #            files it may write, the owner of its root, the runtime's command, the overlay's lowerdir, whom the desktop asks for
@@ -16,11 +17,16 @@ leave_nothing() {
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         gone=yes
         for place in "/sys/fs/cgroup$cgroup" /sys/fs/cgroup/*"$cgroup"; do
-            [ ! -d "$place" ] || rmdir "$place" 2>/dev/null || gone=no
+            if [ -d "$place" ] && ! rmdir "$place" 2>/dev/null; then
+                gone=no
+                echo THAWED 2>/dev/null >"$place/freezer.state" || true # a frozen process does not end
+                echo 0 2>/dev/null >"$place/cgroup.freeze" || true
+            fi
         done
         [ $gone = no ] || break
         sleep 0.05
     done
+    [ $gone = yes ] || return 0
     cd /
     umount -l "$folder/root" "$folder/disk" "$folder/parts" 2>/dev/null || true
     rm -rf --one-file-system "$folder"
