@@ -79,6 +79,11 @@ def has_ended(process: str) -> bool:
     return bool(fields) and (fields[_STATE] in _ENDED or fields[_BEGAN] != began)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still since a signal, such as SIGSTOP, has stopped it."""
+    return _fields_of(pid)[_STATE : _STATE + 1] == ["T"]
+
+
 def command_lines(*also: int) -> Iterator[tuple[int, list[str]]]:
     """Yields the process id and the command line of every other process of this user.
 

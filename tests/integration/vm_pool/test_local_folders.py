@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ import pytest
 from tests import desktops
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
+from tests.virtual_machines import wait_until
+from vm_pool.processes import children_of, is_stopped
 from vm_pool.providers.folder_lock import make_held
 from vm_pool.providers.local import LocalProvider, cgroups, folders
-from vm_pool.providers.local.keeper_process import keepers_of
+from vm_pool.providers.local.keeper_process import keepers_of, only_child
 
 HOST = f"test-folders-{os.getpid()}"
 KILLED_HOST = """
@@ -44,6 +46,19 @@ def top(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(folders, "STATE_FOLDER", folder / "rollouts" / "desktops")
     yield folder
     shutil.rmtree(folder)
+
+
+@contextmanager
+def booted_host(vm_id: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process, with a desktop in the folder of these tests."""
+    command = [sys.executable, "-c", KILLED_HOST, str(folders.STATE_FOLDER), vm_id]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=REPOSITORY, text=True, **pipes) as host:
+        assert host.stdout.readline() == "booted\n"
+        try:
+            yield host
+        finally:
+            host.kill()
 
 
 @contextmanager
@@ -80,19 +95,49 @@ def test_so_does_the_last_desktop_of_a_killed_host(top: Path) -> None:
 
 
 @needs_local_desktops
+@pytest.mark.parametrize(
+    ("stopped", "killed", "folder_stays"),
+    [("launcher", "", False), ("launcher", "keeper", True), ("keeper", "", True)],
+    ids=["the launcher is stopped", "the keeper is killed, too", "the keeper is stopped"],
+)
+def test_the_next_start_ends_what_a_host_left_that_was_killed_while_it_ended_a_desktop(
+    top: Path, stopped: str, killed: str, folder_stays: bool
+) -> None:
+    """It stops a process, kills its children, then the process."""
+    vm_id = f"{HOST}-3"
+    folder = folders.folder_of(vm_id)
+    with booted_host(vm_id) as host:
+        both = set(keepers_of(folder))
+        [launcher] = [pid for pid in both if both & set(children_of(pid))]
+        pids = {"launcher": launcher, "keeper": only_child(launcher)}
+        os.kill(pids[stopped], signal.SIGSTOP)
+        wait_until(lambda: is_stopped(pids[stopped]))
+        if killed:
+            os.kill(pids[killed], signal.SIGKILL)
+        host.kill()
+        host.wait()
+        wait_until(lambda: folder.exists() == folder_stays)
+
+        def all_gone() -> bool:
+            LocalProvider({}).reap_leftovers("another-host")
+            return desktops.traces(vm_id) == []
+
+        try:
+            wait_until(all_gone, seconds=20)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(launcher, signal.SIGKILL)
+    assert list(top.iterdir()) == []
+
+
+@needs_local_desktops
 def test_the_folder_stays_as_long_as_a_process_is_in_the_desktops_cgroup(top: Path) -> None:
     """A stranger's process is not in the namespace that ends with the keeper."""
     vm_id = f"{HOST}-2"
-    command = [sys.executable, "-c", KILLED_HOST, str(folders.STATE_FOLDER), vm_id]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=REPOSITORY, text=True, **pipes) as host, lasting() as stranger:
-        assert host.stdout.readline() == "booted\n"
+    with booted_host(vm_id) as host, lasting() as stranger:
         (desktops.cgroups(vm_id)[0] / "cgroup.procs").write_text(str(stranger.pid))
         host.kill()
-        deadline = time.monotonic() + 30
-        while any(keepers_of(folders.folder_of(vm_id))):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: not any(keepers_of(folders.folder_of(vm_id))))
 
         assert folders.folder_of(vm_id).is_dir()
         assert folders.end_abandoned() == [vm_id]

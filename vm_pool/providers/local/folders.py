@@ -7,9 +7,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from vm_pool.processes import is_stopped
 from vm_pool.providers.folder_lock import abandoned, check_unused
 from vm_pool.providers.local import cgroups
-from vm_pool.providers.local.keeper_process import END_SECONDS, end_keeper, keepers_of
+from vm_pool.providers.local.keeper_process import END_SECONDS, end_keeper, keepers_below, keepers_of
 from vm_pool.scripts import checked_vm_id
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,10 @@ def end_abandoned() -> list[str]:
     """Ends leftovers of desktops whose processes have all ended, of any host; returns their VMs' ids."""
     ended: list[str] = []
     for folder in abandoned(STATE_FOLDER):
-        if not any(keepers_of(folder)):  # otherwise it may still end by itself, or its host may not hold folders yet
+        keepers = list(keepers_of(folder))
+        if (
+            any(map(is_stopped, keepers)) or not keepers
+        ):  # else it may end by itself, or its host may not hold folders yet
             try:
                 _end(folder.name)
             except (ValueError, TimeoutError) as error:
@@ -70,6 +74,16 @@ def end_abandoned() -> list[str]:
             else:
                 ended.append(folder.name)
     return ended
+
+
+def end_stopped_keepers() -> None:
+    """Ends keepers without a folder that are stopped: a process that stopped them, to kill them, was killed before it did."""
+    for pid, folder in keepers_below(STATE_FOLDER):
+        if is_stopped(pid) and not folder.exists():
+            try:
+                end_keeper(pid)
+            except TimeoutError as error:
+                log.warning("a process of a desktop that has ended stays: %s", error)
 
 
 def remove_traces(vm_id: str) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from vm_pool.processes import children_of, command_lines, environment_for_guests, kill_with_children
@@ -48,11 +49,16 @@ def launch_keeper(folder: Path, settings: EntrySettings, arguments: Sequence[str
 
 
 def keepers_of(folder: Path) -> Iterator[int]:
-    """Yields this user's keepers of one desktop's folder, and the processes that launched them."""
-    marks = (_KEEPER.name, str(folder))
+    """Returns this user's keepers of one desktop's folder, and the processes that launched them."""
+    return (pid for pid, desktops in keepers_below(folder.parent) if desktops == folder)
+
+
+def keepers_below(folders: Path) -> Iterator[tuple[int, Path]]:
+    """Yields the same of all desktops whose folders are in this one, with the desktop's folder, which may be gone."""
     for pid, words in command_lines():
-        if any(word.endswith(marks[0]) for word in words) and marks[1] in words:
-            yield pid
+        for script, folder in pairwise(words):
+            if script.endswith(_KEEPER.name) and Path(folder).parent == folders:
+                yield pid, Path(folder)
 
 
 def end_keeper(pid: int) -> None:

@@ -18,7 +18,7 @@ from vm_pool.providers.base import with_network
 from vm_pool.providers.folder_lock import wait_until_unused
 from vm_pool.providers.leftovers import end_each
 from vm_pool.providers.local.container import Container, DesktopStopped
-from vm_pool.providers.local.folders import end_abandoned, end_leftover, folder_of, leftovers
+from vm_pool.providers.local.folders import end_abandoned, end_leftover, end_stopped_keepers, folder_of, leftovers
 from vm_pool.providers.local.options import LocalOptions
 from vm_pool.providers.local.requirements import HostFeatures, check_machine, inspect_host
 from vm_pool.states import Endpoint
@@ -133,7 +133,9 @@ class LocalProvider:
         """Ends the desktops of a predecessor of this host, at whatever step it died, and abandoned ones."""
         left = leftovers(host_id)
         wait_until_unused(map(folder_of, left))
-        return [*end_each(left, end_leftover), *end_abandoned()]
+        ended = [*end_each(left, end_leftover), *end_abandoned()]
+        end_stopped_keepers()
+        return ended
 
     def _start(self, vm_id: str, *, instead_of: Container | None) -> Endpoint:
         with self._looking:
