@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.paths import paths_below
 from tests.virtual_machines import processes_naming, put_failing_kvm, wait_until
 from vm_pool.errors import ProviderError
 from vm_pool.providers.base import check_available, load_provider
-from vm_pool.providers.qemu import QemuProvider
+from vm_pool.providers.qemu import QemuProvider, acceleration
 from vm_pool.providers.qemu.acceleration import Acceleration, choose, probe
 from vm_pool.providers.qemu.process import QemuStopped
 from vm_pool.providers.qemu.qmp import QMP, QMPError
@@ -246,6 +247,37 @@ def test_the_end_of_qemu_is_noticed(qmp: tuple[QMP, subprocess.Popen[bytes]]) ->
 def test_the_probe_runs_a_machine_and_tells_when_it_cannot() -> None:
     assert probe(QEMU, Acceleration("tcg", "")) == ""
     assert "could not be run with" in probe("/bin/false", Acceleration("kvm", ""))
+
+
+PROBING = """
+import sys
+from vm_pool.providers.qemu import acceleration
+acceleration.PROBE_SECONDS = 1.0
+acceleration.probe(sys.argv[1], acceleration.Acceleration("kvm", ""))
+"""
+
+
+@pytest.fixture
+def hanging_qemu(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "hanging-qemu"
+    path.write_text("#!/bin/sh\nwhile :; do sleep 0.1; done\n")
+    path.chmod(0o755)
+    yield path
+    for line in processes_naming(str(path)):
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+
+
+def test_a_probe_that_takes_too_long_leaves_no_process(hanging_qemu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceleration, "PROBE_SECONDS", 1.0)
+    assert "did not run through within 1 s with kvm" in probe(str(hanging_qemu), Acceleration("kvm", ""))
+    wait_until(lambda: processes_naming(str(hanging_qemu)) == [], seconds=20)
+
+
+def test_nor_does_one_whose_owner_is_killed(hanging_qemu: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PROBING, str(hanging_qemu)], cwd=REPOSITORY) as owner:
+        wait_until(lambda: any("/bin/sh" in line for line in processes_naming(str(hanging_qemu))), seconds=20)
+        owner.kill()
+    wait_until(lambda: processes_naming(str(hanging_qemu)) == [], seconds=20)
 
 
 def test_what_the_probe_found_is_remembered(tmp_path: Path) -> None:

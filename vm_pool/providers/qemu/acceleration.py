@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vm_pool.providers.qemu.folders import state_folder
 
@@ -97,16 +100,32 @@ def probe(qemu: str, acceleration: Acceleration) -> str:
     with tempfile.NamedTemporaryFile() as sector:
         sector.write(_BOOT_SECTOR)
         sector.flush()
-        command = [qemu, *acceleration.arguments, "-machine", "pc", "-m", "64", "-nodefaults", "-no-user-config"]
+        command = ["timeout", "-s", "KILL", str(2 * PROBE_SECONDS)]  # in case this process is killed meanwhile
+        command += [qemu, *acceleration.arguments, "-machine", "pc", "-m", "64", "-nodefaults", "-no-user-config"]
         command += ["-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"]
         command += ["-drive", f"file={sector.name},format=raw,if=floppy,readonly=on"]
         try:
-            done = subprocess.run(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False
-            )
+            code, messages = _run(command, PROBE_SECONDS)
         except subprocess.TimeoutExpired:
             return f"a machine of seven instructions did not run through within {PROBE_SECONDS:.0f} s with {acceleration.name}"
-    if done.returncode == _EXIT_CODE:
+    if code == _EXIT_CODE:
         return ""
-    said = done.stderr.decode(errors="replace").strip().splitlines()
+    said = messages.decode(errors="replace").strip().splitlines()
     return f"a machine of seven instructions could not be run with {acceleration.name}: {said[-1][-200:] if said else 'QEMU ended'}"
+
+
+def _run(command: list[str], seconds: float) -> tuple[int, bytes]:
+    """Returns a command's exit code and messages; kills it with the processes that it has started if anything interrupts this.
+
+    Raises:
+        subprocess.TimeoutExpired: It takes longer.
+    """
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, process_group=0, **pipes) as process:  # noqa: S603
+        try:
+            _, messages = process.communicate(timeout=seconds)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, messages
