@@ -39,6 +39,7 @@ class KernelMemoryWatch:
 
         Raises:
             OSError: That process has ended.
+            RuntimeError: No more threads can be started.
         """
         self._overdone = overdone
         self._stopped = threading.Event()
@@ -51,9 +52,9 @@ class KernelMemoryWatch:
             self._sockets = [
                 self._open(network / name) for name in ("sockstat", "sockstat6") if (network / name).exists()
             ]
+            self._thread = threading.Thread(target=self._look_on, name="uncounted-memory", daemon=True)
+            self._thread.start()
             self._files = opening.pop_all()
-        self._thread = threading.Thread(target=self._look_on, name="uncounted-memory", daemon=True)
-        self._thread.start()
 
     def stop(self) -> None:
         """Ends the thread; call it only once."""
