@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 RUNTIMES = ("runc", "crun")
 """OCI runtimes; the first installed one is used."""
-_PROBE = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
+_IN_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _PROBE_SECONDS = 10.0
 _MOUNT_ON_LAYER = (
     "cd $0; mkdir upper work root; mount -t overlay -o lowerdir=0,upperdir=upper,workdir=work overlay root"
@@ -104,7 +104,7 @@ def _runtime(options: LocalOptions) -> str:
 def _check_namespaces() -> None:
     try:
         done = subprocess.run(  # noqa: S603
-            _PROBE, check=False, capture_output=True, text=True, timeout=_PROBE_SECONDS
+            [*_IN_NAMESPACES, "true"], check=False, capture_output=True, text=True, timeout=_PROBE_SECONDS
         )
     except subprocess.TimeoutExpired as error:
         raise ProviderError(f"local desktops need namespaces, and making some took over {_PROBE_SECONDS} s") from error
@@ -141,7 +141,7 @@ def _shifts_owners() -> bool:
         "limits": {},
     }
     with tempfile.TemporaryDirectory() as place:
-        command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", sys.executable, "-I", "-S", entry.__file__]
+        command = [*_IN_NAMESPACES, sys.executable, "-I", "-S", entry.__file__]
         command += [place, json.dumps(settings), "sh", "-e", "-c", _MOUNT_ON_LAYER, place]
         try:
             done = subprocess.run(  # noqa: S603
