@@ -20,10 +20,14 @@ from tests import desktops
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
 from tests.virtual_machines import wait_until
+from vm_pool.egress.relay import Relay
 from vm_pool.processes import children_of, is_stopped
 from vm_pool.providers.folder_lock import make_held
-from vm_pool.providers.local import LocalProvider, cgroups, folders
+from vm_pool.providers.local import LocalProvider, cgroups, container, folders
+from vm_pool.providers.local.container import Container, DesktopStopped
 from vm_pool.providers.local.keeper_process import keepers_of, only_child
+from vm_pool.providers.local.options import LocalOptions
+from vm_pool.providers.local.requirements import HostFeatures
 
 HOST = f"test-folders-{os.getpid()}"
 KILLED_HOST = """
@@ -170,6 +174,37 @@ def test_desktops_that_begin_and_end_at_the_same_time_keep_out_of_each_others_wa
 
     assert failures == []
     assert list(top.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")
+def test_a_desktop_that_is_ended_before_it_makes_its_cgroup_makes_none(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end has looked for the cgroup, but has not yet removed the folder."""
+    vm_id = f"{HOST}-4"
+    starting = Container(vm_id, LocalOptions(), HostFeatures("runc", shifts_owners=True), Relay())
+    ending = threading.Thread(target=starting.end)
+    looked, goes_on = threading.Event(), threading.Event()
+    config_of, remove = container.runtime_config, cgroups.remove
+
+    def config_meanwhile(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        ending.start()
+        assert looked.wait(20)
+        return config_of(*args, **kwargs)
+
+    def remove_and_wait(vm_id: str, seconds: float) -> None:
+        remove(vm_id, seconds)
+        looked.set()
+        assert goes_on.wait(20)
+
+    monkeypatch.setattr(container, "runtime_config", config_meanwhile)
+    monkeypatch.setattr(cgroups, "remove", remove_and_wait)
+    with suppress(DesktopStopped):
+        starting._make_folder()
+    goes_on.set()
+    ending.join()
+
+    assert desktops.traces(vm_id) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")

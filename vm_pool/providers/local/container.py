@@ -266,7 +266,10 @@ class Container:
         config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroup, ids=ids, namespace=namespace)
         (self.folder / "config.json").write_text(json.dumps(config))
         if self._options.memory_mib is not None:
-            cgroups.limit_sockets(self.vm_id, SOCKET_BYTES)
+            with self._guard:  # `end` removes the cgroup, and does not look for it again
+                if self._stopped:
+                    raise DesktopStopped(f"{self.vm_id} was stopped before it started")
+                cgroups.limit_sockets(self.vm_id, SOCKET_BYTES)
         return ids
 
     def _launch(self, root: GuestRoot, ids: IdRange) -> subprocess.Popen[bytes]:
