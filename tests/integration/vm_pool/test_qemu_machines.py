@@ -273,8 +273,10 @@ def test_a_probe_that_takes_too_long_leaves_no_process(hanging_qemu: Path, monke
     wait_until(lambda: processes_naming(str(hanging_qemu)) == [], seconds=20)
 
 
-def test_nor_does_one_whose_owner_is_killed(hanging_qemu: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", PROBING, str(hanging_qemu)], cwd=REPOSITORY) as owner:
+def test_nor_does_one_whose_owner_is_killed(hanging_qemu: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", PROBING, str(hanging_qemu)]
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment) as owner:
         wait_until(lambda: any("/bin/sh" in line for line in processes_naming(str(hanging_qemu))), seconds=20)
         owner.kill()
     wait_until(lambda: processes_naming(str(hanging_qemu)) == [], seconds=20)
