@@ -42,6 +42,8 @@ class Keeper:
         self._request: dict[str, Any] = json.loads(record.read_text())
         self._adapter: Adapter | None = None
         self._taken: str | None = None
+        self._making = threading.Lock()
+        self._wanted = True
 
     @property
     def stop_seconds(self) -> float:
@@ -62,11 +64,17 @@ class Keeper:
             case "start":
                 return self._start()
             case "revert":
-                self._keep(self._tool().revert(self._path()))
+                self._revert()
                 return self._tool().address(self._path())
             case "stop":
                 return self.stop()
         raise ValueError(f"no keeper knows how to {word}")
+
+    def make_no_more(self) -> None:
+        """Lets no VM be made from now on; waits for one that is being made, up to the time that finding one may take."""
+        self._wanted = False
+        if self._making.acquire(timeout=self._request["find_seconds"]):
+            self._making.release()
 
     def stop(self, *, abandoned: bool = False) -> None:
         """Stops the VM, if one is held and no other keeper has taken it since, and deletes its record.
@@ -114,7 +122,7 @@ class Keeper:
         adapter, paths = self._tool(), self._request["paths"]
         self._request["account"] = adapter.account()
         if not paths:
-            with _only_one(Path("finding.lock")):
+            with _only_one(Path("finding.lock")), self._until_recorded():
                 path = adapter.find()
                 if adapter.reuses_vms and not self._takes(path):
                     raise RuntimeError(f"{path} is in use already")
@@ -129,8 +137,27 @@ class Keeper:
         adapter = self._tool()
         adapter.start(self._path())
         if adapter.reverts_at_start:
-            self._keep(adapter.revert(self._path()))
+            self._revert()
         return adapter.address(self._path())
+
+    def _revert(self) -> None:
+        with self._until_recorded():
+            self._keep(self._tool().revert(self._path()))
+
+    @contextmanager
+    def _until_recorded(self) -> Iterator[None]:
+        """Has `make_no_more` wait for the body, if that makes a VM: until it is recorded, nothing else can stop it.
+
+        Raises:
+            RuntimeError: Nobody wants the VM any more.
+        """
+        if not self._tool().deletes_vms:
+            yield
+            return
+        with self._making:
+            if not self._wanted:
+                raise RuntimeError("no VM is made any more: the keeper is to end")
+            yield
 
     def _first_unused(self, paths: list[str]) -> str:
         """Returns the first VM that no other keeper holds."""
@@ -179,7 +206,7 @@ def main(record: Path) -> int:
     os.dup2(2, 1)
     keeper = Keeper(record)
     words: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(words, keeper.stop_seconds, record), daemon=True).start()
+    threading.Thread(target=_listen, args=(words, keeper, record), daemon=True).start()
     while word := words.get():
         try:
             answer = {"value": keeper.answer(word)}
@@ -198,11 +225,12 @@ def main(record: Path) -> int:
     return 0
 
 
-def _listen(words: queue.SimpleQueue[str], stop_seconds: float, record: Path) -> None:
+def _listen(words: queue.SimpleQueue[str], keeper: Keeper, record: Path) -> None:
     for line in sys.stdin:
         words.put(json.loads(line)["do"])
     words.put("")
-    threading.Event().wait(stop_seconds)
+    keeper.make_no_more()
+    threading.Event().wait(keeper.stop_seconds)
     if record.exists():
         subprocess.Popen([sys.executable, "-P", "-m", __spec__.name, "stop", record], start_new_session=True)  # noqa: S603
     os._exit(1)

@@ -28,6 +28,8 @@ from vm_pool.providers.program_output import last_lines
 PROGRAM = "vm_pool.providers.desktop_env.keeper"
 END_SECONDS = 10.0
 """From SIGKILL to the end of a process."""
+_LOOK_SECONDS = 0.5
+"""Between two looks at whether another thread has given up the keeper."""
 
 
 class KeeperFailed(RuntimeError):
@@ -41,15 +43,18 @@ class KeeperClient:
         provider: desktop-env's name of the provider.
         vm_id: The VM that it will hold.
         options: The provider's options.
+        makes_vms: Whether commands other than ``stop`` make VMs, which nobody but the keeper can stop until it has recorded them.
 
     Raises:
         VMsInUse: Another living process has a keeper of this VM.
     """
 
-    def __init__(self, provider: str, vm_id: str, options: DesktopEnvOptions) -> None:
+    def __init__(self, provider: str, vm_id: str, options: DesktopEnvOptions, *, makes_vms: bool = False) -> None:
         self.vm_id = vm_id
         self._provider = provider
         self._options = options
+        self._makes_vms = makes_vms
+        self._may_make = False
         self._record = record_of(provider, vm_id)
         self._guard = threading.Lock()
         self._received = b""
@@ -86,7 +91,7 @@ class KeeperClient:
 
         Raises:
             ProviderError: The provider cannot be used on this machine.
-            KeeperFailed: It failed, or did not end in time; in the latter case the keeper is killed.
+            KeeperFailed: It failed, or did not end in time; in the latter case the keeper is given up.
         """
         deadline = time.monotonic() + seconds
         if not self._guard.acquire(timeout=seconds):
@@ -97,12 +102,15 @@ class KeeperClient:
             stdin = self._process.stdin
             if stdin is None:
                 raise ValueError("the keeper's input is a pipe")
+            makes = self._makes_vms and word != "stop"
+            self._may_make = self._may_make or makes
             try:
                 stdin.write(json.dumps({"do": word}).encode() + b"\n")
             except (OSError, ValueError) as error:
                 raise KeeperFailed(
                     f"{self.vm_id}: {self._provider}: {word}: the keeper has ended: {self._last_words()}"
                 ) from error
+            self._may_make = makes
             answer = self._answer(word, deadline, seconds)
         finally:
             self._guard.release()
@@ -117,6 +125,17 @@ class KeeperClient:
         """Whether a command is running."""
         return self._guard.locked()
 
+    def give_up(self) -> None:
+        """Kills the keeper; one that may be making a VM stops it and ends by itself once it is made.
+
+        Raises:
+            subprocess.TimeoutExpired: It does not end.
+        """
+        if self._may_make:
+            self.let_go()
+        else:
+            self.kill()
+
     def kill(self) -> None:
         """Kills the keeper and everything that it started; its VM may continue to run.
 
@@ -128,7 +147,7 @@ class KeeperClient:
         self._process.wait(END_SECONDS)
 
     def close(self) -> None:
-        """Ends a keeper that no longer holds a VM, and lets others have the VM in any case.
+        """Ends a keeper that no longer holds a VM, or that was given up, and lets others have the VM in any case.
 
         Raises:
             subprocess.TimeoutExpired: It does not end.
@@ -142,7 +161,7 @@ class KeeperClient:
             self._unlock()
 
     def let_go(self) -> None:
-        """For a fork of this process, so that the keeper and the lock end with the original process."""
+        """Closes the keeper's input and the lock: at the end of its input in all processes, the keeper stops its VM and ends."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._unlock()
@@ -153,7 +172,7 @@ class KeeperClient:
         try:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self.give_up()
         if self._process.stdout is not None and self._guard.acquire(timeout=END_SECONDS):  # nobody reads it any more
             self._process.stdout.close()
             self._guard.release()
@@ -164,19 +183,23 @@ class KeeperClient:
             self._lock = None
 
     def _answer(self, word: str, deadline: float, seconds: float) -> dict[str, Any]:
-        stdout = self._process.stdout
-        if stdout is None:
-            raise ValueError("the keeper's output is a pipe")
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise ValueError("the keeper's input and output are pipes")
         said = select.poll()  # `select.select` takes no descriptor above 1023
         said.register(stdout, select.POLLIN)
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
-            if left <= 0 or not said.poll(left * 1000):
+            if left <= 0:
                 last = self._last_words()
-                self.kill()
+                self.give_up()
                 raise KeeperFailed(
                     f"{self.vm_id}: {self._provider}: {word} took more than {seconds:.0f} s; it last said: {last}"
                 )
+            if not said.poll(min(left, _LOOK_SECONDS) * 1000):
+                if stdin.closed:
+                    raise KeeperFailed(f"{self.vm_id}: {self._provider}: {word}: the keeper was given up meanwhile")
+                continue
             data = os.read(stdout.fileno(), 1 << 16)
             if not data:
                 raise KeeperFailed(
@@ -199,6 +222,7 @@ class KeeperClient:
             "headless": options.headless,
             "os_type": options.os_type,
             "screen": [options.screen_width, options.screen_height],
+            "find_seconds": options.find_seconds,
             "stop_seconds": options.stop_seconds,
             "machine": socket.gethostname(),
             "path": None,
@@ -215,8 +239,12 @@ class KeeperClient:
         return last_lines(self._log, 2) or "nothing"
 
 
-def end_keepers_of(provider: str, vm_id: str, seconds: float) -> None:
-    """Makes sure that no earlier process's keeper holds a VM: waits for those that are stopping it, then kills them."""
+def end_keepers_of(provider: str, vm_id: str, seconds: float, *, kill: bool) -> None:
+    """Makes sure that no earlier keeper holds a VM: waits for those that are stopping it, then kills them.
+
+    Raises:
+        KeeperFailed: There is still one, and it is not to be killed.
+    """
     deadline = time.monotonic() + seconds
     record = record_of(provider, vm_id)
     for pid, words in command_lines():
@@ -226,6 +254,8 @@ def end_keepers_of(provider: str, vm_id: str, seconds: float) -> None:
             descriptor = os.pidfd_open(pid)
             try:
                 if not ends_within(descriptor, deadline - time.monotonic()):
+                    if not kill:
+                        raise KeeperFailed(f"{vm_id}: {provider}: an earlier keeper still makes or stops its VM")
                     os.killpg(pid, signal.SIGKILL)
                     ends_within(descriptor, END_SECONDS)
             finally:

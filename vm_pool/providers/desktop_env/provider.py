@@ -44,7 +44,7 @@ class DesktopEnvProvider:
 
     name: ClassVar[str]
     makes_vms: ClassVar[bool] = False
-    """Whether finding and reverting make VMs that are not recorded until they exist: then neither is interrupted."""
+    """Whether finding and reverting make VMs that are recorded only once they exist: then no keeper is killed meanwhile."""
     needs_reset = True
     option_names = frozenset(DesktopEnvOptions.model_fields)
 
@@ -72,7 +72,7 @@ class DesktopEnvProvider:
     def boot(self, vm_id: str) -> Endpoint:
         """Finds a VM, starts it from its snapshot and waits until its server answers."""
         self.stop(vm_id)
-        keeper = KeeperClient(self.name, vm_id, self.options)
+        keeper = KeeperClient(self.name, vm_id, self.options, makes_vms=self.makes_vms)
         with self._guard:
             self._keepers[vm_id] = keeper
         began = time.monotonic()
@@ -94,6 +94,7 @@ class DesktopEnvProvider:
 
         Raises:
             VMsInUse: Another living process uses it.
+            KeeperFailed: It may still run, or is still being made and is stopped only then.
         """
         with self._guard:
             keeper = self._keepers.pop(vm_id, None)
@@ -102,7 +103,7 @@ class DesktopEnvProvider:
             self._stop(keeper)
         if record_of(self.name, vm_id).exists():  # of an earlier process, or of a keeper that was killed
             wait_until_unused([lock_of(self.name, vm_id)])
-            end_keepers_of(self.name, vm_id, self.options.stop_seconds)
+            end_keepers_of(self.name, vm_id, self.options.stop_seconds, kill=not self.makes_vms)
         if record_of(self.name, vm_id).exists():
             self._stop(KeeperClient(self.name, vm_id, self.options), raises=True)
 
@@ -124,11 +125,12 @@ class DesktopEnvProvider:
 
     def _stop(self, keeper: KeeperClient, *, raises: bool = False) -> None:
         try:
-            if keeper.busy and not self.makes_vms:
-                keeper.kill()
-            keeper.ask("stop", self.options.stop_seconds)
+            if keeper.busy:
+                keeper.give_up()
+            else:
+                keeper.ask("stop", self.options.stop_seconds)
         except (KeeperFailed, ProviderError):
-            keeper.kill()
+            keeper.give_up()
             if raises:
                 raise
         finally:
