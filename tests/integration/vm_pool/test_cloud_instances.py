@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -193,3 +194,16 @@ def test_one_that_is_made_too_slowly_is_ended_once_it_is_made(cloud: Path) -> No
     provider.stop(VM)
     assert traces(cloud) == []
     assert instances(cloud) == []
+
+
+def test_a_keeper_that_can_start_no_other_in_its_place_ends_all_the_same(cloud: Path) -> None:
+    keeper = KeeperClient("aws", VM, DesktopEnvOptions(find_seconds=0.1, stop_seconds=0.1))
+    with ThreadPoolExecutor() as threads:
+        find = threads.submit(keeper.ask, "find", 60)
+        wait_until(lambda: made(cloud) == ["find"])
+        resource.prlimit(keeper._process.pid, resource.RLIMIT_NOFILE, (1, 1))
+        keeper.let_go()
+        assert isinstance(find.exception(30), KeeperFailed)
+    wait_until(lambda: keepers(cloud) == [], seconds=20)
+    assert record_of("aws", VM).exists()
+    keeper.close()

@@ -231,9 +231,11 @@ def _listen(words: queue.SimpleQueue[str], keeper: Keeper, record: Path) -> None
     words.put("")
     keeper.make_no_more()
     threading.Event().wait(keeper.stop_seconds)
-    if record.exists():
-        subprocess.Popen([sys.executable, "-P", "-m", __spec__.name, "stop", record], start_new_session=True)  # noqa: S603
-    os._exit(1)
+    try:
+        if record.exists():
+            subprocess.Popen([sys.executable, "-P", "-m", __spec__.name, "stop", record], start_new_session=True)  # noqa: S603
+    finally:
+        os._exit(1)
 
 
 def stop_only(record: Path) -> int:
