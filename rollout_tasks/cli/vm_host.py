@@ -17,6 +17,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
 from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
+from rollout_tasks.temporary_files import use_own_folder
 from rollout_tasks.vm_options import open_provider
 from vm_pool import VMPool
 from vm_pool.host import VMHost
@@ -63,6 +64,7 @@ def serve(
     """Boot VMs into a pool and look after them until Ctrl-C or SIGTERM, which stops them."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
+        use_own_folder("vm-host-")
         opened = VMPool(redis.Redis.from_url(checked_redis_url(redis_url or settings().redis_address)), pool)
         made = open_provider(provider, key_values("--option", option or []))
         check_available(made)

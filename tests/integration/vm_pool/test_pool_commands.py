@@ -69,6 +69,39 @@ def served(redis_url: str) -> Iterator[tuple[VMPool, subprocess.Popen[bytes]]]:
         process.wait()
 
 
+def test_temporary_files_of_a_killed_host_go_when_the_next_one_starts(redis_url: str, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "vm_host.py"),
+        "--pool=test",
+        "--host-id=box",
+        "--num-vms=1",
+        "--option",
+        "boot_seconds=0.02",
+    ]
+    environment = {**os.environ, "REDIS_URL": redis_url, "TMPDIR": str(tmp_path)}
+
+    def folders() -> set[str]:
+        return {path.name for path in tmp_path.glob("vm-host-*")}
+
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as killed:
+        try:
+            until(lambda: len(folders()) == 1)
+        finally:
+            killed.kill()
+    left = folders()
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: len(folders()) == 1 and not folders() & left)
+            with redis.Redis.from_url(redis_url) as connection:
+                until(lambda: [vm.state for vm in VMPool(connection, "test").status().vms] == [VMState.FREE])
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_connect_reaches_a_vm_until_its_lease_is_over(redis_url: str) -> None:
     provider, pool = CountingProvider(), VMPool(redis.Redis.from_url(redis_url), "test")
     host = RunningHost(VMHost(VMPool(redis.Redis.from_url(redis_url), "test"), provider, num_vms=1, host_id="box"))
