@@ -84,7 +84,9 @@ def _install_python_packages(version: str, target: Path) -> None:
     else:
         raise GuestBuildError("neither uv nor pip is installed: run 'apt-get install python3-pip', then try again")
     options = ["--no-deps", "--require-hashes", "--requirement", str(REQUIREMENTS), "--target", str(target)]
-    with tempfile.TemporaryDirectory(prefix="python-packages-") as own:  # uv leaves its locks there
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # uv leaves its locks there. What a killed build leaves in the image's part is removed with it.
+    with tempfile.TemporaryDirectory(dir=target.parent) as own:
         _call([*command, *options], "installing the guest's Python packages", TMPDIR=own)
 
 

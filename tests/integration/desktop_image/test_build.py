@@ -405,3 +405,35 @@ def test_python_packages_leave_nothing_among_the_temporary_files(
 
     assert list((tmp_path / "packages").glob("*.dist-info"))
     assert list(temporary.iterdir()) == []
+
+
+INSTALLER = """
+import sys
+from pathlib import Path
+from desktop_image import packages_layer
+packages_layer._install_python_packages("3.11", Path(sys.argv[1]))
+"""
+HANGING_UV = """#!/bin/sh
+[ "$1 $2" = "pip install" ] && touch "$TMPDIR/lock" && exec sleep 1000
+"""
+
+
+def test_temporary_files_of_a_killed_installation_are_in_the_part_that_is_removed(tmp_path: Path) -> None:
+    (temporary := tmp_path / "temporary").mkdir()
+    (programs := tmp_path / "programs").mkdir()
+    (programs / "uv").write_text(HANGING_UV)
+    (programs / "uv").chmod(0o755)
+    target = tmp_path / "target"
+    environment = {**os.environ, "TMPDIR": str(temporary), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(
+        [sys.executable, "-c", INSTALLER, str(target / "lib" / "packages")],
+        cwd=REPOSITORY,
+        env=environment,
+        start_new_session=True,
+    ) as killed:
+        try:
+            until(lambda: bool(list(tmp_path.glob("**/lock"))), "packages are installed")
+        finally:
+            os.killpg(killed.pid, signal.SIGKILL)
+    assert list(target.glob("**/lock"))
+    assert list(temporary.iterdir()) == []
