@@ -56,8 +56,11 @@ from desktop_env.cloud import cloud, make
 
 class AWSProvider:
     def __init__(self, region): pass
-    def start_emulator(self, *_arguments): pass
     def get_ip_address(self, path): return "127.0.0.1"
+
+    def start_emulator(self, *_arguments):
+        if (cloud / "refuses-new").exists() and "revert" in (cloud / "made").read_text():
+            raise RuntimeError("too many requests")
 
     def stop_emulator(self, path):
         (cloud / "instances" / path).unlink(missing_ok=True)
@@ -149,6 +152,17 @@ def test_so_is_one_that_takes_the_place_of_another(cloud: Path) -> None:
     assert instances(cloud) == []
 
 
+def test_one_that_has_taken_the_place_of_another_but_does_not_start_is_ended(cloud: Path) -> None:
+    for file in ("may-find", "may-revert", "refuses-new"):
+        (cloud / file).touch()
+    provider = make(snapshot_name="ami-1")
+    with pytest.raises(KeeperFailed, match="start: too many requests"):
+        provider.boot(VM)
+    assert len(instances(cloud)) == 1
+    provider.stop(VM)
+    assert instances(cloud) == []
+
+
 def test_none_is_made_once_nobody_wants_it(cloud: Path) -> None:
     (cloud / "may-find").touch()
     client = KeeperClient("aws", VM, DesktopEnvOptions())
@@ -189,7 +203,6 @@ def test_one_that_is_made_too_slowly_is_ended_once_it_is_made(cloud: Path) -> No
     provider = make(find_seconds=2)
     with pytest.raises(KeeperFailed, match="find took more than 2 s"):
         provider.boot(VM)
-    assert made(cloud) == ["find"]
     (cloud / "may-find").touch()
     provider.stop(VM)
     assert traces(cloud) == []

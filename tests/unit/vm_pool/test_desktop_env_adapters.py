@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from vm_pool.providers.base import option_names
+from vm_pool.providers.base import load_provider, option_names
 from vm_pool.providers.desktop_env.adapters import ADAPTERS, Gone, Unavailable, VMSettings
+from vm_pool.providers.desktop_env.provider import DesktopEnvProvider
 
 USUAL, OWN = "init_state", "mine"
 REVERTED: dict[str, set[str]] = {
@@ -41,6 +42,14 @@ def test_no_instance_is_named_where_it_would_be_deleted(name: str) -> None:
     """It would be handed out once, as it is, and its name would lead to nothing afterwards."""
     with pytest.raises(Unavailable, match=f"^provider '{name}' deletes its instances .*: leave path_to_vm out$"):
         ADAPTERS[name](name, settings("i-0123"))
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_both_sides_know_which_providers_make_and_delete_vms(name: str) -> None:
+    """A keeper finishes what it makes, and its client does not kill it meanwhile."""
+    provider = load_provider(name, {})
+    assert isinstance(provider, DesktopEnvProvider)
+    assert provider.makes_vms == ADAPTERS[name].deletes_vms
 
 
 @pytest.mark.parametrize("name", ADAPTERS)

@@ -133,10 +133,8 @@ class Adapter:
         self.provider.start_emulator(path, self.settings.headless, self.settings.os_type)
 
     def revert(self, path: str) -> str:
-        """Reverts a VM to its clean state, and powers it on; returns its path from then on."""
-        path = self.provider.revert_to_snapshot(path, self.snapshot()) or path
-        self.start(path)
-        return path
+        """Reverts a VM to its clean state, which may leave it off; returns its path from then on."""
+        return str(self.provider.revert_to_snapshot(path, self.snapshot()) or path)
 
     def snapshot(self) -> str:
         """Returns the name of the snapshot that VMs are reverted to."""
@@ -261,8 +259,7 @@ class Docker(Adapter):
         self.provider.container = None
 
     def revert(self, path: str) -> str:
-        """Starts a new container, which is clean: the image is read-only."""
-        self.start(path)
+        """Does nothing: every start makes a new container, which is clean, as the image is read-only."""
         return path
 
 

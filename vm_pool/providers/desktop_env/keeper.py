@@ -143,6 +143,7 @@ class Keeper:
     def _revert(self) -> None:
         with self._until_recorded():
             self._keep(self._tool().revert(self._path()))
+        self._tool().start(self._path())
 
     @contextmanager
     def _until_recorded(self) -> Iterator[None]:
