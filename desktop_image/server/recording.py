@@ -24,7 +24,7 @@ blueprint = Blueprint("recording", __name__)
 
 FRAMES_PER_SECOND = 5
 """Each takes 1.4 % of a core at 1920x1080, whatever is on the screen."""
-FIRST_PICTURE_SECONDS = 8.0
+FIRST_PICTURE_SECONDS = 20.0
 """How long a recording that is to end waits for its first picture: on a loaded machine ffmpeg takes seconds to start."""
 STOP_SECONDS = 20.0
 REMUX_SECONDS = 120.0

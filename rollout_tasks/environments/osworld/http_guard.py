@@ -51,7 +51,7 @@ ANSWER_SECONDS = {
     "/file": 120.0,
     "/list_directory": 40.0,
     "/start_recording": 15.0,
-    "/end_recording": 155.0,
+    "/end_recording": 170.0,
 }
 """How long a VM may be silent during a request, in seconds; a little longer than its own deadlines."""
 

@@ -158,7 +158,7 @@ def test_what_another_user_calls_a_keeper_is_neither_waited_for_nor_killed(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     record = str(record_of("vmware", "box-0"))
     with running(ANOTHER_USER, PROGRAM, record) as others, running(os.geteuid(), PROGRAM, record) as own:
-        end_keepers_of("vmware", "box-0", 0.1)
+        end_keepers_of("vmware", "box-0", 0.1, kill=True)
         assert own.wait(10) == -9
         assert others.poll() is None
 
