@@ -39,10 +39,17 @@ class TemporaryFolder:
 
 
 def use_own_folder(prefix: str) -> None:
-    """Gives this process, and those it starts, a new folder for temporary files."""
+    """Gives this process, and those it starts, a new folder for temporary files, which it removes when it ends."""
+    before, folder_before = os.environ.get("TMPDIR"), tempfile.tempdir
     folder = TemporaryFolder(prefix)
+
+    def leave() -> None:
+        folder.remove()
+        tempfile.tempdir = folder_before
+        _set_variable(before)  # a program that replaces this one has its environment
+
     # After those of `multiprocessing`, which removes its files in there with priority -100.
-    Finalize(None, folder.remove, exitpriority=-200)
+    Finalize(None, leave, exitpriority=-200)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder.path)
 
 
@@ -55,10 +62,14 @@ def programs_use(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["TMPDIR"]
-        else:
-            os.environ["TMPDIR"] = before
+        _set_variable(before)
+
+
+def _set_variable(folder: str | None) -> None:
+    if folder is None:
+        os.environ.pop("TMPDIR", None)
+    else:
+        os.environ["TMPDIR"] = folder
 
 
 def _remove_abandoned(parent: Path, prefix: str) -> None:

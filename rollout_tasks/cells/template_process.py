@@ -6,7 +6,6 @@ program, gets its own at first use.
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import logging
 import mmap
@@ -18,6 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import lru_cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import IO, cast
 
@@ -222,7 +222,7 @@ def shared_template(module: str) -> TemplateProcess:
         CellsUnavailable: The template cannot be started, or this machine cannot make cells.
     """
     template = TemplateProcess(module, wait=False)
-    atexit.register(template.stop)
+    Finalize(None, template.stop, exitpriority=0)
     return template
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import logging
 import os
 import signal
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import cache, partial
+from multiprocessing.util import _exit_function  # type: ignore[attr-defined]
+from types import FrameType
 from typing import Any
 
 import billiard.pool
@@ -70,7 +73,7 @@ def install(app: Celery) -> None:
     app.steps["worker"].add(Leftovers)
     app.steps["worker"].add(NoNeighbours)
     app.steps["worker"].add(StopNotice)
-    app.steps["worker"].add(ClosedTerminal)
+    app.steps["worker"].add(HangUp)
     app.steps["worker"].add(ServedQueues)
     app.steps["worker"].add(SharedImports)
     app.steps["worker"].add(HostedVMs)
@@ -168,20 +171,29 @@ class StopNotice(bootsteps.StartStopStep):  # type: ignore[misc]
         set_worker_stops(True)
 
 
-class ClosedTerminal(bootsteps.StartStopStep):  # type: ignore[misc]
+class HangUp(bootsteps.StartStopStep):  # type: ignore[misc]
     """Stops a worker whose terminal is closed as SIGQUIT does: its rollouts are handed back.
 
-    Celery handles SIGHUP only where the worker's output is no terminal: then it restarts the worker.
+    Celery handles SIGHUP only where the worker's output is no terminal: then it restarts the worker. What this one has of its own,
+    its folder and its template of cells, goes first.
     """
 
     def start(self, worker: Any) -> None:  # noqa: ARG002
-        """Called when Celery has installed its own handlers; a SIGHUP that is ignored or handled stays so."""
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        """Called when Celery has installed its own handlers; a SIGHUP that is ignored stays so."""
+        handler = signal.getsignal(signal.SIGHUP)
+        if handler is signal.SIG_DFL:
             platforms.signals["SIGHUP"] = self._hang_up
+        elif callable(handler):
+            platforms.signals["SIGHUP"] = partial(self._restart, handler)
 
     def _hang_up(self, *_: object) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a shell sends one, and the kernel another
         signal.raise_signal(signal.SIGQUIT)
+
+    def _restart(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+        handler(number, frame)
+        # By now Celery has registered the function that replaces this program. The one that is registered last is called first.
+        atexit.register(_exit_function)
 
 
 class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -178,3 +179,36 @@ def test_a_self_test_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
 
     assert complaint(CellFilesystem(as_root=True)) == "it does not answer within 0.3 s"
     wait_until(lambda: processes_naming(mark) == [], seconds=5)
+
+
+RESTARTED = """
+import os, signal, sys, tempfile
+from pathlib import Path
+import psutil
+from celery.apps.worker import install_worker_restart_handler
+from rollout_tasks.cells.template_process import shared_template
+from rollout_tasks.temporary_files import use_own_folder
+from rollout_tasks.worker.bootsteps import HangUp
+
+if "RESTARTED" in os.environ:
+    print(tempfile.gettempdir(), list(Path(tempfile.gettempdir()).iterdir()), psutil.Process().children())
+    sys.exit()
+os.environ["RESTARTED"] = "yes"
+use_own_folder("test-")
+shared_template("rollout_tasks.cli.vm_host").wait_until_ready()  # any module that has a `serve`
+install_worker_restart_handler(None)
+HangUp(None).start(None)
+signal.raise_signal(signal.SIGHUP)
+"""
+
+
+def test_one_whose_owner_is_restarted_in_place_is_ended_first_with_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "restarted.py").write_text(RESTARTED)
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent), "TMPDIR": str(tmp_path / "tmp")}
+
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "restarted.py")], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+    assert done.stdout.splitlines()[-1:] == [f"{tmp_path / 'tmp'} [] []"], done.stderr

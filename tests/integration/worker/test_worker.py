@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +34,8 @@ TASKS = 40
 def running(redis_url: str, folder: Path, option: str = "--queues=finalize") -> Iterator[psutil.Process]:
     """A worker with one child, ready, with its log and its temporary files in a folder."""
     log = folder / "worker.log"
-    command = [sys.executable, "-m", "celery", "-A", "rollout_tasks", "worker", "--concurrency=1", "--loglevel=INFO"]
+    celery = str(Path(sysconfig.get_path("scripts"), "celery"))  # Celery cannot restart `python -m celery`
+    command = [sys.executable, celery, "-A", "rollout_tasks", "worker", "--concurrency=1", "--loglevel=INFO"]
     (folder / "tmp").mkdir(exist_ok=True)
     with log.open("wb") as file:
         process = psutil.Popen(
@@ -131,6 +133,21 @@ def test_temporary_files_of_killed_workers_and_children_go_when_others_start(red
         assert not folders(tmp_path)[0] & first_worker
 
     assert folders(tmp_path) == (set(), set())
+
+
+@pytest.mark.slow
+def test_a_worker_that_a_hang_up_restarts_has_a_new_folder_in_place_of_the_old_one(
+    worker: psutil.Process, tmp_path: Path
+) -> None:
+    wait_for_a_child(tmp_path)
+    first_worker, first_child = folders(tmp_path)
+
+    worker.send_signal(signal.SIGHUP)
+    wait_for_line(tmp_path, " ready.", 2)
+    wait_for_a_child(tmp_path, other_than=first_child)
+
+    assert len(folders(tmp_path)[0]) == 1
+    assert not folders(tmp_path)[0] & first_worker
 
 
 def test_a_child_that_outlived_its_worker_while_it_was_forked_ends() -> None:
