@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
 from rollout_tasks.ignored_exceptions import noticed_if_ignored
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Has signals that come inside handled at the end, so that no process is started without being registered.
+
+    Blocking them would not do in a program with several threads: one that does not block a signal gets it, and Python calls the
+    handler in the main thread all the same.
+    """
+    came: list[int] = []
+    with ExitStack() as afterwards:
+        if threading.current_thread() is threading.main_thread():  # elsewhere no handler is ever called
+            for number in SIGNALS:
+                handler = signal.getsignal(number)
+                if handler is not None:  # else it is not Python's
+                    afterwards.callback(_handle_again, number, handler, came)
+                    signal.signal(number, lambda number, _frame: came.append(number))
+        yield
+
+
+def _handle_again(number: int, handler: Any, came: list[int]) -> None:
+    """Restores the handler of a signal, and calls it as often as the signal came."""
+    signal.signal(number, handler)
+    for _ in range(came.count(number)):
+        signal.raise_signal(number)
 
 
 class StopRequested(BaseException):

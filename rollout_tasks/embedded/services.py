@@ -26,7 +26,7 @@ import psutil
 import redis
 
 from rollout_tasks.embedded.cleanup import CleanupProcess, stop_sessions
-from rollout_tasks.embedded.ctrl_c import SIGNALS
+from rollout_tasks.embedded.ctrl_c import SIGNALS, held_back
 from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.redis_client import connect
 from rollout_tasks.runs.presence import someone_serves
@@ -244,7 +244,7 @@ class EmbeddedServices:
     ) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         variables = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})}
-        with self._log(name).open("ab") as log, _readable(configuration) as configured, _uninterrupted():
+        with self._log(name).open("ab") as log, _readable(configuration) as configured, held_back():
             process = subprocess.Popen(  # noqa: S603
                 list(command),
                 preexec_fn=_take_signals,
@@ -279,16 +279,6 @@ class EmbeddedServices:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Blocks Ctrl-C and similar signals, so that no process is started without being registered."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
 def _readable(text: str | None) -> Iterator[int]:
     """Yields a descriptor from which a process reads all of a text, or nothing, even if this process is killed meanwhile.
 
@@ -307,7 +297,7 @@ def _readable(text: str | None) -> Iterator[int]:
 
 
 def _take_signals() -> None:
-    """Unblocks, in the started process, the signals that its parent blocks."""
+    """Has the process that is started heed the signals, also where its parent blocks or ignores them."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -221,6 +222,39 @@ def test_the_cleanup_process_ends_what_it_was_not_told_of(stack: EmbeddedService
         stack._cleanup.dismiss(30)
         assert untold.wait(5) == -15
     assert not stack.folder.exists()
+
+
+def test_a_service_whose_start_is_interrupted_is_stopped_with_the_others_though_the_program_has_threads(
+    stack: EmbeddedServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, interrupted = threading.Event(), threading.Event()
+
+    def interrupt() -> None:
+        started.wait()
+        signal.raise_signal(signal.SIGINT)
+        interrupted.set()
+
+    class Interrupted(subprocess.Popen[bytes]):
+        """A process that has begun, of which its caller knows nothing yet."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            begun.append(self)
+            started.set()
+            interrupted.wait()
+
+    begun: list[subprocess.Popen[bytes]] = []
+    threading.Thread(target=interrupt).start()
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stack.start_valkey()
+    stack.stop(at_once=True)
+
+    (service,) = begun
+    try:
+        assert service.wait(5) is not None
+    finally:
+        service.kill()
 
 
 def test_flower_reads_no_settings_of_anothers(stack: EmbeddedServices, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from rollout_tasks.embedded.ctrl_c import SIGNALS, CtrlC, StopRequested
+from rollout_tasks.embedded.ctrl_c import SIGNALS, CtrlC, StopRequested, held_back
 
 
 @pytest.fixture(autouse=True)
@@ -121,3 +122,36 @@ def test_other_errors_that_python_ignores_are_still_reported() -> None:
     finally:
         sys.unraisablehook = before
     assert [error.exc_type for error in reported] == [ZeroDivisionError]
+
+
+def test_what_is_held_back_is_handled_at_the_end_each_signal_as_often_as_it_came() -> None:
+    ctrl_c, inside = CtrlC(), []
+    ctrl_c.finish_first = True
+    with pytest.raises(StopRequested), ctrl_c.caught():
+        with held_back():
+            press()
+            inside.append(ctrl_c.count)
+        inside.append(ctrl_c.count)
+        ctrl_c.check()
+        with held_back():
+            press()
+            os.kill(os.getpid(), signal.SIGTERM)
+            press()
+            inside.append(ctrl_c.count)
+    assert inside == [0, 1, 1]
+    assert ctrl_c.count == 4
+    assert [signal.getsignal(number) for number in SIGNALS] == [ctrl_c._handle] * 3
+
+
+def test_nothing_needs_to_be_held_back_in_another_thread() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+
+    def hold() -> None:
+        with held_back():
+            inside.extend(signal.getsignal(number) for number in SIGNALS)
+
+    inside: list[object] = []
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+    assert inside == before
