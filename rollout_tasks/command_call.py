@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,13 +25,24 @@ from rollout_tasks.errors import WRONG_INPUT, UserError
 _STOP_SECONDS = 120.0
 """How long an embedded run gets to stop its services, and a submission to take itself back, when its caller is interrupted."""
 _COMMAND_LINE = """
-import signal
+import os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+caller, stop = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+os.set_inheritable(caller, False)
+def end_with_caller():
+    os.read(caller, 1)
+    os.kill(os.getpid(), stop)
+mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+threading.Thread(target=end_with_caller, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_SETMASK, mask - {signal.SIGINT})
 from rollout_tasks.cli.main import main
 main()
 """
-"""Heeds the SIGINT of its caller also where that ignores Ctrl-C itself, as a program does in a script's background."""
+"""Heeds the SIGINT of its caller also where that ignores Ctrl-C itself, as a program does in a script's background.
+
+Is stopped as by that when its caller has ended, or has lost sight of it: the caller's end of a pipe is closed then. The thread that
+reads the pipe takes no signals.
+"""
 _LOST = 1
 """The exit code of a run that lost rollouts to the infrastructure: it is over all the same, and its report says so."""
 
@@ -56,8 +67,12 @@ def call_command(
         UserError: The action ended with an error, which it has told in one sentence.
     """
     elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
-    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as waiting:
-        command = [sys.executable, "-P", "-c", _COMMAND_LINE, action, *arguments, "--json"]
+    # A run ends at once then; a submission takes itself back, or says what there is of it.
+    stop_signal = signal.SIGTERM if action == "run" else signal.SIGINT
+    complaints: deque[str] = deque(maxlen=1)
+    with tempfile.TemporaryDirectory() as place, _pipe() as (lifeline, _), contextlib.ExitStack() as waiting:
+        command = [sys.executable, "-P", "-c", _COMMAND_LINE, str(lifeline), str(int(stop_signal))]
+        command += [action, *arguments, "--json"]
         if config is not None:
             file = Path(place) / "run.yaml"
             file.write_text(as_yaml(config), encoding="utf-8")
@@ -73,20 +88,20 @@ def call_command(
             encoding="utf-8",
             errors="replace",
             env={**os.environ, **elsewhere, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
+            pass_fds=[lifeline],
         )
-        complaints: deque[str] = deque(maxlen=1)
         listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)
-        listener.start()
         try:
+            listener.start()
             waiting.close()
             said = process.stdout.read() if process.stdout is not None else ""
             process.wait()
         except BaseException as stop:
-            # A run ends at once then; a submission takes itself back, or says what there is of it.
-            process.send_signal(signal.SIGTERM if action == "run" else signal.SIGINT)
+            process.send_signal(stop_signal)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_STOP_SECONDS)
-                listener.join()
+                if listener.ident is not None:  # it could be started
+                    listener.join()
                 if complaints:
                     stop.add_note(complaints[-1])
             raise
@@ -98,6 +113,17 @@ def call_command(
     if process.returncode == WRONG_INPUT:
         raise UserError(last.removeprefix("error: "))
     raise UserError(f"rollouts {action} ended with exit code {process.returncode}: {last}")
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """Yields the ends of a pipe, to read and to write, which are closed afterwards, or when this process ends."""
+    ends = os.pipe()
+    try:
+        yield ends
+    finally:
+        for end in ends:
+            os.close(end)
 
 
 def _listen(lines: IO[str], last: deque[str], show: bool) -> None:

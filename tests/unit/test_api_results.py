@@ -7,13 +7,16 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,6 +30,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.parallel_rollout import _worker_results
 from rollout_tasks.runs.finalize import finalize
+from tests.conftest import REPOSITORY
 from tests.unit.runs.test_run_commands import Shell, shell  # noqa: F401 (a fixture)
 
 RUN = "night-1"
@@ -191,6 +195,83 @@ def test_it_does_so_while_it_is_still_starting(monkeypatch: pytest.MonkeyPatch) 
         call_command("list")
 
     assert [process.returncode for process in started] == [-signal.SIGINT]
+
+
+@pytest.fixture
+def endless_file(tmp_path: Path) -> Path:
+    """One at which a command waits for as long as nobody writes it."""
+    os.mkfifo(tmp_path / "run.yaml")
+    return tmp_path / "run.yaml"
+
+
+def test_a_command_ends_with_its_caller_even_if_that_is_killed(endless_file: Path) -> None:
+    code = "import sys; from rollout_tasks.command_call import call_command; call_command('submit', *sys.argv[1:])"
+    command = [sys.executable, "-c", code, "--config", str(endless_file)]
+    # The file can be opened once the command has opened it.
+    with subprocess.Popen(command, cwd=REPOSITORY) as caller, endless_file.open("wb") as written:
+        caller.kill()
+        readers = select.poll()
+        readers.register(written, select.POLLERR)
+        assert readers.poll(30_000), "the command still waits"
+
+
+class Noted(subprocess.Popen[str]):
+    """A process that a test can look at."""
+
+    started: ClassVar[list[Noted]]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.started.append(self)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Noted]]:
+    """The processes that were started; none stays after the test."""
+    Noted.started = []
+    yield Noted.started
+    for process in Noted.started:
+        process.kill()
+
+
+def test_a_command_to_which_no_thread_can_listen_is_stopped(
+    endless_file: Path, started: list[Noted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match=r"^can't start new thread$"):
+        call_command("submit", "--config", str(endless_file))
+
+    assert [process.returncode for process in started] == [-signal.SIGINT]
+
+
+def test_a_command_whose_start_is_interrupted_ends_though_its_caller_has_threads(
+    endless_file: Path, started: list[Noted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, interrupted = threading.Event(), threading.Event()
+
+    def interrupt() -> None:
+        begun.wait()
+        signal.raise_signal(signal.SIGINT)
+        interrupted.set()
+
+    class Interrupted(Noted):
+        """One that has begun, of which its caller knows nothing yet."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            begun.set()
+            interrupted.wait()
+
+    threading.Thread(target=interrupt).start()
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("submit", "--config", str(endless_file))
+
+    assert [process.wait(30) for process in started] == [-signal.SIGINT]
 
 
 class _Gone:
