@@ -11,16 +11,15 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import IO, Any
 
 from rollout_tasks.cli.run_file import as_yaml
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import WRONG_INPUT, UserError
+from rollout_tasks.temporary_files import TemporaryFolder
 
 _STOP_SECONDS = 120.0
 """How long an embedded run gets to stop its services, and a submission to take itself back, when its caller is interrupted."""
@@ -70,11 +69,14 @@ def call_command(
     # A run ends at once then; a submission takes itself back, or says what there is of it.
     stop_signal = signal.SIGTERM if action == "run" else signal.SIGINT
     complaints: deque[str] = deque(maxlen=1)
-    with tempfile.TemporaryDirectory() as place, _pipe() as (lifeline, _), contextlib.ExitStack() as waiting:
+    folder = TemporaryFolder("rollouts-call-")
+    with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as waiting:
+        afterwards.callback(folder.remove)
+        lifeline, _ = afterwards.enter_context(_pipe())
         command = [sys.executable, "-P", "-c", _COMMAND_LINE, str(lifeline), str(int(stop_signal))]
         command += [action, *arguments, "--json"]
         if config is not None:
-            file = Path(place) / "run.yaml"
+            file = folder.path / "run.yaml"
             file.write_text(as_yaml(config), encoding="utf-8")
             command += ["--config", str(file)]
         # The process has this mask, too, until it can heed the signal.

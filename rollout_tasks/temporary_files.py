@@ -18,16 +18,21 @@ _NEW_SECONDS = 3600.0
 
 
 class TemporaryFolder:
-    """A folder that is locked as long as this process (or one forked from it) lives, or until `remove`."""
+    """A folder that is locked as long as this process (or one forked from it, or given the `lock`) lives, or until `remove`."""
 
     def __init__(self, prefix: str) -> None:
         """Makes it in the system's temporary folder, and removes those of the same prefix that no process holds."""
-        parent = Path(tempfile.gettempdir())
+        parent = Path(tempfile.gettempdir()).absolute()
         _remove_abandoned(parent, prefix)
         unlocked = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
         self._lock = hold_folder(unlocked)
         self.path = unlocked.rename(parent / unlocked.name.removeprefix("."))
         self._owner = os.getpid()
+
+    @property
+    def lock(self) -> list[int]:
+        """The descriptor that holds the lock, if any: for `pass_fds` of processes that use the folder after this one's end, too."""
+        return [] if self._lock is None else [self._lock]
 
     def remove(self) -> None:
         """Removes it with all its contents. Harmless when repeated, and in a forked process."""
@@ -36,6 +41,7 @@ class TemporaryFolder:
             shutil.rmtree(self.path, ignore_errors=True)
             if self._lock is not None:
                 os.close(self._lock)
+                self._lock = None
 
 
 def use_own_folder(prefix: str) -> None:

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -29,17 +30,23 @@ _LOOK_SECONDS = 0.1
 class CleanupProcess:
     """The cleanup process, for the process that starts it."""
 
-    def __init__(self) -> None:
+    def __init__(self, locks: Sequence[int] = ()) -> None:
+        """Starts it.
+
+        Args:
+            locks: Descriptors that it holds until it ends.
+        """
+        self._locks = locks
         self._told: list[str] = []
         self._process = self._begin()
 
-    @staticmethod
-    def _begin() -> subprocess.Popen[bytes]:
+    def _begin(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "rollout_tasks.embedded.cleanup"],
             stdin=subprocess.PIPE,
             start_new_session=True,
             cwd="/",
+            pass_fds=self._locks,
         )
 
     def stop_afterwards(self, pid: int) -> None:

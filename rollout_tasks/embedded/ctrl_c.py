@@ -18,7 +18,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Has signals that come inside handled at the end, so that no process is started without being registered.
+    """Has signals that come inside handled at the end, so that nothing is made without being registered.
 
     Blocking them would not do in a program with several threads: one that does not block a signal gets it, and Python calls the
     handler in the main thread all the same.

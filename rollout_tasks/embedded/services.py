@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.redis_client import connect
 from rollout_tasks.runs.presence import someone_serves
 from rollout_tasks.settings import settings
+from rollout_tasks.temporary_files import TemporaryFolder
 from vm_pool.errors import PoolError
 from vm_pool.pool import VMPool
 
@@ -91,15 +91,15 @@ class EmbeddedServices:
         self._flower_starts = 0
         self._services: dict[str, subprocess.Popen[bytes]] = {}
         self._environment_before = dict(os.environ)
-        self._folder = Path(tempfile.gettempdir()).absolute() / f"rollouts-{secrets.token_hex(8)}"
-        self._cleanup = CleanupProcess()
-        self._cleanup.remove_afterwards(self._folder)  # before it exists, so that it is never left behind
-        self._folder.mkdir(mode=0o700)
+        with held_back():  # so that no folder is left behind
+            self._folder = TemporaryFolder("rollouts-embedded-")
+            self._cleanup = CleanupProcess(self._folder.lock)
+            self._cleanup.remove_afterwards(self._folder.path)
 
     @property
     def folder(self) -> Path:
         """A temporary folder, removed when the services are stopped."""
-        return self._folder
+        return self._folder.path
 
     def start_valkey(self) -> None:
         """Starts the broker and makes it this process's Redis.
@@ -122,7 +122,7 @@ class EmbeddedServices:
             "bind": "127.0.0.1",
             "port": port,
             "requirepass": password,
-            "dir": _quoted(str(self._folder)),
+            "dir": _quoted(str(self.folder)),
             "save": '""',
             "appendonly": "no",
             "maxmemory-policy": "noeviction",
@@ -225,7 +225,7 @@ class EmbeddedServices:
         for process in self._services.values():
             process.wait()
         self._services.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
         self._cleanup.dismiss(_VALKEY_STOP_SECONDS)
         for name in ("REDIS_URL", "ROLLOUT_REDIS_URL"):
             if name in self._environment_before:
@@ -243,7 +243,7 @@ class EmbeddedServices:
         configuration: str | None = None,
     ) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
-        variables = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1", **(environment or {})}
+        variables = {**os.environ, "TMPDIR": str(self.folder), "PYTHONUNBUFFERED": "1", **(environment or {})}
         with self._log(name).open("ab") as log, _readable(configuration) as configured, held_back():
             process = subprocess.Popen(  # noqa: S603
                 list(command),
@@ -253,6 +253,7 @@ class EmbeddedServices:
                 stderr=subprocess.STDOUT,
                 env={variable: value for variable, value in variables.items() if value is not None},
                 start_new_session=True,
+                pass_fds=self._folder.lock,
             )
             self._services[name] = process
             self._cleanup.stop_afterwards(process.pid)

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -200,19 +201,34 @@ def test_it_does_so_while_it_is_still_starting(monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def endless_file(tmp_path: Path) -> Path:
     """One at which a command waits for as long as nobody writes it."""
-    os.mkfifo(tmp_path / "run.yaml")
-    return tmp_path / "run.yaml"
+    os.mkfifo(tmp_path / "endless")
+    return tmp_path / "endless"
 
 
-def test_a_command_ends_with_its_caller_even_if_that_is_killed(endless_file: Path) -> None:
-    code = "import sys; from rollout_tasks.command_call import call_command; call_command('submit', *sys.argv[1:])"
-    command = [sys.executable, "-c", code, "--config", str(endless_file)]
+KILLED = """
+import sys
+from rollout_tasks.command_call import call_command
+from rollout_tasks.config import RunConfig
+call_command("submit", "--system-prompt-file", sys.argv[1], config=RunConfig())
+"""
+
+
+def test_a_command_ends_with_its_caller_even_if_that_is_killed(
+    endless_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    command = [sys.executable, "-c", KILLED, str(endless_file)]
     # The file can be opened once the command has opened it.
     with subprocess.Popen(command, cwd=REPOSITORY) as caller, endless_file.open("wb") as written:
         caller.kill()
         readers = select.poll()
         readers.register(written, select.POLLERR)
         assert readers.poll(30_000), "the command still waits"
+
+    call_command("list")
+    assert list((tmp_path / "tmp").iterdir()) == [], "the next command removes what is left of another"
 
 
 class Noted(subprocess.Popen[str]):

@@ -296,3 +296,38 @@ def test_a_run_that_is_killed_as_it_starts_its_broker_leaves_none_without_a_pass
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(broker, signal.SIGKILL)
+
+
+KILLED_WITH_ITS_CLEANUP_PROCESS = """
+import os, signal, sys
+from pathlib import Path
+from rollout_tasks.embedded.services import EmbeddedServices
+services = EmbeddedServices(Path(sys.argv[1]))
+services._start("flower", ["/bin/sleep", "100"])
+print(services.folder, services._services["flower"].pid, flush=True)
+services._cleanup._process.kill()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_folder_that_nobody_is_left_to_clean_up_goes_with_the_next_run_unless_a_service_still_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    command = [sys.executable, "-c", KILLED_WITH_ITS_CLEANUP_PROCESS, str(tmp_path)]
+    killed = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    folder, service = Path(killed.stdout.split()[0]), psutil.Process(int(killed.stdout.split()[1]))
+    try:
+        EmbeddedServices(tmp_path).stop(at_once=True)
+        assert list((tmp_path / "tmp").iterdir()) == [folder], "its service has it still"
+    finally:
+        service.kill()
+
+    deadline = time.monotonic() + 30
+    while folder.exists():
+        assert time.monotonic() < deadline
+        EmbeddedServices(tmp_path).stop(at_once=True)
+    assert list((tmp_path / "tmp").iterdir()) == []
