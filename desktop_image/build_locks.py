@@ -1,4 +1,4 @@
-"""The locks of builds: one file for each part of an image, held by who builds it and by all programs that the build runs.
+"""The locks of builds: a file for each part of an image, held by who builds it and by the build's programs that may outlive it.
 
 A program can outlive a build that is killed, and goes on writing. It keeps the lock then, so that who builds the part next waits
 until the program has ended. Programs inherit it with ``pass_fds=descriptors()``.

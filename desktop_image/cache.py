@@ -215,3 +215,5 @@ def _remove(folder: Path) -> None:
         if os.geteuid() == 0:
             raise
         namespace.run(["rm", "-r", "-f", str(folder)])
+        if folder.is_dir():
+            raise

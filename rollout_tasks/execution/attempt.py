@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS = 1800.0
 """How long an environment may prepare before a VM is asked for; a task's files may be large."""
-CLEANUP_SECONDS = 200.0
-"""How long closing an environment may take: a slow guest finishes the recording of a long episode within 155 s."""
+CLEANUP_SECONDS = 210.0
+"""How long closing an environment may take: a slow guest finishes the recording of a long episode within 170 s."""
 HURRIED_CLEANUP_SECONDS = 30.0
 """How long that may take where the attempt was asked to stop: its worker stops, its run is cancelled, or another one has it."""
 GRACE_SECONDS = 30.0

@@ -94,7 +94,7 @@ def test_the_next_build_waits_until_what_a_killed_one_started_has_ended(tmp_path
         ("any", 'namespace.run(["ls", "-l", "/proc/self/fd"], on_line=print)'),
     ],
 )
-def test_all_that_a_build_runs_holds_its_lock(tmp_path: Path, name: str, step: str) -> None:
+def test_the_programs_of_a_build_hold_its_lock(tmp_path: Path, name: str, step: str) -> None:
     (seen := tmp_path / "descriptors").touch()
     program(tmp_path, name, LOOKING)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,8 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(keeper_client, "END_SECONDS", 0.5)
     yield cloud
     for line in keepers(cloud):
-        os.kill(int(line.split()[0]), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
 
 
 def make(**options: object) -> Provider:
@@ -142,11 +144,11 @@ def test_one_that_is_being_made_when_its_owner_is_killed_is_ended_and_no_other_i
 
 def test_so_is_one_that_takes_the_place_of_another(cloud: Path) -> None:
     (cloud / "may-find").touch()
-    with own(VM, snapshot_name="ami-1", stop_seconds=0.1) as owner:
+    with own(VM, snapshot_name="ami-1", stop_seconds=2) as owner:
         wait_until(lambda: made(cloud) == ["find", "revert"])
         owner.kill()
     with pytest.raises(KeeperFailed, match=f"{VM}: aws: an earlier keeper still makes or stops its VM"):
-        make(stop_seconds=0.5).stop(VM)
+        make(stop_seconds=3).stop(VM)  # longer than the keeper would wait if it made nothing
     (cloud / "may-revert").touch()
     wait_until(lambda: traces(cloud) == [])
     assert instances(cloud) == []

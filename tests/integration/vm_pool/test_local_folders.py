@@ -98,6 +98,7 @@ def test_so_does_the_last_desktop_of_a_killed_host(top: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @needs_local_desktops
 @pytest.mark.parametrize(
     ("stopped", "killed", "folder_stays"),
@@ -134,6 +135,7 @@ def test_the_next_start_ends_what_a_host_left_that_was_killed_while_it_ended_a_d
     assert list(top.iterdir()) == []
 
 
+@pytest.mark.slow
 @needs_local_desktops
 def test_the_folder_stays_as_long_as_a_process_is_in_the_desktops_cgroup(top: Path) -> None:
     """A stranger's process is not in the namespace that ends with the keeper."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -264,7 +265,8 @@ def hanging_qemu(tmp_path: Path) -> Iterator[Path]:
     path.chmod(0o755)
     yield path
     for line in processes_naming(str(path)):
-        os.kill(int(line.split()[0]), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
 
 
 def test_a_probe_that_takes_too_long_leaves_no_process(hanging_qemu: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ class Keeper:
     def make_no_more(self) -> None:
         """Lets no VM be made from now on; waits for one that is being made, up to the time that finding one may take."""
         self._wanted = False
-        if self._making.acquire(timeout=self._request["find_seconds"]):
+        if self._making.acquire(timeout=self._request.get("find_seconds", self.stop_seconds)):
             self._making.release()
 
     def stop(self, *, abandoned: bool = False) -> None:

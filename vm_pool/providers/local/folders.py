@@ -64,9 +64,8 @@ def end_abandoned() -> list[str]:
     ended: list[str] = []
     for folder in abandoned(STATE_FOLDER):
         keepers = list(keepers_of(folder))
-        if (
-            any(map(is_stopped, keepers)) or not keepers
-        ):  # else it may end by itself, or its host may not hold folders yet
+        # Otherwise it may still end by itself, or its host may not hold folders yet.
+        if not keepers or any(map(is_stopped, keepers)):
             try:
                 _end(folder.name)
             except (ValueError, TimeoutError) as error:
@@ -84,13 +83,17 @@ def end_stopped_keepers() -> None:
                 end_keeper(pid)
             except TimeoutError as error:
                 log.warning("a process of a desktop that has ended stays: %s", error)
+            _remove_empty_parents()  # which its child may have been about to do
 
 
 def remove_traces(vm_id: str) -> None:
     """Removes an ended desktop's cgroup, then its folder; also removes the parent folders after the last desktop."""
     cgroups.remove(vm_id, END_SECONDS)
-    folder = folder_of(vm_id)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder_of(vm_id), ignore_errors=True)
+    _remove_empty_parents()
+
+
+def _remove_empty_parents() -> None:
     with suppress(OSError):  # other desktops' folders are in them
-        for above in folder.parents[:2]:
+        for above in (STATE_FOLDER, STATE_FOLDER.parent):
             above.rmdir()

@@ -14,8 +14,9 @@ cd "$folder"
 
 leave_nothing() {
     kill -KILL -1 2>/dev/null || true
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-        gone=yes
+    tries=100 # processes with much memory need a while to end
+    while [ $tries -gt 0 ]; do
+        tries=$((tries - 1)) gone=yes
         for place in "/sys/fs/cgroup$cgroup" /sys/fs/cgroup/*"$cgroup"; do
             if [ -d "$place" ] && ! rmdir "$place" 2>/dev/null; then
                 gone=no
