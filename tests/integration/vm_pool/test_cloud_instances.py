@@ -195,7 +195,7 @@ def test_one_that_is_being_made_when_it_is_to_be_stopped_is_ended_afterwards(clo
 
         later = threads.submit(make().reap_leftovers, HOST)
         (cloud / "may-find").touch()
-        assert later.result(30) == [VM]
+        assert later.result(30) in ([VM], [])  # none where the keeper has ended by itself before it is looked for
 
     assert traces(cloud) == []
     assert instances(cloud) == []
