@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,8 @@ _SECRETS = frozenset(
         "ROLLOUT_GATE_KEY",
     }
 )
+_END_SECONDS = 10.0
+"""From SIGKILL to the end of a process."""
 _STOPPED = ("T", "t")
 """States of a process that runs nothing: stopped, and stopped for a debugger."""
 _ENDED = ("Z", "X")
@@ -126,6 +128,36 @@ def kill(pid: int, seconds: float) -> None:
                 raise TimeoutError(f"process {pid} does not end within {seconds:.0f} s after SIGKILL")
         finally:
             os.close(process)
+
+
+def run_within(
+    command: Sequence[str], seconds: float, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Runs a command without input; returns its exit code and messages. Nothing is left of it, whatever interrupts this.
+
+    Args:
+        command: It may start one further process, as bubblewrap, `unshare` and `timeout` do.
+        seconds: How long it may take.
+        cwd: The folder that it runs in, if not this process's.
+        env: Its environment, if not this process's.
+
+    Raises:
+        subprocess.TimeoutExpired: It takes longer.
+    """
+    with subprocess.Popen(  # noqa: S603
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=env,
+        process_group=0,  # Ctrl-C would end one of its processes only
+    ) as process:
+        try:
+            _, messages = process.communicate(timeout=seconds)
+        finally:
+            end_with_children(process, _END_SECONDS)
+    return process.returncode, messages.decode(errors="replace")
 
 
 def end_with_children(process: subprocess.Popen[bytes], seconds: float) -> None:

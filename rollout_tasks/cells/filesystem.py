@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rollout_tasks.cells import seccomp
 from rollout_tasks.cells.isolation import FOLDER, HOSTS_NAME
-from vm_pool.processes import end_with_children
+from vm_pool.processes import run_within
 
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share", "/bin", "/lib", "/lib64")
 _FILES = (
@@ -48,8 +48,6 @@ _VARIABLES = {
 _TEMPLATE_BYTES = 64 << 20
 """Space for what imports write; no cell sees it."""
 _CHECK_SECONDS = 20.0
-_END_SECONDS = 10.0
-"""From SIGKILL to the end of its last process."""
 _HOW = (
     "allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0;"
     " in Docker --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
@@ -126,23 +124,12 @@ def complaint(one: CellFilesystem) -> str:
     """Returns why a way to make cells fails on this machine; empty if it works."""
     packages = [Path(__file__).resolve().parent.parent]
     command = one.command(["-S", "-m", "rollout_tasks.cells.self_test"], packages)
-    with subprocess.Popen(  # noqa: S603
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={},
-        cwd="/",
-        process_group=0,  # Ctrl-C would end one of bubblewrap's two processes only
-    ) as process:
-        try:
-            _, said = process.communicate(timeout=_CHECK_SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"it does not answer within {_CHECK_SECONDS:g} s"
-        finally:
-            end_with_children(process, _END_SECONDS)
-    lines = said.decode(errors="replace").strip().splitlines()
-    return "" if process.returncode == 0 else " ".join(lines[-1].split())[:300] if lines else "no reason given"
+    try:
+        code, messages = run_within(command, _CHECK_SECONDS, cwd="/", env={})
+    except subprocess.TimeoutExpired:
+        return f"it does not answer within {_CHECK_SECONDS:g} s"
+    lines = messages.strip().splitlines()
+    return "" if code == 0 else " ".join(lines[-1].split())[:300] if lines else "no reason given"
 
 
 def _bubblewrap() -> str:

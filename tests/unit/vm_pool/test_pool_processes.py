@@ -257,7 +257,9 @@ def unstoppable(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP)
+        wait_until(
+            lambda: children_of(process.pid) and psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP
+        )
         yield process
         process.kill()
     with suppress(OSError):

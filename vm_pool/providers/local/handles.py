@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 
@@ -36,14 +38,12 @@ class DesktopHandles:
         proc = keepers_root / "proc"
         upper = keepers_root / (folder / "disk" / "upper").relative_to("/")
         folders = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        with ExitStack() as opening:
-            network = os.open(proc / str(session) / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC)
-            opening.callback(os.close, network)
-            written = os.open(upper, folders)
-            opening.callback(os.close, written)
-            handles = cls(network, written, os.open(proc, folders), session)
-            opening.pop_all()
-        return handles
+        network, written, processes = _all_or_none(
+            lambda: os.open(proc / str(session) / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC),
+            lambda: os.open(upper, folders),
+            lambda: os.open(proc, folders),
+        )
+        return cls(network, written, processes, session)
 
     def copy(self) -> DesktopHandles:
         """Returns duplicates, which must be closed separately.
@@ -51,16 +51,22 @@ class DesktopHandles:
         Raises:
             OSError: This process may open no more files.
         """
-        with ExitStack() as copying:
-            network = os.dup(self.network)
-            copying.callback(os.close, network)
-            written = os.dup(self.written)
-            copying.callback(os.close, written)
-            handles = DesktopHandles(network, written, os.dup(self.processes), self.session)
-            copying.pop_all()
-        return handles
+        opened = (self.network, self.written, self.processes)
+        network, written, processes = _all_or_none(*(partial(os.dup, one) for one in opened))
+        return DesktopHandles(network, written, processes, self.session)
 
     def close(self) -> None:
         """Closes the descriptors."""
         for descriptor in (self.network, self.written, self.processes):
             os.close(descriptor)
+
+
+def _all_or_none(*steps: Callable[[], int]) -> list[int]:
+    """Returns the descriptors that the steps open; if one of them fails, none stays open."""
+    with ExitStack() as opening:
+        opened = []
+        for step in steps:
+            opened.append(step())
+            opening.callback(os.close, opened[-1])
+        opening.pop_all()
+    return opened

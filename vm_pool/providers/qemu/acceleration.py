@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from vm_pool.processes import run_within
 from vm_pool.providers.qemu.folders import state_folder
 
 DEVICE = Path("/dev/kvm")
@@ -105,27 +103,10 @@ def probe(qemu: str, acceleration: Acceleration) -> str:
         command += ["-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"]
         command += ["-drive", f"file={sector.name},format=raw,if=floppy,readonly=on"]
         try:
-            code, messages = _run(command, PROBE_SECONDS)
+            code, messages = run_within(command, PROBE_SECONDS)
         except subprocess.TimeoutExpired:
             return f"a machine of seven instructions did not run through within {PROBE_SECONDS:.0f} s with {acceleration.name}"
     if code == _EXIT_CODE:
         return ""
-    said = messages.decode(errors="replace").strip().splitlines()
+    said = messages.strip().splitlines()
     return f"a machine of seven instructions could not be run with {acceleration.name}: {said[-1][-200:] if said else 'QEMU ended'}"
-
-
-def _run(command: list[str], seconds: float) -> tuple[int, bytes]:
-    """Returns a command's exit code and messages; kills it with the processes that it has started if anything interrupts this.
-
-    Raises:
-        subprocess.TimeoutExpired: It takes longer.
-    """
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, process_group=0, **pipes) as process:  # noqa: S603
-        try:
-            _, messages = process.communicate(timeout=seconds)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, messages
