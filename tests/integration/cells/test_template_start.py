@@ -163,7 +163,8 @@ time.sleep(100)
 def test_one_whose_owner_is_killed_ends_by_itself(package: Path, state: str) -> None:
     (package / "__init__.py").write_text("from tests.integration.cells.inside import serve\n")
     command = [sys.executable, "-P", "-c", OWNER, package.name, str(package), str(TESTS), state]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent) as owner:
+    variables = {**os.environ, "TMPDIR": str(package.parent)}  # it cannot remove its folder
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent, env=variables) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"\n"
         assert processes_naming(str(package))
