@@ -1,6 +1,7 @@
 """OSWorld's own tasks with files made here in the place of theirs, through the whole pipeline on desktops of this machine.
 
-Each is played by a script that solves it, by doing nothing and by a near miss: these must score 1, 0 and 0.
+Each is played by a script that solves it, by doing nothing and by a near miss: these must score 1, 0 and 0. `draw` names tasks
+that nothing stands in for yet: by those that come next, a conformance table is judged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,7 @@ from desktop_image.cache_folder import user_cache_folder
 from rollout_tasks.cli import program
 from rollout_tasks.config import parse_config
 from rollout_tasks.embedded.run import run_embedded
+from rollout_tasks.environments.osworld.conformance import conformance, image_facts
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.errors import UserError
@@ -35,6 +37,7 @@ from rollout_tasks.models.scripted.scripts import METADATA_KEY
 from rollout_tasks.runs.folder import RunFolder, find_run
 from rollout_tasks.runs.submission import new_submission, resumed_submission
 from rollout_tasks.runs.verdict import rollout_id_of
+from scripts.bench.osworld_tasks import SCRIPTS, is_infeasible
 from tests.acceptance.osworld_standins import StandIn, stand_ins
 
 NOTHING = [
@@ -145,6 +148,7 @@ def rows_of(folder: RunFolder, known: Mapping[str, StandIn], times: int) -> list
 
 _application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 _Data = Annotated[Path, typer.Option(help="A list of tasks of an OSWorld tree, as test_all.json is one.")]
+_Profile = Annotated[str, typer.Option(help="The guest image.")]
 _Output = Annotated[Path, typer.Option(help="Where runs' folders go.")]
 
 
@@ -154,7 +158,7 @@ def run(
     task: Annotated[list[str] | None, typer.Option(help="Only the task whose id begins so; repeatable.")] = None,
     times: Annotated[int, typer.Option(min=1, help="How often each is solved.")] = 1,
     num_vms: Annotated[int, typer.Option(min=1, help="Desktops at a time.")] = 1,
-    profile: Annotated[str, typer.Option(help="The guest image.")] = "full",
+    profile: _Profile = "full",
     output_dir: _Output = Path("results"),
     run_id: Annotated[str | None, typer.Option(help="The run's name.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what came of each task as JSON.")] = False,
@@ -193,6 +197,32 @@ def run(
         if run_embedded(submission, console).interrupted:
             raise UserError("interrupted")
     return _show(rows_of(submission.folder, known, times), as_json)
+
+
+@_application.command()
+def draw(
+    data_path: _Data,
+    seed: Annotated[int, typer.Option(help="Another number, other tasks.")],
+    count: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    profile: _Profile = "full",
+) -> None:
+    """Names tasks called faithful that neither stand-in nor script plays yet, chosen by the seed: write those, and play them.
+
+    For example:  [bold]osworld_standins.py draw --data-path osworld/test_all.json --seed 1[/bold]
+    """
+    console = Console(stderr=True, highlight=False)
+    facts = image_facts("local", {"profile": profile}, lambda sentence: console.print(sentence, soft_wrap=True))
+    found = conformance(load_items(data_path).items, [facts])
+    faithful = {one.item.id: one.item for one in found if one.verdict == "faithful" and not is_infeasible(one.item)}
+    played_already = {one.task for one in stand_ins()} | {path.stem for path in SCRIPTS.glob("*.json")}
+    for task in drawn(sorted(set(faithful) - played_already), seed, count):
+        item = faithful[task]
+        print(f"{item.domain:20s} {task}  {_cut(' '.join(item.question.split()))}")
+
+
+def drawn(tasks: Iterable[str], seed: int, count: int) -> list[str]:
+    """Returns that many of the tasks, in an order that only the seed decides, whatever is played later."""
+    return sorted(tasks, key=lambda task: hashlib.sha256(f"{seed} {task}".encode()).digest())[:count]
 
 
 @_application.command()
