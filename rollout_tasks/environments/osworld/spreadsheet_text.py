@@ -8,15 +8,15 @@ farthest from the focused cell, or from the top.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _PLACE = 11
 """Characters of a row's place, ``120 @ 1071,``."""
-LONGEST_CONTENT = 60
-"""Characters of one cell."""
-LEAST_CONTENTS = 1_500
+LONGEST_CONTENTS = (60, 30, 15)
+"""Characters of one cell; fewer only where no row would fit."""
+LEAST_CONTENTS = 1_200
 """Characters that contents always get."""
 
 
@@ -41,10 +41,9 @@ class SheetCell:
         """5."""
         return int(self.name[len(self.column) :])
 
-    @property
-    def text(self) -> str:
-        """``B5 - content``, shortened."""
-        content = self.content if len(self.content) <= LONGEST_CONTENT else self.content[:LONGEST_CONTENT] + "..."
+    def text(self, longest: int) -> str:
+        """Returns ``B5 - content``, with so many characters of the content at most."""
+        content = self.content if len(self.content) <= longest else self.content[:longest] + "..."
         said = " - ".join(word for word in (self.name, content) if word)
         return f"{said} (focused)" if self.focused else said
 
@@ -73,23 +72,35 @@ def lines(cells: Sequence[SheetCell], room: int, indent: int, *, with_places: bo
         first.append(f"[columns] {', '.join(f'{column} @ {x}' for column, x in columns.items())}")
         room -= len(first[0]) + indent + 1 + _PLACE * len(rows)
     room = max(room, LEAST_CONTENTS)
-    said: dict[int, str] = {}
-    unsaid = 0
-    focused = next((cell.row for cell in cells if cell.focused), 0)
-    for number in sorted(rows, key=lambda number: (abs(number - focused), number)):
-        texts = [cell.text for cell in rows[number] if cell.content or cell.focused]
-        line = f"[row] {_placed(number, rows, with_places)}: {' | '.join(texts)}"
-        if texts and (room := room - len(line) - indent - 1) >= 0:
-            said[number] = line
-        else:
-            unsaid += len(texts)
+    placed = {number: _placed(number, rows, with_places) for number in rows}
+    for longest in LONGEST_CONTENTS:
+        said, unsaid = _contents(rows, placed, room, indent, longest)
+        if said or not unsaid:
+            break
     written = [*first, *(said[number] for number in sorted(said))]
     if unsaid:
         written.append(f"[... {unsaid} more cells with content have no room here]")
     rest = sorted(set(rows) - set(said))
     if rest and with_places:
-        written.append(f"[rows] {', '.join(_placed(number, rows, with_places) for number in rest)}")
+        written.append(f"[rows] {', '.join(placed[number] for number in rest)}")
     return written
+
+
+def _contents(
+    rows: Mapping[int, Sequence[SheetCell]], placed: Mapping[int, str], room: int, indent: int, longest: int
+) -> tuple[dict[int, str], int]:
+    """Returns the lines of rows for which there is room, and how many cells with content have none."""
+    focused = next((number for number, cells in rows.items() if any(cell.focused for cell in cells)), 0)
+    said: dict[int, str] = {}
+    unsaid = 0
+    for number in sorted(rows, key=lambda number: (abs(number - focused), number)):
+        texts = [cell.text(longest) for cell in rows[number] if cell.content or cell.focused]
+        line = f"[row] {placed[number]}: {' | '.join(texts)}"
+        if texts and (room := room - len(line) - indent - 1) >= 0:
+            said[number] = line
+        else:
+            unsaid += len(texts)
+    return said, unsaid
 
 
 def _placed(row: int, rows: dict[int, list[SheetCell]], with_places: bool) -> str:

@@ -167,7 +167,7 @@ def test_one_whose_owner_is_killed_ends_by_itself(package: Path, state: str) -> 
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS.parent, env=variables) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"\n"
-        assert processes_naming(str(package))
+        wait_until(lambda: processes_naming(str(package)))  # a child is named as its owner until it is bubblewrap
         owner.kill()
 
     wait_until(lambda: processes_naming(str(package)) == [], seconds=20)

@@ -235,6 +235,14 @@ def test_a_small_sheet_is_all_there_however_many_toolbars_there_are() -> None:
     assert "no room" not in text
 
 
+def test_of_rows_too_long_for_their_room_the_focused_one_is_told_in_short() -> None:
+    xml = sheet(columns=20, rows=40, filled=20, buttons=400, at="C31").replace(">r30c", f">{'long ' * 20}r30c")
+
+    text = accessibility_tree.lines(accessibility_tree.elements(xml), with_places=True)
+
+    assert f"[row] 31 @ 718: A31 - {'long ' * 6}... | " in text  # with 60 characters of each cell there is no room
+
+
 def test_what_is_above_or_left_of_the_screen_is_not_listed() -> None:
     away = [
         node("menu-item", name, box) for name, box in {"Far": (-2147483580, 9, 50, 9), "Up": (0, -40, 9, 9)}.items()
