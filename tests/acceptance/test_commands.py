@@ -12,6 +12,7 @@ from tests.checks import check_broker, check_pool, check_run
 from tests.cluster import Cluster
 
 
+@pytest.mark.slow
 def test_status_before_during_and_after(cluster: Cluster) -> None:
     items = [{"id": f"short-{n}", "question": "work"} for n in range(2)]
     items += [{"id": "long", "question": "work", "env_config": {"seconds": [120, 120]}}]

@@ -19,7 +19,7 @@ from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
 
 SECONDS = 3000
-DRAWN = 20
+DRAWN = 8
 """So many are played here; the bench plays all."""
 
 

@@ -190,7 +190,13 @@ def in_order(provider: LocalProvider) -> dict[str, object]:
     return answers(provider) | {"who": who_answers(provider)}
 
 
-@pytest.mark.parametrize("attempt", AS_USER.values(), ids=AS_USER.keys())
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(one, id=name, marks=[pytest.mark.slow] if name == "fill the disks" else [])
+        for name, one in AS_USER.items()
+    ],
+)
 def test_a_user_changes_nothing(provider: LocalProvider, in_order: dict[str, object], attempt: str) -> None:
     said = in_guest(provider, VM, f"exec 2>&1; {attempt}", seconds=120)
 

@@ -49,6 +49,7 @@ def kinds(lines: list[str]) -> list[str]:
     return [" ".join(line.split()[:2]) for line in lines]
 
 
+@pytest.mark.slow
 def test_computer_13(play: Begin, desk: Desk, log: Callable[[], list[str]]) -> None:
     playing = play(SETUP, action_space="computer_13")
     act = playing.act
