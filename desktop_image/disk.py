@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from desktop_image import build_locks, files_layer, namespace, packages_layer, rootless
+from desktop_image import build_programs, files_layer, namespace, packages_layer, rootless
 from desktop_image.cache import Progress, part
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import Image, image_named
@@ -151,7 +150,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _pack(tree: Path, owner: int, size: int, make: Callable[[list[str], Path, int], None], target: Path) -> None:
+def _pack(
+    tree: Path, owner: int, size: int, make: Callable[[list[str], Path, Sequence[int]], None], target: Path
+) -> None:
     """Makes the disk from a tree."""
     raw = target / "disk.raw"
     with raw.open("wb+") as file:
@@ -159,31 +160,21 @@ def _pack(tree: Path, owner: int, size: int, make: Callable[[list[str], Path, in
         os.fchown(file.fileno(), owner, owner)
         # No journal: after a crash of the machine, its overlay is discarded anyway.
         command = ["mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", "assume_storage_prezeroed=1"]
-        make([*command, "-d", ".", f"/proc/self/fd/{file.fileno()}"], tree, file.fileno())
+        make([*command, "-d", ".", f"/proc/self/fd/{file.fileno()}"], tree, [file.fileno()])
     _call(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(target / "disk.qcow2")])
     raw.unlink()
 
 
-def _call_as_guest_root(command: list[str], folder: Path, descriptor: int) -> None:
-    """Runs a command in a user namespace whose root owns the layers; it can access the open folder and descriptor."""
-    code, said = namespace.run(command, folder=folder, descriptors=[descriptor])
+def _call_as_guest_root(command: list[str], folder: Path, descriptors: Sequence[int]) -> None:
+    """Runs a command in a user namespace whose root owns the layers; it can access the folder and the open files."""
+    code, said = namespace.run(command, folder=folder, descriptors=descriptors)
     if code:
         raise GuestBuildError(f"{command[0]} could not write the guest's disk: {said[-300:]}")
 
 
-def _call(command: list[str], folder: Path | None = None, descriptor: int | None = None) -> None:
-    descriptors = [] if descriptor is None else [descriptor]
-    done = subprocess.run(  # noqa: S603
-        command,
-        cwd=folder,
-        pass_fds=(*descriptors, *build_locks.descriptors()),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        raise GuestBuildError(f"{command[0]} could not write the guest's disk: {' '.join(done.stderr.split())[-300:]}")
+def _call(command: list[str], folder: Path | None = None, descriptors: Sequence[int] = ()) -> None:
+    failure = f"{command[0]} could not write the guest's disk"
+    build_programs.call(command, failure, folder=folder, descriptors=descriptors)
 
 
 def _check_tools() -> None:

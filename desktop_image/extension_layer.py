@@ -7,15 +7,13 @@ inside the guest's root, as the root of its user namespace: scripts of packages 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from desktop_image import build_locks, packages_layer
+from desktop_image import build_programs, packages_layer
 from desktop_image.cache import Progress
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import DEBS, FONTS, SCRIPTS, Additions
@@ -83,28 +81,15 @@ def _fetch(wanted: Sequence[str], release: Release, packages: Path, own: Path, t
         "Acquire::Retries": "2",
     }
     apt = ["apt-get", "-q", "-y", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
-    _call([*apt, "update"], "asking what packages there are")
-    _call([*apt, "install", "--download-only", *wanted], "fetching the added packages")
+    english = {"LC_ALL": "C"}
+    build_programs.call([*apt, "update"], "asking what packages there are failed", variables=english)
+    fetching = [*apt, "install", "--download-only", *wanted]
+    build_programs.call(fetching, "fetching the added packages failed", variables=english)
     for file in (own / "cache/archives").glob("*.deb"):
         shutil.move(file, target / file.name)
     for file in map(Path, wanted):
         if file.suffix == ".deb":
             shutil.copyfile(file, target / file.name)
-
-
-def _call(command: list[str], what: str) -> None:
-    done = subprocess.run(  # noqa: S603
-        command,
-        env={**os.environ, "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        pass_fds=build_locks.descriptors(),
-    )
-    if done.returncode:
-        complaints = [line for line in done.stderr.splitlines() if line.startswith("E: ")]
-        raise GuestBuildError(f"{what} failed: {' '.join(complaints or done.stderr.split())[-500:]}")
 
 
 def _let_everybody_read(folder: Path) -> None:
@@ -119,23 +104,11 @@ def _apply(given: Path, lower: Sequence[Path], target: Path, progress: Progress)
         *(sys.executable, "-m", "desktop_image", "additions", str(target), str(given), *map(str, lower)),
     ]
     last: deque[str] = deque(maxlen=5)
-    with subprocess.Popen(  # noqa: S603
-        command,
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        pass_fds=build_locks.descriptors(),
-    ) as running:
-        assert running.stdout is not None  # noqa: S101
-        try:
-            for line in running.stdout:
-                if line.strip():
-                    last.append(line.strip())
-                    progress(line.strip())
-        except BaseException:
-            running.kill()
-            raise
-    if running.returncode:
+    with build_programs.running(command, folder=REPOSITORY) as program:
+        assert program.stdout is not None  # noqa: S101
+        for line in program.stdout:
+            if line.strip():
+                last.append(line.strip())
+                progress(line.strip())
+    if program.returncode:
         raise GuestBuildError(f"the image could not be extended: {' | '.join(last) or 'nothing says why'}")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from desktop_image import build_locks
+from desktop_image import build_programs
 from desktop_image.errors import GuestBuildError
 from desktop_image.release import BOOKWORM, Release
 
@@ -56,27 +55,15 @@ def run(
     with tempfile.TemporaryFile("w+") as given:
         given.write(sources)
         given.seek(0)
-        with subprocess.Popen(  # noqa: S603
-            full,
-            stdin=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            pass_fds=build_locks.descriptors(),
-        ) as running:
-            assert running.stdout is not None  # noqa: S101
-            try:
-                complaints = _follow(running.stdout, progress)
-            except BaseException:
-                running.kill()
-                raise
-    if running.returncode and complaints.startswith(_NO_NAMESPACE):
+        with build_programs.running(full, stdin=given) as program:
+            assert program.stdout is not None  # noqa: S101
+            complaints = _follow(program.stdout, progress)
+    if program.returncode and complaints.startswith(_NO_NAMESPACE):
         raise GuestBuildError(
             "building a guest image needs the right to make namespaces and to mount, which root lacks in a container"
             f" that is not --privileged ({complaints})"
         )
-    if running.returncode:
+    if program.returncode:
         raise GuestBuildError(f"mmdebstrap could not build {what}: {complaints}")
 
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from desktop_image import build_locks, mmdebstrap
+from desktop_image import build_programs, mmdebstrap
 from desktop_image.errors import GuestBuildError
 from desktop_image.profiles import PROFILES
 from desktop_image.release import Release
@@ -57,7 +57,7 @@ def build(profile: str, release: Release, target: Path, progress: Callable[[str]
     packages = f"usr/local/lib/{python}/dist-packages"
     _install_python_packages(python.removeprefix("python"), target / packages)
     compiling = ["chroot", str(target), "python3", "-m", "compileall", "-q", f"/{packages}"]
-    _call(compiling, "compiling the Python packages")
+    build_programs.call(compiling, "compiling the Python packages failed")
     _close_to_others(target)
 
 
@@ -87,25 +87,10 @@ def _install_python_packages(version: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     # uv leaves its locks there. What a killed build leaves in the image's part is removed with it.
     with tempfile.TemporaryDirectory(dir=target.parent) as own:
-        _call([*command, *options], "installing the guest's Python packages", TMPDIR=own)
+        failure = "installing the guest's Python packages failed"
+        build_programs.call([*command, *options], failure, variables={"TMPDIR": own})
 
 
 def _has_pip(python: str) -> bool:
     asked = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False)  # noqa: S603
     return asked.returncode == 0
-
-
-def _call(command: list[str], what: str, **variables: str) -> None:
-    environment = {**os.environ, **variables}
-    done = subprocess.run(  # noqa: S603
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        pass_fds=build_locks.descriptors(),
-    )
-    if done.returncode:
-        reason = " ".join((done.stderr or done.stdout).split())[-500:]
-        raise GuestBuildError(f"{what} failed: {reason or os.strerror(done.returncode)}")
