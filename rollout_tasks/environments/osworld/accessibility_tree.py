@@ -3,7 +3,7 @@
 One line for each element that is shown and is named, described or interactive: ``[role] name - description (states)``,
 indented by two spaces for each level. Left out are containers without a name, and what cannot be seen: entries of
 closed menus, and what the active window covers. Spreadsheet cells are written row by row, in the space that everything
-else leaves.
+else leaves, with all spaces that are in them.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ def _walk(
         above = node.get(f"{words.attributes}window-type") in _ABOVE_ALL
         active = None if active is not None and (above or node is active.node) else active
     name = _one_line(node.get("name"))
-    description = _one_line(node.get("description") or node.get("note") or node.text)
+    spaced = in_sheet and role == "table-cell"
+    description = _one_line(node.get("description") or node.get("note") or node.text, spaced=spaced)
     below = depth
     if shown and (name or description or role in INTERACTIVE):
         box = _box(node, words.component)
@@ -268,8 +269,10 @@ def _box(node: Any, component: str) -> Box | None:
     return (left, top, width, height) if width > 0 and height > 0 else None
 
 
-def _one_line(text: str | None) -> str:
-    if not text:
+def _one_line(text: str | None, *, spaced: bool = False) -> str:
+    """Returns a text without line breaks; with each of its spaces, or one between words."""
+    text = (text or "").replace("\ufffc", " ")
+    if not text or text.isspace():
         return ""
-    joined = " ".join(text.replace("\ufffc", " ").split())
+    joined = re.sub(r"\s", " ", text) if spaced else " ".join(text.split())
     return joined if len(joined) <= MAX_DESCRIPTION else joined[:MAX_DESCRIPTION] + "..."

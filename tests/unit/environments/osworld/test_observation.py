@@ -263,6 +263,15 @@ def test_a_small_sheet_is_all_there() -> None:
     assert "@" not in text
 
 
+def test_spaces_in_a_sheets_cells_are_all_told_in_one_line() -> None:
+    xml = sheet(columns=2, rows=2, filled=2).replace("r0c0", "  two  and\ttab ").replace("r1c0", "one\nmore")
+
+    text = accessibility_tree.lines(accessibility_tree.elements(xml))
+
+    assert "[row] 1: A1 -   two  and tab  | B1 - r0c1" in text
+    assert "[row] 2: A2 - one more | B2 - r1c1" in text
+
+
 def test_cells_are_marked_after_buttons_and_empty_ones_last() -> None:
     found = accessibility_tree.elements(sheet(columns=20, rows=40, filled=5))
 
