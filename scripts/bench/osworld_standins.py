@@ -72,8 +72,12 @@ class Row:
 
 
 def played(item: Item, there: StandIn, times: int) -> Item:
-    """The item with what the scripted model plays: the solution so many times, then nothing, then the near miss."""
-    scripts = [*([there.right] * times), NOTHING, there.near_miss]
+    """The item with what the scripted model plays: the solution so many times, then nothing, then the near miss.
+
+    Nothing is done once that is seen for which the solution waits first: evaluators press keys in a window that opens late.
+    """
+    seen = {"when": there.right[0]["when"]} if "when" in there.right[0] else {}
+    scripts = [*([there.right] * times), [one | seen for one in NOTHING], there.near_miss]
     return replace(
         item, metadata={**item.metadata, METADATA_KEY: {str(index): one for index, one in enumerate(scripts)}}
     )
