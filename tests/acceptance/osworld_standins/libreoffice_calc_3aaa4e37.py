@@ -46,7 +46,8 @@ def _exported(*changes: Turn) -> list[Turn]:
     return [
         LARGER,
         turn("I save it under another name.", keys("ctrl", "shift", "s", pause=2)),
-        turn("As a CSV.", write("/home/user/Export_Calc_to_CSV.csv\n", pause=2), when="[file-chooser] Save"),
+        turn("In place of its name,", keys("ctrl", "a", pause=1), when="[file-chooser] Save"),
+        turn("a CSV's.", write("/home/user/Export_Calc_to_CSV.csv\n", pause=2)),
         turn("In that format.", click("[push-button] Use Text CSV Format", pause=2)),
         *changes,
         turn("That is all.", click(["] Export Text File", "[push-button] OK"], pause=2)),
