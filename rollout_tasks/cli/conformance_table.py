@@ -55,7 +55,7 @@ def as_page(found: Sequence[Conformance], tasks: str, image: str, command: str) 
         "",
         "`faithful`: no difference was found. `unfaithful`: the image differs where the task looks, or desktop-env ignores an",
         "option of its evaluator. `needs`: it asks for what",
-        "image and network have not. A run leaves the last two out unless `--include-unfaithful` is given.",
+        "image, network or workers have not. A run leaves the last two out unless `--include-unfaithful` is given.",
         "",
         "| domain | tasks | faithful | unfaithful | needs |",
         "|---|---:|---:|---:|---:|",

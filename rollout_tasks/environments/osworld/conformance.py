@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmark.items import Item
@@ -13,7 +13,9 @@ from desktop_image.conformance.probe import Guest, ProbeError, look
 from desktop_image.conformance.touches import touches_of
 from desktop_image.conformance.verdicts import verdict_of
 from rollout_tasks.environments.base import Conformance
+from rollout_tasks.environments.osworld.desktop_env_import import OCR_METRIC, has_ocr, is_installed
 from rollout_tasks.environments.osworld.metric_options import unread_options
+from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.errors import UserError
 from rollout_tasks.vm_options import open_provider
 from vm_pool.errors import ProviderError
@@ -34,13 +36,23 @@ def conformance(items: Iterable[Item], images: Sequence[Facts]) -> list[Conforma
 
 
 def _compared(item: Item, images: Sequence[Facts]) -> Conformance:
+    evaluator = item.metadata.get("evaluator") or {}
     touches = touches_of({**item.metadata, **item.env_config, "instruction": item.question})
-    ignored = tuple(unread_options(item.metadata.get("evaluator") or {}))
+    lacking = tuple(_lacking(evaluator))
+    ignored = tuple(unread_options(evaluator))
     for facts in images:
         verdict = verdict_of(touches, facts)
-        if verdict.reasons:
-            return Conformance(item, verdict.name, (*verdict.reasons, *ignored))
+        if verdict.name == "needs" or (verdict.reasons and not lacking):
+            return Conformance(item, verdict.name, (*verdict.reasons, *lacking, *ignored))
+    if lacking:
+        return Conformance(item, "needs", (*lacking, *ignored))
     return Conformance(item, "unfaithful", ignored) if ignored else Conformance(item, "faithful")
+
+
+def _lacking(evaluator: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what the evaluator needs and a worker installed as this machine lacks; nothing without desktop-env here."""
+    if evaluator and OCR_METRIC in metrics_of(evaluator) and is_installed() and not has_ocr():
+        yield "the Python package easyocr on workers (evaluator.func)"
 
 
 def image_facts(provider_name: str, options: Mapping[str, Any], progress: Callable[[str], None]) -> Facts:
