@@ -36,8 +36,8 @@ def tree() -> Response:
     places = x11.content_places()
     screen = (0, 0, width, height)
     with x11.connected() as display:
-        popups = x11.popup_places(display)
-    programs = _with_bus(lambda bus: reader.read_desktop(bus, screen, places, popups, deadline), deadline)
+        popups, active = x11.popup_places(display), x11.active_title(display)
+    programs = _with_bus(lambda bus: reader.read_desktop(bus, screen, places, popups, active, deadline), deadline)
     with x11.connected() as display:
         area = x11.work_area(display)
     desktop_icons.add(programs, Path.home(), area or screen)

@@ -140,17 +140,33 @@ def content_places() -> dict[tuple[int, str], tuple[int, int, int, int]]:
         for window in normal_windows(display):
             resource = display.create_resource_object("window", window.id)
             try:
-                pid = property_of(display, resource, "_NET_WM_PID")
+                pid = _process_of(display, resource)
                 shadow = property_of(display, resource, "_GTK_FRAME_EXTENTS")
                 width, height = size_of(display, window.id)
                 corner = display.screen().root.translate_coords(resource, 0, 0)
             except Xlib.error.XError:
                 continue
             left, right, top, bottom = shadow if shadow is not None and len(shadow) == 4 else (0, 0, 0, 0)
-            if pid is not None and len(pid):
+            if pid:
                 size = (int(width - left - right), int(height - top - bottom))
-                places[int(pid[0]), window.title] = (int(corner.x + left), int(corner.y + top), *size)
+                places[pid, window.title] = (int(corner.x + left), int(corner.y + top), *size)
     return places
+
+
+def active_title(display: Any) -> tuple[int, str] | None:
+    """Returns the active window's process id and title; None when no window has the focus, or it does not say."""
+    try:
+        window = _window(display, active_window(display))
+        pid = _process_of(display, display.create_resource_object("window", window.id))
+    except Xlib.error.XError:
+        return None
+    return (pid, window.title) if pid else None
+
+
+def _process_of(display: Any, window: Any) -> int:
+    """Returns the id of the process that says that a window is its own; 0 when none does."""
+    pid = property_of(display, window, "_NET_WM_PID")
+    return int(pid[0]) if pid is not None and len(pid) else 0
 
 
 def popup_places(display: Any) -> list[tuple[int, int, int, int]]:

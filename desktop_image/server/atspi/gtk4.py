@@ -1,14 +1,15 @@
 """Corrects errors of GTK 4 programs: which nodes are visible and enabled, their screen positions and names.
 
-These programs report positions relative to their window, and mark only windows as "showing".
+These programs report positions relative to their window, and mark only main windows as "showing" and "active", no dialogs.
+An open menu, or whatever else pops up, is a window of its own; they report it at the corner of what it belongs to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from . import names
-from .nodes import Box, Node, Program
+from .nodes import Box, Node, Program, Title
 
 NO_END = 2**31 - 1
 """The end of any text. Elsewhere -1 means the same, but labels take it for the beginning."""
@@ -29,6 +30,8 @@ def set_states(program: Program) -> None:
         node.coordinates = OF_WINDOW
         node.name = _said_once(node.name)
     for window in program.root.children:
+        if window.role in names.DIALOGS and window.states & names.VISIBLE:
+            window.states |= names.SHOWING
         if not window.showing:
             continue
         stack = list(window.children)
@@ -42,27 +45,45 @@ def set_states(program: Program) -> None:
 
 
 def _said_once(name: str) -> str:
-    """Returns a name without its repetition: a button that gets its name from its label is called "7 7"."""
-    half = name[: len(name) // 2]
-    return half if half and name == f"{half} {half}" else name
+    """Returns a name without its repetition: a button that gets its name from its label is called "7 7", "_Cut Cut"."""
+    said, blank, again = name[: len(name) // 2], name[len(name) // 2 :][:1], name[len(name) // 2 + 1 :]
+    return again if said and blank == " " and again in (said, said.replace("_", "", 1)) else name
 
 
-def set_places(program: Program, windows: Mapping[tuple[int, str], Box]) -> None:
-    """Moves all nodes by their window's position.
+def set_places(program: Program, windows: Mapping[Title, Box], popups: Sequence[Box], active: Title | None) -> None:
+    """Moves all nodes by their window's position, and marks the active dialog.
 
     Args:
         program: The program with the nodes.
-        windows: Positions of windows on the screen, by process id and title.
+        windows: Positions of windows on the screen.
+        popups: Positions of the windows that the window manager ignores.
+        active: The active window.
     """
     for window in program.root.children:
-        place = windows.get((program.pid, window.name))
+        title = program.pid, window.name
+        place = windows.get(title)
         if place is not None and window.box is not None:
             # Positions start inside the border, which is equally wide on all sides.
             across, down = (place[2] - window.box[2]) // 2, (place[3] - window.box[3]) // 2
-            _move(window, place[0] + across - window.box[0], place[1] + down - window.box[1])
+            _move(window, place[0] + across, place[1] + down, window.box)
+            _set_popups(window, popups)
+        if title == active and window.role in names.DIALOGS:
+            window.states |= names.ACTIVE
 
 
-def _move(window: Node, x: int, y: int) -> None:
+def _set_popups(window: Node, popups: Sequence[Box]) -> None:
+    """Moves what pops up to the window that is as large."""
+    free = list(popups)
     for node in window.walk():
+        if node.box is None or node.parent is None or node.parent.box is None or node.box[:2] != node.parent.box[:2]:
+            continue
+        if popup := next((one for one in free if one[2:] == node.box[2:]), None):
+            free.remove(popup)
+            _move(node, popup[0], popup[1], node.box)
+
+
+def _move(top: Node, x: int, y: int, now: Box) -> None:
+    """Moves a node, with all below it, from where it is now."""
+    for node in top.walk():
         if node.box is not None:
-            node.box = (node.box[0] + x, node.box[1] + y, node.box[2], node.box[3])
+            node.box = (node.box[0] + x - now[0], node.box[1] + y - now[1], node.box[2], node.box[3])

@@ -46,6 +46,7 @@ REGISTRY_PATH = "/org/a11y/atspi/registry"
 ROOT_PATH = "/org/a11y/atspi/accessible/root"
 CACHE_PATH = "/org/a11y/atspi/cache"
 NULL_PATH = "/org/a11y/atspi/null"
+DIALOGS = frozenset({ROLES.index("alert"), ROLES.index("dialog")})
 MENU, MENU_BAR, TABLE_CELL, TERMINAL = (ROLES.index(name) for name in ("menu", "menu bar", "table cell", "terminal"))
 
 CALLED = {"Chromium": "Google Chrome"}

@@ -16,6 +16,8 @@ MOST_NODES = 20_000
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in pixels of the screen."""
+Title = tuple[int, str]
+"""A window's process id and title."""
 
 
 @dataclass(slots=True, eq=False)

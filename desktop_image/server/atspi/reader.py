@@ -8,10 +8,9 @@ from pathlib import Path
 from . import dbus_format, details, gtk2, gtk4, libreoffice, names, tables
 from .bus import Bus
 from .dbus_format import Call, Reader
-from .nodes import DEEPEST, Box, Node, Program, expand, read_cache, read_property, read_references, time_left
+from .nodes import DEEPEST, Box, Node, Program, Title, expand, read_cache, read_property, read_references, time_left
 
 ROOT = Node(names.REGISTRY, names.ROOT_PATH)
-WindowPlaces = Mapping[tuple[int, str], Box]
 
 
 def introduce(bus: Bus, deadline: float) -> None:
@@ -60,7 +59,9 @@ def read_programs(bus: Bus, deadline: float) -> list[Program]:
     return programs
 
 
-def read_desktop(bus: Bus, screen: Box, windows: WindowPlaces, popups: Sequence[Box], deadline: float) -> list[Program]:
+def read_desktop(
+    bus: Bus, screen: Box, windows: Mapping[Title, Box], popups: Sequence[Box], active: Title | None, deadline: float
+) -> list[Program]:
     """Returns every program with its whole tree, and details of all visible nodes.
 
     Args:
@@ -68,6 +69,7 @@ def read_desktop(bus: Bus, screen: Box, windows: WindowPlaces, popups: Sequence[
         screen: The screen's left, top, right and bottom.
         windows: Positions of windows; see `gtk4.set_places`.
         popups: Positions of menus and similar windows; see `gtk2.show_open_menus`.
+        active: The active window.
         deadline: When to stop, by the monotonic clock; what has been read by then is returned.
     """
     programs = read_programs(bus, deadline)
@@ -80,7 +82,7 @@ def read_desktop(bus: Bus, screen: Box, windows: WindowPlaces, popups: Sequence[
     details.read_details(bus, seen, deadline)
     for program in programs:
         if gtk4.is_gtk4(program):
-            gtk4.set_places(program, windows)
+            gtk4.set_places(program, windows, popups, active)
         elif libreoffice.is_libreoffice(program):
             libreoffice.set_places(program)
         if program.root.program in bus.silent:

@@ -117,22 +117,26 @@ def test_saving_asks_nothing(
     assert desktop.windows() == [title]
 
 
+def middles(desktop: Desktop, path: str) -> dict[str, tuple[int, int]]:
+    """The middle of each node that an XPath finds, that has a name and a place and is showing, by its name."""
+    tree = etree.fromstring(requests.get(desktop.url("/accessibility"), timeout=60).json()["AT"].encode())
+    found = {}
+    for node in tree.xpath(path, namespaces={"st": STATE.strip("{}")}):
+        if node.get(f"{STATE}showing") == "true" and node.get("name") and node.get(f"{PLACE}size"):
+            x, y, width, height = (
+                int(number)
+                for name in ("screencoord", "size")
+                for number in node.get(f"{PLACE}{name}").strip("()").split(",")
+            )
+            found[node.get("name")] = (x + width // 2, y + height // 2)
+    return found
+
+
 def test_gimps_open_menus_are_in_the_tree(desktop: Desktop) -> None:
     """GIMP is made with GTK 2, which does not say of the items of an open menu that they are showing."""
 
     def shown() -> dict[str, tuple[int, int]]:
-        """The middle of what of GIMP's menus is in desktop_view, by its name."""
-        tree = etree.fromstring(requests.get(desktop.url("/accessibility"), timeout=60).json()["AT"].encode())
-        found = {}
-        for node in tree.xpath("//application[@name='gimp']//*[self::menu or contains(name(), 'menu-item')]"):
-            if node.get(f"{STATE}showing") == "true" and node.get("name"):
-                x, y, width, height = (
-                    int(number)
-                    for name in ("screencoord", "size")
-                    for number in node.get(f"{PLACE}{name}").strip("()").split(",")
-                )
-                found[node.get("name")] = (x + width // 2, y + height // 2)
-        return found
+        return middles(desktop, "//application[@name='gimp']//*[self::menu or contains(name(), 'menu-item')]")
 
     def click(name: str) -> None:
         act(desktop, f"click{shown()[name]}")
@@ -152,6 +156,37 @@ def test_gimps_open_menus_are_in_the_tree(desktop: Desktop) -> None:
     wait_for(lambda: "Tool Options" not in shown(), "closed inner menu")
     act(desktop, "press('esc')")
     wait_for(lambda: set(shown()) == bar, "closed menu")
+
+
+def test_menus_and_dialogs_of_the_file_manager_are_where_the_tree_says(desktop: Desktop) -> None:
+    """It is made with GTK 4, which tells of a menu where its view is, and not that a dialog is showing."""
+
+    def shown() -> dict[str, tuple[int, int]]:
+        return middles(desktop, "//application[@name='org.gnome.Nautilus']//*")
+
+    def click(name: str, button: str = "left") -> None:
+        wait_for(lambda: name in shown(), name)
+        x, y = shown()[name]
+        act(desktop, f"click({x}, {y}, button={button!r})")
+
+    desktop.shell("mkdir -p ~/papers && touch ~/papers/first.txt ~/papers/second.txt")
+    desktop.launch("nautilus ~/papers")
+    click("second.txt", "right")
+    click("Rename…")
+    wait_for(lambda: "New Filename" in shown(), "field for a name")
+    act(desktop, "write('third')")
+    click("Rename")
+    wait_for(lambda: "third.txt" in shown(), "renamed file")
+    click("third.txt", "right")
+    click("Compress…")
+    wait_for(lambda: "Archive name" in shown(), "dialog")
+    assert middles(desktop, "//dialog[@st:active]").keys() == {"Create Compressed Archive"}
+    act(desktop, "write('packed')")
+    click("Create")
+
+    wait_for(lambda: "packed.zip" in shown(), "archive")
+    assert desktop.shell("ls ~/papers").split() == ["first.txt", "packed.zip", "third.txt"]
+    desktop.shell("rm -r ~/papers")
 
 
 @pytest.mark.parametrize("started", ["dock", "finder", "link"])
