@@ -77,6 +77,22 @@ def test_keys_with_super_are_not_taken_for_super(desktop: Desktop) -> None:
     assert desktop.windows() == ["Calculator"]
 
 
+@pytest.mark.parametrize("key", ["alt", "shift"])
+def test_a_picture_is_taken_by_gnomes_keys_without_a_question(desktop: Desktop, key: str) -> None:
+    """Of the active window, or of the screen."""
+    desktop.launch("gnome-terminal")
+    wait_for(lambda: len(desktop.windows()) == 1, "terminal")
+    act(desktop, f"hotkey({key!r}, 'printscreen')")
+    pictures = "~/Pictures/Screenshots"
+    wait_for(lambda: "PNG image" in desktop.shell(f"file {pictures}/*"), "picture")
+
+    told = desktop.shell(f"file {pictures}/*")
+    assert "/Screenshot from 20" in told
+    assert (f"{SCREEN[0]} x {SCREEN[1]}" in told) == (key == "shift")
+    assert len(desktop.windows()) == 1
+    desktop.shell(f"rm -r {pictures}")
+
+
 def test_the_dock_starts_what_it_shows(desktop: Desktop) -> None:
     act(
         desktop,
