@@ -13,8 +13,8 @@ TASK = "f201fbc3-44e6-46fc-bcaa-432f9815454c"
 _NAME = "thunderbird-profile.tar.gz"
 
 
-def _renamed(archive: bytes, old: str, new: str) -> bytes:
-    """The archive with another name of a folder, in files' paths and contents."""
+def renamed(archive: bytes, old: str, new: str) -> bytes:
+    """The archive with another text for one, in files' paths and contents."""
     file = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive)) as before,
@@ -29,7 +29,7 @@ def _renamed(archive: bytes, old: str, new: str) -> bytes:
     return gzip.compress(file.getvalue(), mtime=0)
 
 
-FILES = {_NAME: _renamed(multi_apps_d9b7c649.FILES[_NAME], "m3k9x2ab", "t5q2a5hp")}
+FILES = {_NAME: renamed(multi_apps_d9b7c649.FILES[_NAME], "m3k9x2ab", "t5q2a5hp")}
 
 
 def _unticked(box: str) -> list[Turn]:
