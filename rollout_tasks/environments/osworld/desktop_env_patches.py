@@ -1,6 +1,7 @@
 """Patches for desktop-env: what OSWorld's tasks name and this version lacks, or reads wrongly.
 
-Two getters, two metrics, two options of metrics that it would ignore, and one corrected getter.
+Two getters, two metrics, two options of metrics that it would ignore, one corrected getter, and a metric that tells when it
+cannot work.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def add_to(getters: Any, metrics: Any) -> None:
         if option not in inspect.getsource(compare):
             setattr(metrics, metric, _WITH_OPTION[option](compare))
     getters.get_data_delete_automacally = _data_deleted_on_exit
+    metrics.compare_image_text = _with_reader(metrics.compare_image_text)
 
 
 def _chrome_appearance(env: Any, _config: Mapping[str, Any]) -> str | None:
@@ -173,6 +175,38 @@ def _contains(there: Any, expected: Any) -> bool:
     if isinstance(there, dict) and isinstance(expected, dict):
         return all(name in there and _contains(there[name], value) for name, value in expected.items())
     return bool(there == expected)
+
+
+def _with_reader(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Looks for a text in a picture; raises if easyocr does not start, after which desktop-env calls any picture wrong."""
+
+    def compare_image_text(result: Any, rule: Any, **options: Any) -> Any:
+        with _failed_readers(compare.__globals__["easyocr"]) as failures:
+            value = compare(result, rule, **options)
+        if failures:
+            raise RuntimeError(f"easyocr does not start: {failures[0]}") from failures[0]
+        return value
+
+    return compare_image_text
+
+
+@contextmanager
+def _failed_readers(easyocr: Any) -> Iterator[list[Exception]]:
+    """Notes why readers could not be made. A process evaluates one task at a time."""
+    make, failures = easyocr.Reader, []
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        try:
+            return make(*arguments, **options)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    easyocr.Reader = noted
+    try:
+        yield failures
+    finally:
+        easyocr.Reader = make
 
 
 _WITH_OPTION: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {

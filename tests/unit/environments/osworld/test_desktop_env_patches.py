@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -152,3 +153,44 @@ def test_settings_may_be_among_others_where_the_task_says_so(
 
     assert compare(str(tmp_path / "settings.json"), {"expected": expected}, **options) == score
     assert compare(None, {"expected": expected}, **options) == 0
+
+
+class _Reader:
+    """What reads text off pictures, in the place of easyocr's."""
+
+    def __init__(self, *_languages: Any, **_options: Any) -> None:
+        pass
+
+    def readtext(self, path: str) -> list[tuple[None, str]]:
+        return [(None, word) for word in Path(path).read_text(encoding="ascii").split()]
+
+
+class _WithoutModels(_Reader):
+    def __init__(self, *_languages: Any, **_options: Any) -> None:
+        raise OSError("its models cannot be fetched")
+
+
+def _text_in(monkeypatch: pytest.MonkeyPatch, reader: type[_Reader], picture: Path | None, text: str = "ls") -> float:
+    compare = desktop_env_import.desktop_env().metrics.compare_image_text
+    docs = importlib.import_module("desktop_env.evaluators.metrics.docs")
+    monkeypatch.setattr(docs.easyocr, "Reader", reader)
+    return float(compare(str(picture) if picture else None, {"type": "text", "text": text}))
+
+
+def test_a_reader_that_does_not_start_is_no_wrong_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ls.png").write_text("user@desktop: ls", encoding="ascii")
+
+    with pytest.raises(RuntimeError, match="easyocr does not start: its models cannot be fetched"):
+        _text_in(monkeypatch, _WithoutModels, tmp_path / "ls.png")
+
+
+def test_a_picture_is_wrong_without_the_text_or_unreadable_or_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ls.png").write_text("user@desktop: ls", encoding="ascii")
+    (tmp_path / "broken.png").write_bytes(b"\xff")
+
+    assert _text_in(monkeypatch, _Reader, tmp_path / "ls.png") == 1
+    assert _text_in(monkeypatch, _Reader, tmp_path / "ls.png", "pwd") == 0
+    assert _text_in(monkeypatch, _Reader, tmp_path / "broken.png") == 0
+    assert _text_in(monkeypatch, _WithoutModels, None) == 0
