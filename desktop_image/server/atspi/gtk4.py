@@ -75,7 +75,8 @@ def _set_popups(window: Node, popups: Sequence[Box]) -> None:
     """Moves what pops up to the window that is as large."""
     free = list(popups)
     for node in window.walk():
-        if node.box is None or node.parent is None or node.parent.box is None or node.box[:2] != node.parent.box[:2]:
+        corner = node.parent.box[:2] if node.parent is not None and node.parent.box is not None else None
+        if not node.showing or node.box is None or node.box[:2] != corner:
             continue
         if popup := next((one for one in free if one[2:] == node.box[2:]), None):
             free.remove(popup)

@@ -11,6 +11,7 @@ PID = 7
 HOME = (PID, "Home")
 WINDOWS = {HOME: (520, 246, 880, 540), (PID, "New Folder"): (740, 446, 440, 139), (8, "Rename"): (0, 0, 440, 139)}
 SEEN = names.VISIBLE | names.SENSITIVE
+OPEN = SEEN | names.SHOWING
 
 
 def node(role: str, box: Box, *children: Node, name: str = "", states: int = SEEN) -> Node:
@@ -83,7 +84,7 @@ def menu(corner: tuple[int, int]) -> Node:
     """A menu of two lines with its shadow, told at this corner."""
     x, y = corner
     lines = [node("menu item", (x + 42, y + 28 + 32 * line, 160, 32)) for line in range(2)]
-    return node("menu", (x, y, 244, 451), node("filler", (x + 24, y + 22, 196, 403), *lines))
+    return node("menu", (x, y, 244, 451), node("filler", (x + 24, y + 22, 196, 403), *lines), states=OPEN)
 
 
 def test_an_open_menu_is_where_its_own_window_is() -> None:
@@ -102,8 +103,8 @@ def test_an_open_menu_is_where_its_own_window_is() -> None:
 
 
 def test_a_menu_in_a_menu_is_where_its_own_window_is() -> None:
-    inner = node("menu", (241, 47, 120, 90), node("menu item", (260, 60, 80, 32)))
-    outer = node("menu", (241, 47, 244, 451), inner)
+    inner = node("menu", (241, 47, 120, 90), node("menu item", (260, 60, 80, 32)), states=OPEN)
+    outer = node("menu", (241, 47, 244, 451), inner, states=OPEN)
     program = files(main_window(node("filler", (241, 47, 639, 493), outer)))
 
     gtk4.set_places(program, WINDOWS, [(829, 345, 244, 451), (1050, 400, 120, 90)], HOME)
@@ -124,9 +125,12 @@ def test_two_menus_of_one_size_get_a_window_each() -> None:
     assert [view.children[0].box for view in views] == [(600, 300, 244, 451), (829, 345, 244, 451)]
 
 
-@pytest.mark.parametrize("box", [(241, 47, 244, 450), (242, 47, 244, 451)])
-def test_what_only_resembles_a_menu_stays(box: Box) -> None:
-    button = node("push button", box)
+@pytest.mark.parametrize(
+    ("box", "states"),
+    [((241, 47, 244, 450), OPEN), ((242, 47, 244, 451), OPEN), pytest.param((241, 47, 244, 451), SEEN, id="closed")],
+)
+def test_what_only_resembles_an_open_menu_stays(box: Box, states: int) -> None:
+    button = node("push button", box, states=states)
     program = files(main_window(node("filler", (241, 47, 639, 493), button)))
 
     gtk4.set_places(program, WINDOWS, [(829, 345, 244, 451)], HOME)
