@@ -3,6 +3,9 @@
 Task files wait for about half a second, which is too short on a busy machine. The wait is an additional step in the
 guest, after each step that presses keys and after the last step: it ends once all programs are idle, and nothing in the
 guest waits for a processor: a dialog, for one, is on its way while the screen's server or the window manager does.
+
+Chrome writes down what it was told seconds later, unless it is closed. A step before all others waits for that, where the
+evaluator reads Chrome's files; OSWorld's own runner waits for twenty seconds before every evaluation.
 """
 
 from __future__ import annotations
@@ -10,8 +13,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rollout_tasks.environments.osworld.task import results_of
+
 AT_MOST_SECONDS = 15.0
 """Programs that are never idle, such as one that plays a video, are not waited for longer than this."""
+CHROME_SECONDS = 12
+"""Ten are the longest that Chrome keeps settings and history to itself."""
+CHROMES_FILES = frozenset(
+    """bookmarks chrome_color_scheme chrome_font_size chrome_language cookie_data data_delete_automacally
+    default_search_engine enable_do_not_track enable_enhanced_safety_browsing enable_safe_browsing enabled_experiments
+    extensions_installed_from_shop find_installed_extension_name find_unpacked_extension_path history new_startup_page
+    profile_name""".split()  # noqa: SIM905
+)
+"""Getters that read what Chrome has written."""
+_UNTIL_CHROME_HAS_WRITTEN = (
+    f"timeout {CHROME_SECONDS} sh -c 'while pgrep -x \"chrome|chromium\" >/dev/null; do sleep 0.3; done'"
+)
 _KEYS = "pyautogui"
 _UNTIL_IDLE = f"""
 import glob, os, re, time
@@ -54,21 +71,23 @@ while idle < looks and time.time() < end:
 
 
 def awaiting_saves(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the task, with waits after the evaluator's steps that press keys: what follows may read what was saved.
+    """Returns the task, with waits among its evaluator's steps wherever what follows may read what is being saved.
 
     Args:
         task: As `task_config` makes it; is not changed.
     """
     evaluator = task["evaluator"]
     steps = evaluator.get("postconfig") or []
-    if not any(map(_presses_keys, steps)):
-        return dict(task)
-    wait = {"type": "execute", "parameters": {"command": ["python3", "-c", _UNTIL_IDLE]}}
     waiting: list[Any] = []
+    if any(getter.get("type") in CHROMES_FILES for getter in results_of(evaluator)):
+        waiting.append({"type": "execute", "parameters": {"command": _UNTIL_CHROME_HAS_WRITTEN, "shell": True}})
+    wait = {"type": "execute", "parameters": {"command": ["python3", "-c", _UNTIL_IDLE]}}
     for step in steps:
         waiting += [step, wait] if _presses_keys(step) else [step]
-    if waiting[-1] is not wait:
+    if any(map(_presses_keys, steps)) and waiting[-1] is not wait:
         waiting.append(wait)
+    if len(waiting) == len(steps):
+        return dict(task)
     return {**task, "evaluator": {**evaluator, "postconfig": waiting}}
 
 

@@ -49,6 +49,15 @@ def tabs(*names: str) -> dict[str, Any]:
     return by("is_expected_tabs", "open_tabs_info", {"type": "url", "urls": [page(name) for name in names]})
 
 
+def put_on_the_bar(playing: Play, name: str) -> None:
+    """Makes a folder on the bar of bookmarks."""
+    playing.act("desktop_hotkey", keys=["ctrl", "shift", "b"], pause=1)
+    playing.act("desktop_mouse_right_click", x=600, y=110, pause=1)
+    playing.act("desktop_key_press", key="f", pause=1)
+    playing.act("desktop_hotkey", keys=["ctrl", "a"])
+    playing.act("desktop_type", text=f"{name}\n", pause=1)
+
+
 SETUP = [
     {
         "type": "execute",
@@ -87,11 +96,7 @@ def test_a_closed_tab_is_brought_back(play: Begin, tmp_path: Path, monkeypatch: 
 @pytest.mark.usefixtures("clean")
 def test_what_evaluators_find_out_about_the_browser(play: Begin) -> None:
     playing = play([*SETUP, opened("apples", "pears")], action_space="computer_13")
-    playing.act("desktop_hotkey", keys=["ctrl", "shift", "b"], pause=1)
-    playing.act("desktop_mouse_right_click", x=600, y=110, pause=1)  # the bar of bookmarks: a folder on it
-    playing.act("desktop_key_press", key="f", pause=1)
-    playing.act("desktop_hotkey", keys=["ctrl", "a"])
-    playing.act("desktop_type", text="pears\n", pause=1)
+    put_on_the_bar(playing, "pears")
     playing.environment.close()
 
     def scored(evaluator: dict[str, Any]) -> float | None:
@@ -139,3 +144,14 @@ def test_what_evaluators_find_out_about_the_browser(play: Begin) -> None:
 
     assert {getter: scored(evaluator) for getter, evaluator in each("pears").items()} == dict.fromkeys(each(""), 1.0)
     assert {getter: scored(evaluator) for getter, evaluator in each("plums").items()} == dict.fromkeys(each(""), 0.0)
+
+
+@pytest.mark.usefixtures("clean")
+def test_what_chrome_was_told_a_moment_ago_counts(play: Begin) -> None:
+    names = {"type": "bookmark_bar_folders_names", "names": ["plums"]}
+    playing = play(
+        [*SETUP, opened("apples", "pears")], by("is_expected_bookmarks", "bookmarks", names), action_space="computer_13"
+    )
+    put_on_the_bar(playing, "plums")
+
+    assert playing.environment.evaluate() == 1.0
