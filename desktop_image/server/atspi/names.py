@@ -47,7 +47,9 @@ ROOT_PATH = "/org/a11y/atspi/accessible/root"
 CACHE_PATH = "/org/a11y/atspi/cache"
 NULL_PATH = "/org/a11y/atspi/null"
 DIALOGS = frozenset({ROLES.index("alert"), ROLES.index("dialog")})
-MENU, MENU_BAR, TABLE_CELL, TERMINAL = (ROLES.index(name) for name in ("menu", "menu bar", "table cell", "terminal"))
+MENU, MENU_BAR, TABLE_CELL, TERMINAL, WINDOW = (
+    ROLES.index(name) for name in ("menu", "menu bar", "table cell", "terminal", "window")
+)
 
 CALLED = {"Chromium": "Google Chrome"}
 """Names that programs give themselves, and the names that OSWorld's evaluators look for."""

@@ -204,11 +204,16 @@ def expand(bus: Bus, program: Program, nodes: Sequence[Node], deadline: float) -
                     break
                 child = program.known[path] = Node(owner, path)
                 new.append(child)
-            if not _is_above(child, node):
+            if not _is_above(child, node) and not _pops_up(child, node):
                 children.append(child)
         node.adopt(children)
     fetch(bus, new, deadline)
     return new
+
+
+def _pops_up(child: Node, node: Node) -> bool:
+    """Whether a child is in a window that popped up: GTK 3 lists an open menu there and where it belongs to."""
+    return child.parent is not None and child.parent is not node and child.parent.role == names.WINDOW
 
 
 def _is_above(child: Node, node: Node) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
+from rollout_tasks.environments.osworld.accessibility_tree import elements
 from tests.integration.desktop_image.conftest import SCREEN, Desktop
 
 NS = {
@@ -154,6 +155,27 @@ def test_the_editor_shows_its_text_and_menus_their_items(
     control.execute_action({"action_type": "CLICK", "parameters": {"x": x, "y": y}})
     seen(tree, "//application[@name='gedit']//*[contains(@name, 'Find and Replace')][@st:showing]")
     control.execute_action({"action_type": "PRESS", "parameters": {"key": "esc"}})
+
+
+def test_an_open_list_of_choices_is_what_an_agent_sees(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
+    """It covers the window that it belongs to, and is listed there, too."""
+    where = "//application[@name='gnome-screenshot']"
+
+    def click(node: Any) -> None:
+        x, y = middle(node)
+        control.execute_action({"action_type": "CLICK", "parameters": {"x": x, "y": y}})
+
+    desktop.launch("gnome-screenshot --interactive")
+    click(seen(tree, f"{where}//push-button[@name='Take Screenshot'][@st:showing]"))
+    click(seen(tree, f"{where}//combo-box[@name='Pictures'][@st:showing]"))
+    entry = seen(tree, f"{where}/window//menu-item[@name='Desktop'][@st:showing]")
+    told = elements(control.get_accessibility_tree(), screen=SCREEN)
+    assert ("menu-item", "Desktop", middle(entry)) in [(one.role, one.name, one.centre) for one in told]
+    click(entry)
+    click(seen(tree, f"{where}//combo-box[@name='Desktop']/ancestor::frame//push-button[@name='Save']"))
+
+    seen(tree, "//application[@name='xfdesktop']//icon[starts-with(@name, 'Screenshot from')]")
+    desktop.shell("rm ~/Desktop/*.png")
 
 
 def test_a_frozen_program_is_left_out_with_a_note(desktop: Desktop, tree: Callable[[], Any]) -> None:
