@@ -234,13 +234,14 @@ def page(
     finished: Annotated[list[str], typer.Argument(metavar="RUN ...", help="Finished runs' ids or folders.")],
     output_dir: _Output = Path("results"),
 ) -> None:
-    """Prints finished runs as a page in Markdown."""
+    """Prints finished runs as a page in Markdown; of a task that is in several, what came of it in the last."""
     known = {one.task: one for one in stand_ins()}
-    rows: list[Row] = []
+    rows: dict[str, Row] = {}
     for name in finished:
         folder = find_run(name, output_dir)
-        rows += rows_of(folder, known, folder.description.config().rollouts_per_item - 2)
-    print(_as_page(rows), end="")
+        times = folder.description.config().rollouts_per_item - 2
+        rows |= {row.task: row for row in rows_of(folder, known, times)}
+    print(_as_page(list(rows.values())), end="")
 
 
 def _show(rows: Sequence[Row], as_json: bool) -> int:
