@@ -35,7 +35,7 @@ def _slides(*, underlined: bool) -> bytes:
         for text, size, top in texts:
             box = slide.shapes.add_textbox(Inches(1), Inches(top), Inches(8), Inches(1))
             box.text_frame.word_wrap, box.text_frame.auto_size = True, MSO_AUTO_SIZE.NONE
-            text_in(box.text_frame, [text], size, centred=True, underline=underlined)
+            text_in(box.text_frame, [text], size, underline=underlined)
     slide.shapes.add_picture(_picture(), Inches(3), Inches(5), Inches(4), Inches(2))
     return saved(deck)
 
