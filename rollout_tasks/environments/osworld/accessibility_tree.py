@@ -53,6 +53,8 @@ _ENTRIES = frozenset({"menu-item", "check-menu-item", "radio-menu-item"})
 """Some toolkits report these as shown though their menu is closed; they have no place then."""
 _ABOVE_ALL = frozenset({"combo", "dropdown-menu", "notification", "popup-menu", "tooltip"})
 """Kinds of windows that are above the active one."""
+_CONTENT = "panel"
+"""What drops down from a tool bar of LibreOffice: below its button in the tree, with the name of the window that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,8 @@ def _walk(
         above = node.get(f"{words.attributes}window-type") in _ABOVE_ALL
         active = None if active is not None and (above or node is active.node) else active
     name = _one_line(node.get("name"))
+    if active is not None and role == _CONTENT and name and name == _one_line(active.node.get("name")):
+        active = None
     spaced = in_sheet and role == "table-cell"
     description = _one_line(node.get("description") or node.get("note") or node.text, spaced=spaced)
     below = depth

@@ -174,6 +174,15 @@ def test_of_what_is_partly_covered_the_largest_seen_part_is_told(
     assert found == ([seen] if seen else [])
 
 
+def test_what_drops_down_from_a_tool_bar_is_listed_though_its_window_is_empty() -> None:
+    none = node("push-button", "No Fill", (110, 60, 80, 20))
+    button = node("push-button", "Colour", (100, 20, 40, 20), node("panel", "Colour", (100, 50, 100, 200), none))
+    editor = node("frame", "Editor", (0, 0, 800, 600), button, node("paragraph", "Text", (120, 90, 60, 20)))
+    above = node("frame", "Colour", (100, 50, 100, 200), active=True)
+    names = [one.name for one in accessibility_tree.elements(desktop(editor, above))]
+    assert names == ["Editor", "Colour", "Colour", "No Fill", "Colour"]
+
+
 def test_the_desktop_covers_nothing_and_menus_are_above_all() -> None:
     active = node("frame", "Desktop", (0, 0, 800, 600), active=True).replace(
         "<frame ", "<frame attr:window-type='desktop' ", 1
