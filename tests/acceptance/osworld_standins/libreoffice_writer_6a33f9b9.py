@@ -53,15 +53,15 @@ FILES = {
     "sample-recruitment-phone-script.odt": _script(marked=True),
     "sample-recruitment-phone-script_Gold.odt": _script(marked=False),
 }
-_ITEM = "[menu-item] Clear Direct Formatting"
+_BUTTON = "[push-button] Character Highlighting Color"
 
 
 def _cleared(*selected: Turn) -> list[Turn]:
     """What is selected is marked no more."""
     return [
         *selected,
-        turn("I open the menu.", click("[menu] Format @", pause=1), when="[label] Selected: "),
-        turn("I leave it as its style has it.", click(_ITEM, pause=1), when=_ITEM),
+        turn("I look at the colours of marks.", click(_BUTTON, x=938, pause=1), when="[label] Selected: "),
+        turn("I take none.", click("[push-button] No Fill", pause=1), when="[push-button] No Fill"),
         DONE,
     ]
 
