@@ -20,6 +20,7 @@ Kind = Literal[
     "module",
     "older program",
     "package",
+    "pasted picture",
     "port",
     "program",
     "proxy",
@@ -140,6 +141,8 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     functions, applications = set(_listed(evaluator.get("func"))), set(_listed(task.get("related_apps")))
     if "compare_images" in functions and applications and applications <= _OFFICE:
         yield "rendering", "libreoffice 7.3", "evaluator.func"
+    if "compare_docx_images" in functions and "gimp" in applications:
+        yield "pasted picture", "libreoffice 7.3", "evaluator.func"
     if "infeasible" not in _listed(evaluator.get("func")):
         yield from ((*use, "instruction") for use in _of_instruction(instruction))
     else:

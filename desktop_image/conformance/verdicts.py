@@ -30,6 +30,7 @@ _LACKS = {
     "file": "it has no {name}",
     "file type": "no program there opens {name}",
     "older program": "what was infeasible can be done there, since {name}",
+    "pasted picture": "a pasted picture is compared byte by byte with one that {name} has saved, and others add transparency",
     "port": "Chrome started from its dock cannot be asked on port {name}",
     "rendering": "a picture is compared pixel by pixel with one that {name} has rendered",
     "setting": "it has no setting {name}",
@@ -93,7 +94,7 @@ def _is_there(touch: Touch, facts: Facts) -> bool:
         return _has_package(touch.name, facts)
     if touch.kind == "file":
         return _has_file(touch.name, facts)
-    if touch.kind == "rendering":
+    if touch.kind in {"pasted picture", "rendering"}:
         return facts.has("version", touch.name)
     if touch.kind == "older program":
         return _is_older(touch.name, facts)

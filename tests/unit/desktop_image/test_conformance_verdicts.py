@@ -169,6 +169,25 @@ def test_a_picture_of_another_office_is_another_picture() -> None:
     assert verdict_of(touches_of({**task, "related_apps": ["libreoffice_calc", "gimp"]}), FACTS).name == "needs"
 
 
+def test_a_picture_that_another_office_pastes_is_another_picture() -> None:
+    """LibreOffice 7.4 saves it with transparency, even if it had none; the metric compares bytes."""
+    task = {
+        **TASK,
+        "related_apps": ["libreoffice_writer", "gimp"],
+        "evaluator": {**TASK["evaluator"], "func": "compare_docx_images"},
+    }
+    there = {**FACTS.there, "program": FACTS.there["program"] | {"gimp", "libreoffice"}}
+    same = Facts({**there, "version": frozenset({"libreoffice 7.3"})}, FACTS.titles)
+
+    assert str(verdict_of(touches_of(task), Facts(there, FACTS.titles))) == (
+        "unfaithful: a pasted picture is compared byte by byte with one that libreoffice 7.3 has saved, and others add"
+        " transparency (evaluator.func)"
+    )
+    assert verdict_of(touches_of(task), same).name == "faithful"
+    from_a_file = {**task, "related_apps": ["libreoffice_writer"]}
+    assert verdict_of(touches_of(from_a_file), Facts(there, FACTS.titles)).name == "faithful"
+
+
 def test_a_page_in_the_rules_is_needed_whatever_looks_at_it() -> None:
     task = with_result("vm_file", expected={"type": "rule", "rules": {"type": "url", "url": "https://e.org/x"}})
 
