@@ -13,7 +13,7 @@ from flask import Blueprint, Response, current_app, jsonify
 from . import desktop_icons, processes, x11
 from .atspi import details, markup, names, reader
 from .atspi.bus import Bus, BusError
-from .atspi.nodes import Node
+from .atspi.nodes import Node, Windows
 from .problems import Problem
 
 blueprint = Blueprint("accessibility", __name__)
@@ -33,15 +33,18 @@ def tree() -> Response:
     """Returns the tree of everything on the screen: ``{"AT": xml}``."""
     width, height = current_app.config["SCREEN"]
     deadline = time.monotonic() + TREE_SECONDS
-    places = x11.content_places()
     screen = (0, 0, width, height)
-    with x11.connected() as display:
-        popups, active = x11.popup_places(display), x11.active_title(display)
-    programs = _with_bus(lambda bus: reader.read_desktop(bus, screen, places, popups, active, deadline), deadline)
+    programs = _with_bus(lambda bus: reader.read_desktop(bus, screen, _windows, deadline), deadline)
     with x11.connected() as display:
         area = x11.work_area(display)
     desktop_icons.add(programs, Path.home(), area or screen)
     return jsonify(AT=markup.render(programs))
+
+
+def _windows() -> Windows:
+    places = x11.content_places()
+    with x11.connected() as display:
+        return Windows(places, x11.popup_places(display), x11.active_title(display))
 
 
 @blueprint.get("/terminal")

@@ -6,10 +6,10 @@ An open menu, or whatever else pops up, is a window of its own; they report it a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from . import names
-from .nodes import Box, Node, Program, Title
+from .nodes import Box, Node, Program, Windows
 
 NO_END = 2**31 - 1
 """The end of any text. Elsewhere -1 means the same, but labels take it for the beginning."""
@@ -50,24 +50,27 @@ def _said_once(name: str) -> str:
     return again if said and blank == " " and again in (said, said.replace("_", "", 1)) else name
 
 
-def set_places(program: Program, windows: Mapping[Title, Box], popups: Sequence[Box], active: Title | None) -> None:
+def set_places(program: Program, windows: Windows) -> None:
     """Moves all nodes by their window's position, and marks the active dialog.
 
-    Args:
-        program: The program with the nodes.
-        windows: Positions of windows on the screen.
-        popups: Positions of the windows that the window manager ignores.
-        active: The active window.
+    A window without a title is called after its program by others; the nodes of one that cannot be found have no position.
     """
+    own = {title for title in windows.places if title[0] == program.pid}
+    unnamed = own - {(program.pid, window.name) for window in program.root.children}
     for window in program.root.children:
         title = program.pid, window.name
-        place = windows.get(title)
+        if title not in own and len(unnamed) == 1 and window.showing:
+            (title,) = unnamed
+        place = windows.places.get(title)
         if place is not None and window.box is not None:
             # Positions start inside the border, which is equally wide on all sides.
             across, down = (place[2] - window.box[2]) // 2, (place[3] - window.box[3]) // 2
             _move(window, place[0] + across, place[1] + down, window.box)
-            _set_popups(window, popups)
-        if title == active and window.role in names.DIALOGS:
+            _set_popups(window, windows.popups)
+        elif window.role in names.DIALOGS:
+            for node in window.walk():
+                node.box = None
+        if title == windows.active and window.role in names.DIALOGS:
             window.states |= names.ACTIVE
 
 

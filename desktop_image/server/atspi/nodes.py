@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from . import dbus_format, names
@@ -18,6 +18,18 @@ Box = tuple[int, int, int, int]
 """x, y, width, height in pixels of the screen."""
 Title = tuple[int, str]
 """A window's process id and title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where windows are at a moment, as the screen's server knows them."""
+
+    places: Mapping[Title, Box]
+    """Positions without shadows."""
+    popups: Sequence[Box]
+    """Positions of the windows that the window manager ignores, such as open menus."""
+    active: Title | None
+    """The active window."""
 
 
 @dataclass(slots=True, eq=False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import dbus_format, details, gtk2, gtk4, libreoffice, names, tables
 from .bus import Bus
 from .dbus_format import Call, Reader
-from .nodes import DEEPEST, Box, Node, Program, Title, expand, read_cache, read_property, read_references, time_left
+from .nodes import DEEPEST, Box, Node, Program, Windows, expand, read_cache, read_property, read_references, time_left
 
 ROOT = Node(names.REGISTRY, names.ROOT_PATH)
 
@@ -59,30 +59,26 @@ def read_programs(bus: Bus, deadline: float) -> list[Program]:
     return programs
 
 
-def read_desktop(
-    bus: Bus, screen: Box, windows: Mapping[Title, Box], popups: Sequence[Box], active: Title | None, deadline: float
-) -> list[Program]:
+def read_desktop(bus: Bus, screen: Box, windows: Callable[[], Windows], deadline: float) -> list[Program]:
     """Returns every program with its whole tree, and details of all visible nodes.
 
     Args:
         bus: The accessibility bus.
         screen: The screen's left, top, right and bottom.
-        windows: Positions of windows; see `gtk4.set_places`.
-        popups: Positions of menus and similar windows; see `gtk2.show_open_menus`.
-        active: The active window.
+        windows: Looks where windows are; reading takes seconds, in which others open.
         deadline: When to stop, by the monotonic clock; what has been read by then is returned.
     """
     programs = read_programs(bus, deadline)
     for program in programs:
         if program.root.program not in bus.silent:
             complete(bus, program, screen, deadline)
-            while gtk2.is_gtk2(program) and gtk2.show_open_menus(bus, program, popups, deadline):
+            while gtk2.is_gtk2(program) and gtk2.show_open_menus(bus, program, windows().popups, deadline):
                 complete(bus, program, screen, deadline)
     seen = [node for program in programs for node in program.root.walk() if node.showing]
     details.read_details(bus, seen, deadline)
     for program in programs:
         if gtk4.is_gtk4(program):
-            gtk4.set_places(program, windows, popups, active)
+            gtk4.set_places(program, windows())
         elif libreoffice.is_libreoffice(program):
             libreoffice.set_places(program)
         if program.root.program in bus.silent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from desktop_image.server.atspi import gtk4, names
-from desktop_image.server.atspi.nodes import Box, Node, Program
+from desktop_image.server.atspi.nodes import Box, Node, Program, Windows
 
 PID = 7
 HOME = (PID, "Home")
@@ -58,7 +58,7 @@ def test_a_hidden_dialog_is_not() -> None:
 def test_a_dialog_is_where_its_window_is() -> None:
     program = files(main_window(), dialog())
 
-    gtk4.set_places(program, WINDOWS, [], None)
+    gtk4.set_places(program, Windows(WINDOWS, [], None))
 
     assert [one.box for one in program.root.children[1].walk()] == [(740, 446, 440, 139), (760, 506, 400, 34)]
 
@@ -67,15 +67,35 @@ def test_a_dialog_is_where_its_window_is() -> None:
 def test_a_dialog_is_active_as_the_window_manager_says(active: tuple[int, str] | None, is_active: bool) -> None:
     program = files(main_window(), dialog())
 
-    gtk4.set_places(program, WINDOWS, [], active)
+    gtk4.set_places(program, Windows(WINDOWS, [], active))
 
     assert bool(program.root.children[1].states & names.ACTIVE) == is_active
+
+
+def test_a_dialog_without_a_title_is_where_the_programs_other_window_is() -> None:
+    """Its window's title is the program's name then."""
+    windows = {HOME: WINDOWS[HOME], (PID, "org.gnome.Nautilus"): (740, 446, 440, 139)}
+    program = files(main_window(), dialog(name="", states=SEEN | names.SHOWING))
+
+    gtk4.set_places(program, Windows(windows, [], (PID, "org.gnome.Nautilus")))
+
+    untitled = program.root.children[1]
+    assert [one.box for one in untitled.walk()] == [(740, 446, 440, 139), (760, 506, 400, 34)]
+    assert untitled.states & names.ACTIVE
+
+
+def test_a_dialog_whose_window_is_not_there_is_nowhere() -> None:
+    program = files(main_window(), dialog(name="", states=SEEN | names.SHOWING))
+
+    gtk4.set_places(program, Windows({HOME: WINDOWS[HOME]}, [], HOME))
+
+    assert [one.box for one in program.root.children[1].walk()] == [None, None]
 
 
 def test_what_a_main_window_says_of_itself_stays() -> None:
     program = files(node("frame", (0, 0, 880, 540), name="Home", states=SEEN | names.SHOWING))
 
-    gtk4.set_places(program, WINDOWS, [], HOME)
+    gtk4.set_places(program, Windows(WINDOWS, [], HOME))
 
     assert not program.root.children[0].states & names.ACTIVE
 
@@ -90,7 +110,7 @@ def menu(corner: tuple[int, int]) -> Node:
 def test_an_open_menu_is_where_its_own_window_is() -> None:
     program = files(main_window(node("filler", (241, 47, 639, 493), menu((241, 47)))))
 
-    gtk4.set_places(program, WINDOWS, [(0, 0, 94, 30), (829, 345, 244, 451)], HOME)
+    gtk4.set_places(program, Windows(WINDOWS, [(0, 0, 94, 30), (829, 345, 244, 451)], HOME))
 
     view = program.root.children[0].children[0]
     assert view.box == (761, 293, 639, 493)
@@ -107,7 +127,7 @@ def test_a_menu_in_a_menu_is_where_its_own_window_is() -> None:
     outer = node("menu", (241, 47, 244, 451), inner, states=OPEN)
     program = files(main_window(node("filler", (241, 47, 639, 493), outer)))
 
-    gtk4.set_places(program, WINDOWS, [(829, 345, 244, 451), (1050, 400, 120, 90)], HOME)
+    gtk4.set_places(program, Windows(WINDOWS, [(829, 345, 244, 451), (1050, 400, 120, 90)], HOME))
 
     assert (outer.box, inner.box, inner.children[0].box) == (
         (829, 345, 244, 451),
@@ -120,7 +140,7 @@ def test_two_menus_of_one_size_get_a_window_each() -> None:
     views = [node("filler", (241, 47, 639, 493), menu((241, 47))) for _ in range(2)]
     program = files(main_window(*views))
 
-    gtk4.set_places(program, WINDOWS, [(600, 300, 244, 451), (829, 345, 244, 451)], HOME)
+    gtk4.set_places(program, Windows(WINDOWS, [(600, 300, 244, 451), (829, 345, 244, 451)], HOME))
 
     assert [view.children[0].box for view in views] == [(600, 300, 244, 451), (829, 345, 244, 451)]
 
@@ -133,7 +153,7 @@ def test_what_only_resembles_an_open_menu_stays(box: Box, states: int) -> None:
     button = node("push button", box, states=states)
     program = files(main_window(node("filler", (241, 47, 639, 493), button)))
 
-    gtk4.set_places(program, WINDOWS, [(829, 345, 244, 451)], HOME)
+    gtk4.set_places(program, Windows(WINDOWS, [(829, 345, 244, 451)], HOME))
 
     assert button.box == (box[0] + 520, box[1] + 246, *box[2:])
 
