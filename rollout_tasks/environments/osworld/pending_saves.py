@@ -19,6 +19,8 @@ AT_MOST_SECONDS = 15.0
 """Programs that are never idle, such as one that plays a video, are not waited for longer than this."""
 CHROME_SECONDS = 12
 """Ten are the longest that Chrome keeps settings and history to itself."""
+COOKIE_SECONDS = 32
+"""Thirty are the longest that it keeps cookies to itself."""
 CHROMES_FILES = frozenset(
     """bookmarks chrome_color_scheme chrome_font_size chrome_language cookie_data data_delete_automacally
     default_search_engine enable_do_not_track enable_enhanced_safety_browsing enable_safe_browsing enabled_experiments
@@ -26,9 +28,8 @@ CHROMES_FILES = frozenset(
     profile_name""".split()  # noqa: SIM905
 )
 """Getters that read what Chrome has written."""
-_UNTIL_CHROME_HAS_WRITTEN = (
-    f"timeout {CHROME_SECONDS} sh -c 'while pgrep -x \"chrome|chromium\" >/dev/null; do sleep 0.3; done'"
-)
+_COOKIES = "cookie_data"
+_UNTIL_CHROME_HAS_ENDED = "timeout {seconds} sh -c 'while pgrep -x \"chrome|chromium\" >/dev/null; do sleep 0.3; done'"
 _KEYS = "pyautogui"
 _UNTIL_IDLE = f"""
 import glob, os, re, time
@@ -79,8 +80,10 @@ def awaiting_saves(task: Mapping[str, Any]) -> dict[str, Any]:
     evaluator = task["evaluator"]
     steps = evaluator.get("postconfig") or []
     waiting: list[Any] = []
-    if any(getter.get("type") in CHROMES_FILES for getter in results_of(evaluator)):
-        waiting.append({"type": "execute", "parameters": {"command": _UNTIL_CHROME_HAS_WRITTEN, "shell": True}})
+    if read := CHROMES_FILES & {getter.get("type") for getter in results_of(evaluator)}:
+        seconds = COOKIE_SECONDS if _COOKIES in read else CHROME_SECONDS
+        command = _UNTIL_CHROME_HAS_ENDED.format(seconds=seconds)
+        waiting.append({"type": "execute", "parameters": {"command": command, "shell": True}})
     wait = {"type": "execute", "parameters": {"command": ["python3", "-c", _UNTIL_IDLE]}}
     for step in steps:
         waiting += [step, wait] if _presses_keys(step) else [step]

@@ -68,6 +68,12 @@ def test_chrome_has_time_to_write_what_is_read(result: object) -> None:
     assert awaiting_saves(reading(result))["evaluator"]["postconfig"] == [wait]
 
 
+def test_cookies_are_waited_for_as_long_as_chrome_keeps_them() -> None:
+    for result, seconds in (([{"type": "history"}, {"type": "cookie_data"}], 32), ({"type": "history"}, 12)):
+        (wait,) = awaiting_saves(reading(result))["evaluator"]["postconfig"]
+        assert wait["parameters"]["command"].startswith(f"timeout {seconds} ")
+
+
 def test_both_waits_have_their_places() -> None:
     steps = awaiting_saves(reading({"type": "history"}, KEYS))["evaluator"]["postconfig"]
     assert steps == [
