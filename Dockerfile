@@ -26,9 +26,9 @@ USER rollouts
 
 # desktop-env and what its evaluators need, without torch: hence --no-deps, the file names everything that belongs to it.
 FROM base AS osworld
-# For Playwright's driver, with which evaluators look into a guest's browser.
+# For Playwright's driver, with which evaluators look into a guest's browser, and for the metric that reads text off pictures.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libatomic1 \
+    && apt-get install -y --no-install-recommends file libatomic1 \
     && rm -rf /var/lib/apt/lists/*
 COPY requirements-osworld.lock ./
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r requirements-osworld.lock

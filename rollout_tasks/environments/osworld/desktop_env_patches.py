@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ OPTIONS = frozenset({("compare_pptx_files", "examine_run_count"), ("compare_conf
 
 _CHROME_PREFERENCES = "/home/user/.config/google-chrome/Default/Preferences"
 _COLOR_SCHEMES = {0: "system", 1: "light", 2: "dark"}
+_ASKS_FOR_FORMAT = "file"
 _MIGRATION_MARK = "has_migrated_"
 """Prefix of notes that Chromium itself writes among the user's settings of sites."""
 
@@ -178,9 +180,11 @@ def _contains(there: Any, expected: Any) -> bool:
 
 
 def _with_reader(compare: Callable[..., Any]) -> Callable[..., Any]:
-    """Looks for a text in a picture; raises if easyocr does not start, after which desktop-env calls any picture wrong."""
+    """Looks for a text in a picture; raises if what reads it does not start, after which desktop-env calls any picture wrong."""
 
     def compare_image_text(result: Any, rule: Any, **options: Any) -> Any:
+        if result and shutil.which(_ASKS_FOR_FORMAT) is None:
+            raise RuntimeError(f"the program {_ASKS_FOR_FORMAT}, which the metric runs, is not installed")
         with _failed_readers(compare.__globals__["easyocr"]) as failures:
             value = compare(result, rule, **options)
         if failures:

@@ -170,6 +170,16 @@ class _WithoutModels(_Reader):
         raise OSError("its models cannot be fetched")
 
 
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder with programs: one that has none but `file`."""
+    (folder := tmp_path / "programs").mkdir()
+    (folder / "file").write_text("#!/bin/sh\necho $1: PNG image data\n")
+    (folder / "file").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
 def _text_in(monkeypatch: pytest.MonkeyPatch, reader: type[_Reader], picture: Path | None, text: str = "ls") -> float:
     compare = desktop_env_import.desktop_env().metrics.compare_image_text
     docs = importlib.import_module("desktop_env.evaluators.metrics.docs")
@@ -177,6 +187,7 @@ def _text_in(monkeypatch: pytest.MonkeyPatch, reader: type[_Reader], picture: Pa
     return float(compare(str(picture) if picture else None, {"type": "text", "text": text}))
 
 
+@pytest.mark.usefixtures("path")
 def test_a_reader_that_does_not_start_is_no_wrong_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ls.png").write_text("user@desktop: ls", encoding="ascii")
 
@@ -184,6 +195,18 @@ def test_a_reader_that_does_not_start_is_no_wrong_picture(tmp_path: Path, monkey
         _text_in(monkeypatch, _WithoutModels, tmp_path / "ls.png")
 
 
+def test_a_picture_is_not_wrong_where_its_format_cannot_be_asked_for(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ls.png").write_text("user@desktop: ls", encoding="ascii")
+    (path / "file").unlink()
+
+    with pytest.raises(RuntimeError, match="the program file, which the metric runs, is not installed"):
+        _text_in(monkeypatch, _Reader, tmp_path / "ls.png")
+    assert _text_in(monkeypatch, _Reader, None) == 0
+
+
+@pytest.mark.usefixtures("path")
 def test_a_picture_is_wrong_without_the_text_or_unreadable_or_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
