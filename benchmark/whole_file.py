@@ -38,7 +38,7 @@ class WholeFile:
     def __init__(self, path: Path) -> None:
         """Opens nothing yet; `path` is the file's final place."""
         self._path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.tmp")
 
     def __enter__(self) -> Self:
         with self._naming_the_path():

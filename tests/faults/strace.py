@@ -19,10 +19,12 @@ _CALL = re.compile(r"^(?P<pid>\d+) +(?P<call>\w+)\((?P<arguments>.*)\) += (?P<re
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _DESCRIPTOR = re.compile(r"^\w+<([^>]*)>")
 _MAKING = {"write", "pwrite64", "rename", "renameat", "renameat2", "link", "linkat", "mkdir", "mkdirat", "fallocate"}
-_THREAD = re.compile(r"-\d{9,}\.tmp$")
-"""How a temporary name ends that has the thread's address in it."""
 _NAMELESS = "(nameless)"
 """How a file is called that has no name yet."""
+_NEW_FOLDER = "(new folder)"
+"""How the hidden folder is called in which a submission makes the run's."""
+_COUNTED = ("f", "link", "mkdir", "rename", "unlink")
+"""How calls begin that a process makes as often in each play; others, as on a log or a module, come at any number."""
 _ATTACH_SECONDS = 20.0
 
 
@@ -88,20 +90,16 @@ def calls_in(text: str, folder: Path, role: str, pid: int) -> list[Call]:
         numbers[match["call"]] += 1
         if match["result"].startswith(("-1", "?")):
             continue
-        paths = _paths_of(match["call"], match["arguments"])
-        if not paths or not all(path.is_relative_to(folder) for path in paths):
+        files = [_template(path, folder, pid) for path in _paths_of(match["call"], match["arguments"])]
+        if not files or None in files:
             continue
         makes = match["call"] in _MAKING or "O_CREAT" in match["arguments"] or "O_TMPFILE" in match["arguments"]
         if match["call"] == "openat" and not makes and "O_DIRECTORY" in match["arguments"]:
             continue
-        if _THREAD.search(str(paths[0])):
-            continue  # nobody outside can tell the name in another play
-        watched, file = (_template(str(paths[at].relative_to(folder)), pid) for at in (0, -1))
-        if file.endswith(_NAMELESS):
-            if not match["call"].startswith("f"):
-                continue  # other calls of its kind, as on a log, come at any number
-            watched = ""
-        found.append(Call(role, pid, match["call"], file, watched, makes, numbers[match["call"]]))
+        watched = next((file for file in files if file and _is_foreseeable(file)), "")
+        if not watched and not match["call"].startswith(_COUNTED):
+            continue
+        found.append(Call(role, pid, match["call"], files[-1] or "", watched, makes, numbers[match["call"]]))
     return found
 
 
@@ -117,10 +115,25 @@ def _paths_of(call: str, arguments: str) -> list[Path]:
     return [path if path.is_absolute() or descriptor is None else Path(descriptor[1]) / path for path in paths]
 
 
-def _template(file: str, pid: int) -> str:
+def _template(path: Path, folder: Path, pid: int) -> str | None:
+    """A file's name in every play; None if it is not the run's."""
+    if path.is_relative_to(folder):
+        file = str(path.relative_to(folder))
+    elif path.is_relative_to(folder.parent):
+        hidden, *below = path.relative_to(folder.parent).parts
+        if not re.fullmatch(rf"\.{re.escape(folder.name)}\.[0-9a-f]+\.new-run", hidden):
+            return None
+        file = "/".join([_NEW_FOLDER, *below])
+    else:
+        return None
     file = re.sub(r"#\d+( \(deleted\))?$", _NAMELESS, file)
     file = re.sub(r"\bitem-\d+\b", "{item}", file)
     return re.sub(rf"\b{pid}\b", "{pid}", file)
+
+
+def _is_foreseeable(file: str) -> bool:
+    """Whether a file will have this name in the next play."""
+    return _NAMELESS not in file and not file.startswith(_NEW_FOLDER)
 
 
 def strace_is_there() -> bool:

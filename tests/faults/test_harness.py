@@ -205,6 +205,27 @@ def test_calls_on_a_runs_files_are_read_from_strace() -> None:
     ]
 
 
+def test_calls_of_a_submission_that_makes_its_folder_are_known_by_number_or_by_what_comes_of_them() -> None:
+    folder = Path("/results/run-1")
+    made = "/results/.run-1.a1b2c3d4.new-run"
+    traced = f"""\
+7 mkdir("/elsewhere", 0777) = 0
+7 mkdir("{made}", 0777) = 0
+7 mkdir("/results/.run-2.a1b2c3d4.new-run", 0777) = 0
+7 openat(AT_FDCWD</repo>, "{made}/.run.json.7-7.tmp", O_WRONLY|O_CREAT, 0644) = 9</results/x>
+7 write(9<{made}/.run.json.7-7.tmp>, "{{}}", 2) = 2
+7 fsync(9<{made}/.run.json.7-7.tmp>) = 0
+7 rename("{made}/.run.json.7-7.tmp", "{made}/run.json") = 0
+7 rename("{made}", "/results/run-1") = 0
+"""
+    assert calls_in(traced, folder, "submitter", 7) == [
+        Call("submitter", 7, "mkdir", "(new folder)", "", makes=True, number=2),
+        Call("submitter", 7, "fsync", "(new folder)/.run.json.{pid}-{pid}.tmp", "", makes=False),
+        Call("submitter", 7, "rename", "(new folder)/run.json", "", makes=True),
+        Call("submitter", 7, "rename", ".", ".", makes=True, number=2),
+    ]
+
+
 def test_points_of_calls_are_those_that_every_recording_has() -> None:
     once, twice = (Call("submitter", pid, "fsync", "run.json", "run.json", makes=False) for pid in (3, 4))
     chance = Call("child", 5, "unlink", "x", "x", makes=False)
