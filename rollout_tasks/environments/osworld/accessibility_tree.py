@@ -232,7 +232,7 @@ def _walk(
         above = node.get(f"{words.attributes}window-type") in _ABOVE_ALL
         active = None if active is not None and (above or node is active.node) else active
     name = _one_line(node.get("name"))
-    if active is not None and role == _CONTENT and name and name == _one_line(active.node.get("name")):
+    if active is not None and role == _CONTENT and _is_content(node, name, active, words):
         active = None
     spaced = in_sheet and role == "table-cell"
     description = _one_line(node.get("description") or node.get("note") or node.text, spaced=spaced)
@@ -252,6 +252,15 @@ def _walk(
             below = depth + 1
     for child in node if levels else ():
         yield from _walk(child, below, words, screen, inside, active, levels - 1, in_sheet or role == _SHEET)
+
+
+def _is_content(node: Any, name: str, active: ActiveWindow, words: _Words) -> bool:
+    """Whether a node is what the active window shows, though it is in the tree below another."""
+    box = _box(node, words.component)
+    if box is None or not name or name != _one_line(active.node.get("name")):
+        return False
+    left, top, width, height = active.box
+    return left <= box[0] and top <= box[1] and box[0] + box[2] <= left + width and box[1] + box[3] <= top + height
 
 
 def _states(node: Any, role: str, words: _Words) -> tuple[str, ...]:
@@ -276,7 +285,7 @@ def _box(node: Any, component: str) -> Box | None:
 def _one_line(text: str | None, *, spaced: bool = False) -> str:
     """Returns a text without line breaks; with each of its spaces, or one between words."""
     text = (text or "").replace("\ufffc", " ")
-    if not text or text.isspace():
+    if not text or (text.isspace() and not (spaced and "\n" not in text)):
         return ""
     joined = re.sub(r"\s", " ", text) if spaced else " ".join(text.split())
     return joined if len(joined) <= MAX_DESCRIPTION else joined[:MAX_DESCRIPTION] + "..."

@@ -183,6 +183,13 @@ def test_what_drops_down_from_a_tool_bar_is_listed_though_its_window_is_empty() 
     assert names == ["Editor", "Colour", "Colour", "No Fill", "Colour"]
 
 
+def test_what_a_dialog_of_the_same_name_covers_is_not_listed() -> None:
+    legend = node("panel", "Legend", (100, 50, 300, 300), node("push-button", "Covered", (120, 90, 60, 20)))
+    editor = node("frame", "Editor", (0, 0, 800, 600), legend)
+    dialog = node("dialog", "Legend", (110, 60, 200, 200), active=True)
+    assert "Covered" not in [one.name for one in accessibility_tree.elements(desktop(editor, dialog))]
+
+
 def test_the_desktop_covers_nothing_and_menus_are_above_all() -> None:
     active = node("frame", "Desktop", (0, 0, 800, 600), active=True).replace(
         "<frame ", "<frame attr:window-type='desktop' ", 1
@@ -273,12 +280,17 @@ def test_a_small_sheet_is_all_there() -> None:
 
 
 def test_spaces_in_a_sheets_cells_are_all_told_in_one_line() -> None:
-    xml = sheet(columns=2, rows=2, filled=2).replace("r0c0", "  two  and\ttab ").replace("r1c0", "one\nmore")
+    xml = (
+        sheet(columns=2, rows=2, filled=2)
+        .replace("r0c0", "  two  and\ttab ")
+        .replace("r1c0", "one\nmore")
+        .replace("r1c1", "  ")
+    )
 
     text = accessibility_tree.lines(accessibility_tree.elements(xml))
 
     assert "[row] 1: A1 -   two  and tab  | B1 - r0c1" in text
-    assert "[row] 2: A2 - one more | B2 - r1c1" in text
+    assert "[row] 2: A2 - one more | B2 -   " in text
 
 
 def test_cells_are_marked_after_buttons_and_empty_ones_last() -> None:
