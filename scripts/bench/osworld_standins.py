@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmark.items import Item, load_items
 from desktop_image.cache_folder import user_cache_folder
 from rollout_tasks.cli import program
+from rollout_tasks.cli.image import tasks_in
 from rollout_tasks.config import parse_config
 from rollout_tasks.embedded.run import run_embedded
 from rollout_tasks.environments.osworld.conformance import conformance, image_facts
@@ -215,8 +216,9 @@ def draw(
     For example:  [bold]osworld_standins.py draw --data-path osworld/test_all.json --seed 1[/bold]
     """
     console = Console(stderr=True, highlight=False)
+    tasks, _left_out = tasks_in(Path(data_path))
     facts = image_facts("local", {"profile": profile}, lambda sentence: console.print(sentence, soft_wrap=True))
-    found = conformance(load_items(data_path).items, [facts])
+    found = conformance(tasks, [facts])
     faithful = {one.item.id: one.item for one in found if one.verdict == "faithful" and not is_infeasible(one.item)}
     played_already = {one.task for one in stand_ins()} | {path.stem for path in SCRIPTS.glob("*.json")}
     for task in drawn(sorted(set(faithful) - played_already), seed, count):

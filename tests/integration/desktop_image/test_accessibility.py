@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -104,10 +104,17 @@ def test_no_icon_hides_the_others_and_settings_count(desktop: Desktop, control: 
     desktop.shell(f"pkill gedit; while pgrep gedit; do sleep 0.1; done; {panel} -s '{before}'; rm ~/Desktop/*")
 
 
-def test_buttons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
-    """GTK 4 tells positions inside its window; clicking by the tree shows that they were set right, and follow the window."""
+@pytest.fixture
+def _calculator(desktop: Desktop, tree: Callable[[], Any]) -> Iterator[None]:
     desktop.launch("gnome-calculator")
     seen(tree, "//application[@name='gnome-calculator']//push-button[@name='7'][@st:showing][@st:enabled]")
+    yield
+    desktop.shell("pkill gnome-calculato; while pgrep gnome-calculato; do sleep 0.1; done")
+
+
+@pytest.mark.usefixtures("_calculator")
+def test_buttons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
+    """GTK 4 tells positions inside its window; clicking by the tree shows that they were set right, and follow the window."""
     desktop.shell("wmctrl -r Calculator -e 0,700,100,-1,-1")
     for key in ("7", "×", "6", "="):
         button = seen(tree, f"//application[@name='gnome-calculator']//push-button[@name='{key}']")
@@ -117,7 +124,8 @@ def test_buttons_are_where_the_tree_says(desktop: Desktop, control: Any, tree: C
     seen(tree, "//application[@name='gnome-calculator']//*[contains(text(), '42') or contains(@name, '42')]")
 
 
-def test_open_menus_are_where_the_tree_says(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
+@pytest.mark.usefixtures("_calculator")
+def test_open_menus_are_where_the_tree_says(control: Any, tree: Callable[[], Any]) -> None:
     """A menu of GTK 4 has a window of its own, which is not where the program says."""
     calculator = "//application[@name='gnome-calculator']"
     for path in (
@@ -127,7 +135,6 @@ def test_open_menus_are_where_the_tree_says(desktop: Desktop, control: Any, tree
         x, y = middle(seen(tree, path))
         control.execute_action({"action_type": "CLICK", "parameters": {"x": x, "y": y}})
     seen(tree, f"{calculator}/*[@name='Preferences']")
-    desktop.shell("pkill gnome-calculato")
 
 
 def test_a_long_list_gives_the_rows_in_sight(desktop: Desktop, tree: Callable[[], Any]) -> None:
@@ -168,9 +175,12 @@ def test_an_open_list_of_choices_is_what_an_agent_sees(desktop: Desktop, control
     desktop.launch("gnome-screenshot --interactive")
     click(seen(tree, f"{where}//push-button[@name='Take Screenshot'][@st:showing]"))
     click(seen(tree, f"{where}//combo-box[@name='Pictures'][@st:showing]"))
-    entry = seen(tree, f"{where}/window//menu-item[@name='Desktop'][@st:showing]")
-    told = elements(control.get_accessibility_tree(), screen=SCREEN)
-    assert ("menu-item", "Desktop", middle(entry)) in [(one.role, one.name, one.centre) for one in told]
+    choice = f"{where}/window//menu-item[@name='Desktop'][@st:showing]"
+    seen(tree, choice)
+    xml = control.get_accessibility_tree()
+    (entry,) = etree.fromstring(xml).xpath(choice, namespaces=NS)
+    told = [(one.role, one.name, one.centre) for one in elements(xml, screen=SCREEN)]
+    assert ("menu-item", "Desktop", middle(entry)) in told
     click(entry)
     click(seen(tree, f"{where}//combo-box[@name='Desktop']/ancestor::frame//push-button[@name='Save']"))
 

@@ -180,7 +180,8 @@ def test_menus_and_dialogs_of_the_file_manager_are_where_the_tree_says(desktop: 
     click("third.txt", "right")
     click("Compress…")
     wait_for(lambda: "Archive name" in shown(), "dialog")
-    assert middles(desktop, "//dialog[@st:active]").keys() == {"Create Compressed Archive"}
+    active = {"Create Compressed Archive"}
+    wait_for(lambda: middles(desktop, "//dialog[@st:active]").keys() == active, "focus in the dialog")
     act(desktop, "write('packed')")
     click("Create")
 

@@ -19,8 +19,9 @@ WAITING = "Another process is building this image, or what a killed one started 
 BUILDER = """
 import sys
 from pathlib import Path
-from desktop_image import build_programs, extension_layer, mmdebstrap, namespace, packages_layer
+from desktop_image import disk, extension_layer, mmdebstrap, namespace, packages_layer
 from desktop_image.cache import part
+from desktop_image.release import Release
 
 def build(target):
     target.mkdir()
@@ -87,7 +88,8 @@ def test_the_next_build_waits_until_what_a_killed_one_started_has_ended(tmp_path
     ("name", "step"),
     [
         ("uv", 'packages_layer._install_python_packages("3.11", target)'),
-        ("cp", 'build_programs.call(["cp"], "copying failed")'),
+        ("cp", 'disk._call(["cp"])'),
+        ("apt-get", 'extension_layer._fetch(["hello"], Release(), target, target / "own", target / "debs")'),
         ("setpriv", 'mmdebstrap.run("this", target, [], print)'),
         ("setpriv", "extension_layer._apply(target, [], target, print)"),
         ("any", 'namespace.run(["ls", "-l", "/proc/self/fd"], on_line=print)'),
