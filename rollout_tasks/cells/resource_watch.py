@@ -115,9 +115,15 @@ def _bytes_in(file: str, *headings: str) -> int:
 
 
 def _sockets_of(pid: int) -> tuple[int, int]:
-    """Returns how many sockets a process's network namespace has, and how many of them are TCP."""
+    """Returns how many sockets a process's network namespace has, and how many of them are TCP, by either IP."""
     try:
         words = Path(f"/proc/{pid}/net/sockstat").read_text(encoding="utf-8").split()
     except OSError:
         return 0, 0
-    return int(words[words.index("used") + 1]), int(words[words.index("TCP:") + 2])
+    connections = int(words[words.index("TCP:") + 2])
+    try:
+        of_version_6 = Path(f"/proc/{pid}/net/sockstat6").read_text(encoding="utf-8").split()
+        connections += int(of_version_6[of_version_6.index("TCP6:") + 2])
+    except OSError:  # a kernel without IPv6
+        pass
+    return int(words[words.index("used") + 1]), connections

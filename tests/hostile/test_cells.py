@@ -382,6 +382,11 @@ def test_what_it_may_have_of_each_is_limited(what: str, opened: Opened, template
             "kept = [socket.create_connection(server.getsockname()) for _ in range(80)]",
             "of TCP",
         ),
+        (
+            "server = socket.create_server(('::1', 0), family=socket.AF_INET6)\n"
+            "kept = [socket.create_connection(server.getsockname()[:2]) for _ in range(80)]",
+            "of TCP",
+        ),
         ("kept = [bytearray(b'x' * (50 << 20)) for _ in range(10)]", "MiB of memory"),
     ],
 )
