@@ -19,6 +19,8 @@ from vm_pool.errors import LeaseLost
 
 MOST_TEXT = 250_000_000
 """Characters that an environment may say in one attempt: they stay in memory and on disk."""
+MOST_IMAGES = 600_000_000
+"""Bytes of all the images that it may show in one attempt: they stay there, too."""
 
 
 class GuardedEnvironment(World):
@@ -31,7 +33,7 @@ class GuardedEnvironment(World):
         self._world = world
         self._vm = vm
         self._name = type(world).__name__
-        self._said = 0
+        self._said = self._shown = 0
         self.seconds = {"setup": 0.0, "acting": 0.0, "evaluation": 0.0}
         """Wall time by stage."""
 
@@ -86,9 +88,14 @@ class GuardedEnvironment(World):
             self._world.close()
 
     def _count(self, observation: Observation | None, response: str = "") -> None:
-        self._said += len(response) + len(observation.text if observation is not None else "")
+        self._said += len(response)
+        if observation is not None:
+            self._said += len(observation.text)
+            self._shown += sum(map(len, observation.images))
         if self._said > MOST_TEXT:
             raise ValueError(f"it has said more than {MOST_TEXT:,} characters in all")
+        if self._shown > MOST_IMAGES:
+            raise ValueError(f"it has shown images of more than {MOST_IMAGES:,} bytes in all")
 
     @contextmanager
     def _touching(self, stage: str) -> Iterator[None]:

@@ -506,6 +506,23 @@ def test_what_a_world_says_has_a_limit_together(tmp_path: Path, monkeypatch: pyt
     assert raised.value.failure_class is FailureClass.ENV_STEP
 
 
+def test_what_a_world_shows_has_a_limit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Colourful(watched.WatchedEnvironment):
+        def execute(self, call: ToolCall) -> ToolResult:  # noqa: ARG002
+            return ToolResult("success", "", Observation("", (b"x" * 400, b"y" * 600)))
+
+    monkeypatch.setattr(guarded_environment, "MOST_IMAGES", 3000)
+    world = GuardedEnvironment(Colourful(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+    call = ToolCall("1", "look", {})
+    for _ in range(3):
+        world.execute(call)
+
+    with pytest.raises(RolloutFailure, match="Colourful: look: ValueError: it has shown images of more than") as raised:
+        world.execute(call)
+
+    assert raised.value.failure_class is FailureClass.ENV_STEP
+
+
 class Endpoint(BaseHTTPRequestHandler):
     """A model that says "4" to everything."""
 
