@@ -18,6 +18,7 @@ import httpx
 from vm_pool.egress.addresses import Resolve, Unresolved, public_addresses
 
 MOST_REDIRECTS = 10
+_BAD_PROXY = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used"
 _PORTS = {"http": 80, "https": 443}
 _INTERNET_NAME = re.compile(r"([a-z0-9_-]{1,63}\.)+(?!0x)(?=[a-z0-9_-]*[a-z])[a-z0-9_-]{1,63}")
 _NO_INTERNET = ("localhost", "local", "internal", "localdomain", "home.arpa")
@@ -135,10 +136,12 @@ class PublicTransport(httpx.BaseTransport):
         if proxy not in self._proxies:
             try:
                 self._proxies[proxy] = httpx.HTTPTransport(proxy=proxy)
-            except (ImportError, ValueError) as error:
-                raise httpx.UnsupportedProtocol(
-                    f"the proxy that the environment names is of no use: {error}"
-                ) from error
+            except (
+                ImportError,
+                ValueError,
+                httpx.InvalidURL,
+            ):  # which may have a part of its password in their message
+                raise httpx.UnsupportedProtocol(_BAD_PROXY) from None
         return self._proxies[proxy]
 
     def close(self) -> None:

@@ -292,6 +292,20 @@ def test_a_proxy_of_no_use_is_said(
         cache.fetch(server.url)
 
 
+@pytest.mark.parametrize(
+    "proxy", ["http://user:sec/ret@proxy", "http://user:secret@proxy:port", "sec://user:ret@proxy"]
+)
+def test_nothing_of_a_proxys_password_is_said(
+    server: FileServer, cache: DownloadCache, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("all_proxy", proxy)
+
+    with pytest.raises(DownloadError, match=r"the proxy that .* names cannot be used") as raised:
+        cache.fetch(server.url)
+
+    assert "sec" not in str(raised.value)
+
+
 def test_a_missing_file_is_named_at_once(server: FileServer, cache: DownloadCache) -> None:
     server.faults = ["404"]
 
