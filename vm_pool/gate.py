@@ -21,7 +21,7 @@ from pathlib import Path
 from vm_pool.errors import PoolError
 from vm_pool.event_loop import LoopThread, Tasks, drop, shut
 from vm_pool.gate_client import Dialled
-from vm_pool.gate_login import LINE_BYTES, new_gate, opens
+from vm_pool.gate_login import LINE_BYTES, VARIABLE, new_gate, opens
 from vm_pool.gate_streams import End, PlainEnd, TLSEnd
 from vm_pool.gate_tls import Certificate, client_context, hash_of, is_this_machine, new_certificate
 from vm_pool.states import Endpoint
@@ -79,12 +79,17 @@ class Gates:
         """Makes sure that gates can be opened.
 
         Raises:
-            GateError: The address is not one of this machine's.
+            GateError: The address is not one of this machine's, or other machines would need no token there.
         """
         try:
             self._listen().close()
         except OSError as error:
             raise self._cannot_listen(error) from error
+        if self._key is None and not is_this_machine(self.address):
+            raise GateError(
+                f"leased VMs would listen on {self.address} without a login: give Redis a password, or set {VARIABLE}"
+                " here and on the workers' machines"
+            )
 
     def open(self, purposes: list[str], dial: Dial) -> Gate:
         """Opens a gate with a fresh port for each purpose.

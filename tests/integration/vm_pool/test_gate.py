@@ -365,6 +365,16 @@ def test_an_address_of_another_machine_is_refused_with_a_sentence() -> None:
     gates.close()
 
 
+def test_other_machines_need_a_token() -> None:
+    everywhere = "0.0.0.0"  # noqa: S104 (only looked at)
+    with pytest.raises(
+        GateError, match=r"leased VMs would listen on 0\.0\.0\.0 without a login: give Redis a password"
+    ):
+        Gates(everywhere).check()
+    Gates(everywhere, key=b"key").check()
+    Gates("127.0.0.1").check()
+
+
 # What a gate opens, and what it leaves
 
 
