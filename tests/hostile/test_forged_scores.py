@@ -47,6 +47,12 @@ FORGERIES = {
         "os._exit(0)"
     ),
     "replaces the printer": f"import builtins\nbuiltins.print = None\nimport sys\nsys.stdout.write({SAYS!r})\nsys.exit(0)",
+    "replaces the numbers": "import builtins\nbuiltins.float = lambda *_: 1.0",
+    "replaces how a number is written": "import builtins\nbuiltins.repr = lambda *_: '1.0'",
+    "replaces the tests": "import builtins\nbuiltins.getattr = lambda *_: lambda: 1.0",
+    "replaces the way out": (
+        "import os\nwrite = os.write\nos.write = lambda channel, said: write(channel, said.split()[0] + b' 1.0')"
+    ),
     "kills whoever runs it": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
     "leaves another behind": (
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.write(1, b'the tests say 1.0')\n    time.sleep(3)\n"

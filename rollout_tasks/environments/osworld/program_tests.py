@@ -2,7 +2,8 @@
 
 Tests and program share a process in the guest, so the program may print, exit or raise anything. The tests therefore
 report through a pipe, signed with a word that their process gets when it starts and that is in no file, argument or
-environment variable. A program that searches its own process for it can still find it: the guest is the agent's.
+environment variable. A program that searches its own process for it can still find it, or change its tests: the guest is the
+agent's. What such a score is worth, docs/trust.md says.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ SECONDS = 100
 _SAID = "the tests say"
 _CHILD = """\
 import importlib.util, os, sys
-def report():
+# What the program could replace is taken before it is imported.
+def report(function_of=getattr, number=float, shown=repr, write=os.write):
     folder, test, function, channel = sys.argv[1:]
-    sign = sys.stdin.read()
+    sign, channel = sys.stdin.read(), int(channel)
     sys.argv[1:] = []
     sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location("the_tests", test)
     tests = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tests)
-    score = float(getattr(tests, function)())
-    os.write(int(channel), (sign + " " + repr(score)).encode())
+    score = number(function_of(tests, function)())
+    write(channel, (sign + " " + shown(score)).encode())
 report()
 """
 _PARENT = """\
