@@ -25,6 +25,7 @@ from rollout_tasks.models.base import Message, Reply
 from rollout_tasks.models.sent_messages import PLACEHOLDER
 
 NOT_DONE = "Not done: an earlier call of this message handed over to the user."
+_CAN_ZOOM = frozenset({"computer_20251124"})
 _POSITION = re.compile(r"(\d{1,5}) (\d{1,5})")
 
 
@@ -53,15 +54,14 @@ class MessagesDialogue:
     def tools(self, picture: SentPicture) -> Sequence[Mapping[str, Any]]:
         """See `Dialogue`."""
         width, height = picture.size
-        return [
-            {
-                "type": self._profile.computer_tool,
-                "name": TOOL,
-                "display_width_px": width,
-                "display_height_px": height,
-                "display_number": 1,
-            }
-        ]
+        tool = {
+            "type": self._profile.computer_tool,
+            "name": TOOL,
+            "display_width_px": width,
+            "display_height_px": height,
+            "display_number": 1,
+        }
+        return [{**tool, "enable_zoom": True} if tool["type"] in _CAN_ZOOM else tool]
 
     def prompt(self, picture: SentPicture) -> list[Message]:
         """See `Dialogue`."""

@@ -19,6 +19,8 @@ from rollout_tasks.validation_messages import clause, location_of
 ENDINGS = (".yaml", ".yml")
 _LARGEST_FILE = 1 << 20
 _DEEPEST = 20
+_OF_REQUEST = "extra"
+"""Where fields of the API's own request stand: each is replaced whole."""
 _USED_WITH_A_TOOL = {"prompts": ("system", "task"), "history": ("images",)}
 """The fields of these parts that agents with a computer tool use."""
 
@@ -160,12 +162,16 @@ def _dropped(part: str, field: str, value: Any, below: Mapping[str, Any]) -> tup
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of both; a mapping is merged with the one below, unless it is another text."""
+    """Returns the fields of both; a mapping is merged with the one below, unless it is another text or the request's."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        both = isinstance(value, dict) and isinstance(under, dict) and not {"module", "file"} & value.keys()
-        merged[key] = _merged(under, value) if both and isinstance(under, dict) else value
+        if not isinstance(value, dict) or not isinstance(under, dict) or {"module", "file"} & value.keys():
+            merged[key] = value
+        elif key == _OF_REQUEST:
+            merged[key] = under | value
+        else:
+            merged[key] = _merged(under, value)
     return merged
 
 

@@ -222,6 +222,17 @@ def test_a_zoom_shows_the_part_of_the_screen_in_full_resolution(
     assert part.tobytes() == screen.crop((80, 60, 161, 121)).tobytes()
 
 
+@pytest.mark.parametrize(("tool", "zoom"), [("computer_20250124", None), ("computer_20251124", True)])
+def test_a_tool_that_can_zoom_is_offered_so(
+    endpoint: MessagesEndpoint, desktop: DrawnDesktop, tool: str, zoom: bool | None
+) -> None:
+    endpoint.will(says("Done."))
+    play(endpoint, plain(computer_tool=tool), desktop)
+
+    (offered,) = endpoint.bodies[0]["tools"]
+    assert (offered["type"], offered.get("enable_zoom")) == (tool, zoom)
+
+
 def test_many_calls_have_one_picture_and_the_history_keeps_its_own(
     endpoint: MessagesEndpoint, desktop: DrawnDesktop
 ) -> None:

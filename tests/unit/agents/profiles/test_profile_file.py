@@ -61,6 +61,15 @@ history: {images: 2}
     assert (profile.history.images, base.history.images) == (2, 3)
 
 
+def test_a_field_of_the_request_replaces_the_bases_whole(tmp_path: Path) -> None:
+    """Half of another way to think is refused by the API."""
+    text = "base: claude\nname: mine\nsampling: {extra: {thinking: {type: adaptive}, top_k: 5}}"
+    sampling = read_profile(written(tmp_path, text)).sampling
+
+    assert sampling.extra == {"thinking": {"type": "adaptive"}, "top_k": 5}
+    assert sampling.max_tokens == BUILT_IN["claude"].sampling.max_tokens
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_profiles_are_values(name: str) -> None:
     profile = BUILT_IN[name]
