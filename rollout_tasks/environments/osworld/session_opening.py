@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +21,8 @@ from rollout_tasks.settings import settings
 if TYPE_CHECKING:
     from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
     from rollout_tasks.environments.osworld.session_results import DesktopSession
+
+logger = logging.getLogger(__name__)
 
 CELL_MODULE = "rollout_tasks.environments.osworld.cell_service"
 _SESSION_MODULE = "rollout_tasks.environments.osworld.session"
@@ -43,10 +46,12 @@ def check_cells() -> None:
 
 
 def preload() -> None:
-    """Imports desktop-env where sessions will run; where that is another process, begins to."""
+    """Imports desktop-env where sessions will run; where that is another process, begins to. Logs which it is."""
     if settings().trust_tasks:
+        logger.warning("setup and evaluation of desktop tasks run in the worker's own process: you trust the tasks")
         importlib.import_module(_SESSION_MODULE)
     else:
+        logger.info("setup and evaluation of desktop tasks run in cells")
         shared_template(CELL_MODULE)
 
 
