@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from rollout_tasks.errors import FailureClass
 from tests.conftest import REPOSITORY, ValkeyServer
 
 PAGES = sorted(
@@ -161,3 +162,23 @@ def test_the_sites_program_is_called_where_developers_have_it(page: str) -> None
     """It is in no lock but the developers', and so on the path of few."""
     for place in re.finditer(r"(?P<before>\S*)mkdocs serve", text_of(page)):
         assert place["before"].endswith(".venv/bin/")
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """Links to pages and to parts of them lead somewhere, and the search's index is there; nothing is fetched."""
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]
+    assert (site / "search" / "search_index.json").stat().st_size > 10_000
+    assert (site / "reference" / "commands.html").is_file()
+
+
+def test_the_table_of_failure_classes_is_what_the_code_does() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\w+) \| (\w+) \|$", text_of("docs/reference/failures.md"), re.M)
+    retried = {True: "yes", False: "no"}
+    expected = [(one.value, retried[one.retried], one.counted_as) for one in FailureClass]
+    by_then = {"worker_lost": "was"}  # each attempt was tried again when its worker had died
+
+    assert rows == [(name, by_then.get(name, again), counted) for name, again, counted in expected]
