@@ -36,12 +36,16 @@ MAX_BYTES_TOGETHER = 8 << 30
 """For all files of one task. What is too much by one file is kept: it is complete, and another task may need it."""
 MOST_FILES_TOGETHER = 1000
 """For one task."""
+LEAST_FREE = 1 << 30
+"""Bytes that downloads leave free on their disk, which results or a system may need."""
 TRIES = 4
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds: the longest pause after the first try, and the longest of all."""
 WAIT_SECONDS = 3600.0
 """How long another process may take to download the same URL."""
 SILENCE_SECONDS = 60.0
+_ROOM_BYTES = 16 << 20
+"""How much is received between two looks at the disk."""
 _SHOWN = 500
 """Characters of a wrong URL that are shown."""
 _TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
@@ -152,7 +156,7 @@ class DownloadCache:
             except NotPublic as error:
                 if not left or not (isinstance(error, Unresolved) and error.for_now):
                     raise DownloadError(f"{url}: {error}{_how_to_trust(error)}") from error
-            except _TooLarge as error:
+            except (_TooLarge, _NoRoom) as error:
                 _forget(partial)
                 raise DownloadError(f"{url}: {error}") from error
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, _BrokenOff) as error:
@@ -206,6 +210,10 @@ class _TooLarge(Exception):
     """A file is larger than any may be."""
 
 
+class _NoRoom(Exception):
+    """The disk has too little room for the file."""
+
+
 @dataclass(frozen=True, slots=True)
 class _State:
     """The complete file that a partial file belongs to."""
@@ -235,6 +243,7 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
             raise _BrokenOff("another part was sent than the one asked for")
         total = _total(response, have)
         _check_size(have if total is None else total)
+        _check_room(partial.parent, 0 if total is None else total - have)
         if not have:
             partial.unlink(missing_ok=True)  # before its state says that its bytes are of this version
         _write_state(partial, _State(_validator(response), total))
@@ -243,6 +252,8 @@ def _receive(url: str, partial: Path, progress: Progress) -> None:
                 file.write(chunk)
                 have += len(chunk)
                 _check_size(have)
+                if have // _ROOM_BYTES > (have - len(chunk)) // _ROOM_BYTES:
+                    _check_room(partial.parent, 0)
                 progress(have, total)
     if total is not None and have != total:
         raise _BrokenOff(f"broke off after {have} of {total} bytes")
@@ -272,6 +283,12 @@ def _can_be_sent(validator: object) -> bool:
 def _check_size(size: int) -> None:
     if size > MAX_BYTES:
         raise _TooLarge(f"larger than {MAX_BYTES >> 30} GiB")
+
+
+def _check_room(folder: Path, more: int) -> None:
+    """Checks that so many more bytes leave enough of the disk free."""
+    if shutil.disk_usage(folder).free - more < LEAST_FREE:
+        raise _NoRoom(f"it would leave less than {LEAST_FREE / (1 << 30):g} GiB free on the disk of {folder.parent}")
 
 
 def _state_of(partial: Path) -> Path:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import requests
@@ -304,6 +305,28 @@ def test_nothing_of_a_proxys_password_is_said(
         cache.fetch(server.url)
 
     assert "sec" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("faults", "free"),
+    [([], [len(CONTENT) - 1]), (["no length"], [-1]), (["no length"], [100, 50, -1])],
+    ids=["its length is known", "there is no room at all", "room ends meanwhile"],
+)
+def test_downloads_leave_a_part_of_the_disk_free(
+    server: FileServer, cache: DownloadCache, monkeypatch: pytest.MonkeyPatch, faults: list[str], free: list[int]
+) -> None:
+    looks = iter(free)
+    monkeypatch.setattr(
+        downloads.shutil, "disk_usage", lambda _: SimpleNamespace(free=downloads.LEAST_FREE + next(looks))
+    )
+    monkeypatch.setattr(downloads, "_ROOM_BYTES", 1)
+    server.faults = faults
+
+    with pytest.raises(DownloadError, match="it would leave less than 1 GiB free on the disk of"):
+        cache.fetch(server.url)
+
+    assert len(server.requests) == 1
+    assert files_in(cache, "partial") == []
 
 
 def test_a_missing_file_is_named_at_once(server: FileServer, cache: DownloadCache) -> None:
