@@ -54,7 +54,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _moment(date: str) -> float | None:
-    """Returns an HTTP date as seconds since the epoch; None if it is no date."""
+    """Returns an HTTP date as seconds since the epoch; None if it is not a date."""
     try:
         moment = parsedate_to_datetime(date)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,4 +1,4 @@
-"""What a model said, from the content of its Chat Completions message: a text, or parts such as Mistral's thinking models write."""
+"""What a model said, from the content of its Chat Completions message: a text, or parts as Mistral's thinking models write them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ChatContent:
 
     text: str
     thinking: str = ""
-    """What stands in parts for thinking."""
+    """What the parts for thinking say."""
 
 
 def read_content(content: Any) -> ChatContent:
@@ -35,7 +35,7 @@ def read_content(content: Any) -> ChatContent:
 def _joined(parts: Any, kind: str) -> str:
     """Returns the text of all parts of a kind; that of thinking is in parts again, or a text."""
     if not isinstance(parts, list) or len(parts) > MOST_PARTS or not all(isinstance(part, dict) for part in parts):
-        raise ValueError(f"no list of at most {MOST_PARTS} parts")
+        raise ValueError(f"not a list of at most {MOST_PARTS} parts")
     texts = [part.get(kind) for part in parts if part.get("type") == kind]
     if kind == "thinking":
         texts = [_joined(text, "text") if isinstance(text, list) else text for text in texts]

@@ -26,18 +26,18 @@ class Entry:
 
 
 MOST_LEVELS = 64
-"""Lists and objects in each other: whatever handles an item later, here or on a worker, may call itself for each one."""
+"""How deeply lists and objects may be nested: what handles an item later, here or on a worker, may recurse for each level."""
 
 
 def too_deep(value: object) -> str | None:
-    """Returns that lists and objects are nested too deeply, as the end of a sentence; None where they are not."""
+    """Returns the end of a sentence that says lists and objects are nested too deeply; None where they are not."""
     level: list[Any] = [value]
     for _ in range(MOST_LEVELS + 1):
         level = [one for one in level if isinstance(one, list | tuple | dict)]
         if not level:
             return None
         level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
-    return f"has lists and objects in each other more than {MOST_LEVELS} deep"
+    return f"has lists and objects nested more than {MOST_LEVELS} deep"
 
 
 def unreadable(path: Path, error: OSError) -> BenchmarkError:

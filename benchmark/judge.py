@@ -93,8 +93,8 @@ class Judge:
             before_asking: Called before each request, from its thread; an exception from it ends the grading.
 
         Raises:
-            BenchmarkError: There is neither a key nor the address of an endpoint that may need no key, that is no address, or
-                no header can hold the key.
+            BenchmarkError: There is neither a key nor the address of an endpoint that may need no key, the address is not
+                valid, or no header can hold the key.
         """
         self.config = config
         self._answers = answers
@@ -228,7 +228,7 @@ class Judge:
         try:
             content = json.loads(text)["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise _Retryable("model", f"a reply that is no chat completion: {self._shown(text)}") from error
+            raise _Retryable("model", f"a reply that is not a chat completion: {self._shown(text)}") from error
         try:
             return read_content(content).text
         except ValueError:
@@ -258,7 +258,7 @@ def llm_judgement(prediction: str, answer: str, item: Item) -> Score:
 
 
 class _Refused(Exception):
-    """An error that no other try would end."""
+    """An error after which another try would not succeed either."""
 
 
 class _Retryable(Exception):

@@ -53,6 +53,6 @@ def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
         try:
             return unpacker.decompress(piece, most)
         except zlib.error as error:
-            raise UnreadableBodyError(f"with a body that is no gzip: {error}") from error
+            raise UnreadableBodyError(f"with a body that is not gzip: {error}") from error
 
     return unpack

@@ -82,7 +82,7 @@ def pass_at_k(rollouts: int, successes: int, k: int) -> float:
     if not 1 <= k <= rollouts:
         raise BenchmarkError(f"pass@{k} needs k between 1 and the {rollouts} rollouts of an item")
     if not 0 <= successes <= rollouts:
-        raise BenchmarkError(f"{successes} successes in {rollouts} rollouts cannot be")
+        raise BenchmarkError(f"{successes} successes in {rollouts} rollouts are impossible")
     if rollouts - successes < k:
         return 1.0
     return 1.0 - math.prod(1.0 - k / i for i in range(rollouts - successes + 1, rollouts + 1))

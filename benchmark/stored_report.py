@@ -89,7 +89,7 @@ class _Document:
             for _ in self._entries("}"):
                 name = self.value()
                 if not isinstance(name, str):
-                    raise ValueError("a name that is no text")
+                    raise ValueError("a name that is not text")
                 self._take(":")
                 yield name
         if self.next_character():

@@ -109,14 +109,14 @@ def _description(path: Path) -> Any:
     """Returns what one of `datasets`' descriptions says.
 
     Raises:
-        BenchmarkError: It cannot be read, or is no JSON.
+        BenchmarkError: It cannot be read, or is not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
-        raise BenchmarkError(f"{path}: is no description of a dataset: it must be JSON") from error
+        raise BenchmarkError(f"{path}: is not a description of a dataset: it must be JSON") from error
 
 
 def _listed(path: Path, key: str, inner: str | None = None) -> list[str]:
@@ -125,7 +125,7 @@ def _listed(path: Path, key: str, inner: str | None = None) -> list[str]:
         names = _description(path)[key]
         names = [name if inner is None else name[inner] for name in names]
     except (LookupError, TypeError) as error:
-        raise BenchmarkError(f"{path}: is no description of a dataset: it must have {key!r}") from error
+        raise BenchmarkError(f"{path}: is not a description of a dataset: it must have {key!r}") from error
     for name in names:
         if not isinstance(name, str) or Path(name).name != name:
             raise BenchmarkError(f"{path}: {name!r} is not the name of a file beside it")
@@ -253,7 +253,7 @@ def _is_text(kind: pyarrow.DataType) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as JSON has it; what JSON lacks as text, except that what is no number is null."""
+    """Returns a value as JSON has it; what JSON lacks becomes text, but NaN becomes null."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

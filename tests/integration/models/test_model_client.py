@@ -215,7 +215,7 @@ LASTING = {
     "no gzip": (
         Answer(headers={"content-encoding": "gzip"}),
         FailureClass.MODEL,
-        "answered with a body that is no gzip: Error -3 while decompressing data",
+        "answered with a body that is not gzip: Error -3 while decompressing data",
     ),
     "packed otherwise": (
         Answer(headers={"content-encoding": "br"}),

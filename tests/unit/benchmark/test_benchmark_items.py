@@ -93,7 +93,7 @@ GOOD = '{"question": "q"}'
 
 
 def nested(levels: int) -> str:
-    """An item of so many lists and objects in each other."""
+    """An item with so many nested lists and objects."""
     return f'{{"id": "deep", "question": "q", "config": {"[" * (levels - 1)}{"]" * (levels - 1)}}}'
 
 
@@ -109,9 +109,9 @@ WRONG_FILES = [
     ("a.jsonl", '{"question": "q", "x": ' + "9" * 5000 + "}", r"a\.jsonl, line 1: .*4300.*"),
     ("a.jsonl", '{"question": "\\ud800"}', r"a\.jsonl, line 1: holds half a surrogate pair, \\ud800"),
     ("a.jsonl", '{"x": ' + "[" * 100_000, r"a\.jsonl, line 1: is JSON nested too deeply"),
-    ("a.jsonl", f"{GOOD}\n{nested(65)}", r"a\.jsonl, line 2: has lists and objects in each other more than 64 deep"),
-    ("a.json", f"[{GOOD}, {nested(500)}]", r"a\.json, entry 2: has lists and objects in each other more than 64 deep"),
-    ("a.json", nested(500), r"a\.json, entry 1: has lists and objects in each other more than 64 deep"),
+    ("a.jsonl", f"{GOOD}\n{nested(65)}", r"a\.jsonl, line 2: has lists and objects nested more than 64 deep"),
+    ("a.json", f"[{GOOD}, {nested(500)}]", r"a\.json, entry 2: has lists and objects nested more than 64 deep"),
+    ("a.json", nested(500), r"a\.json, entry 1: has lists and objects nested more than 64 deep"),
     ("a.jsonl", "", r"a\.jsonl: is empty"),
     ("a.jsonl", "\n \n", r"a\.jsonl: is empty"),
     ("a.json", " \n", r"a\.json: is empty"),

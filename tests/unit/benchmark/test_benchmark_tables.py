@@ -84,10 +84,10 @@ def test_a_saved_dataset_is_read_over_all_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("described", "says"),
     [
-        ("{", "state.json: is no description of a dataset: it must be JSON"),
-        ("{}", "state.json: is no description of a dataset: it must have '_data_files'"),
-        ("[" * 100_000, "state.json: is no description of a dataset: it must be JSON"),
-        ('{"_data_files": [{}]}', "state.json: is no description of a dataset: it must have '_data_files'"),
+        ("{", "state.json: is not a description of a dataset: it must be JSON"),
+        ("{}", "state.json: is not a description of a dataset: it must have '_data_files'"),
+        ("[" * 100_000, "state.json: is not a description of a dataset: it must be JSON"),
+        ('{"_data_files": [{}]}', "state.json: is not a description of a dataset: it must have '_data_files'"),
         ('{"_data_files": [{"filename": "../a"}]}', "state.json: '../a' is not the name of a file beside it"),
         ('{"_data_files": [{"filename": 7}]}', "state.json: 7 is not the name of a file beside it"),
         ('{"_data_files": []}', "set: has no rows"),
@@ -129,7 +129,7 @@ def test_a_row_that_is_nested_too_deeply_is_left_out_like_any_other(tmp_path: Pa
 
     assert [item.id for item in loaded.items] == ["item_2"]
     place = f"{tmp_path / 'a.parquet'}, row 1"
-    assert loaded.skipped == (f"{place}: has lists and objects in each other more than 64 deep",)
+    assert loaded.skipped == (f"{place}: has lists and objects nested more than 64 deep",)
 
 
 def test_without_pyarrow_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
