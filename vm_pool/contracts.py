@@ -1,8 +1,8 @@
 """Checks classes of other packages against the contract they are to follow, a `Protocol`, when they are loaded.
 
 What a contract leaves abstract, a class must define; for the rest, inheriting from the contract is enough. An attribute that
-is no `ClassVar` belongs to instances: a class may lack it. Of methods that come from descriptors other than Python's own methods,
-and from `__getattr__`, nothing is asked.
+is not a `ClassVar` belongs to instances: a class may lack it. Nothing is asked of methods that come from descriptors other than
+Python's own methods, or from `__getattr__`.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _method_clause(found: type, name: str, wanted_method: Any) -> str:
     wanted = list(inspect.signature(getattr(wanted_method, "__func__", wanted_method)).parameters)[1:]
     bound = static
     if hasattr(type(static), "__get__") and not isinstance(static, property):
-        if not _binds_simply(static):  # what it gives to a real class or instance, only its author knows
+        if not _binds_simply(static):  # only its author knows what it gives to a real class or instance
             return ""
         bound = static.__get__(None if of_class else object(), found)
     if not callable(bound):
@@ -241,7 +241,7 @@ def _has_default(contract: type, name: str) -> bool:
 
 
 def _named(name: str, found: type, contract: type) -> str:
-    """Returns a missing member's name, with the one of the class's own that may be meant for it."""
+    """Returns a missing member's name, with that of a member of the class which may be meant instead."""
     own = [
         one
         for base in found.__mro__[:-1]

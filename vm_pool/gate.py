@@ -287,7 +287,7 @@ class Gate:
         while len(said) < LINE_BYTES:
             piece = await end.receive()
             if not piece:
-                raise ConnectionAbortedError("it ended before it said a token")
+                raise ConnectionAbortedError("it ended before it sent a token")
             said += piece
         if not opens(said[:LINE_BYTES], self._login.key, self._login.gate):
             raise ConnectionRefusedError("it does not know the lease's token")

@@ -105,7 +105,7 @@ class LeaseHeartbeat:
                 defect = None if isinstance(error, PoolError) else error
                 log.warning("pool %s: leases cannot be renewed, still trying: %s", self._pool, error, exc_info=defect)
             self._away = True
-            self._breaks_seen = self._breaks()  # a failure is no news: `_all_due` follows once it is over
+            self._breaks_seen = self._breaks()  # this failure is known: `_all_due` follows once it is over
             self._after_failure(leases, min(RETRY_SECONDS, interval / 2))
             return
         if self._away:

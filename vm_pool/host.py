@@ -198,7 +198,7 @@ class VMHost:
         self._publish_image()
         if self.pool.gate_key is None:
             log.warning("host %s: Redis has no password, so leased VMs listen at ports without a login", self.host_id)
-        log.info("host %s: boots %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
+        log.info("host %s: booting %d VMs for pool %s", self.host_id, len(self._machines), self.pool.name)
         return True
 
     def _reap_leftovers(self) -> None:

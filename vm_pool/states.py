@@ -26,7 +26,7 @@ class VMState(StrEnum):
 
 
 SILENT = "silent"
-"""What a VM is counted as whose host gives no sign of life, unless it is leased, quarantined or stopped: it is not granted, and
+"""What a VM counts as when its host gives no sign of life, unless it is leased, quarantined or stopped: it is not granted, and
 nobody boots or resets it.
 """
 _LOOKED_AFTER = frozenset({VMState.INITIALIZING, VMState.FREE, VMState.RESETTING})

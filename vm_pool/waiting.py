@@ -27,7 +27,7 @@ REFRESH_SECONDS = PATIENCE_SECONDS / 3
 SLICE_SECONDS = 1.0
 """Longest wait before `should_stop` is asked again."""
 LONGEST_HOLDER = 256
-"""Characters of who wants a VM."""
+"""Characters of a text that says who wants a VM."""
 EMPTY_SECONDS = 30.0
 """How long a pool may have no VM at all before waiting is pointless: hosts register again sooner."""
 PRIORITY_SECONDS = 24 * 3600.0

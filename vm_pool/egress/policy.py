@@ -69,7 +69,7 @@ def _check_host(word: str) -> None:
         if len(word) > _LONGEST_NAME or _NAME.fullmatch(word) is None:
             shown = word if len(word) <= _SHOWN_CHARACTERS else word[: _SHOWN_CHARACTERS - 3] + "..."
             raise ValueError(
-                f"{shown!r} is no host: say none, internet, or hosts as in pypi.org,*.pythonhosted.org"
+                f"{shown!r} is not a host: say none, internet, or hosts as in pypi.org,*.pythonhosted.org"
             ) from None
     else:
         if address.version != 4:

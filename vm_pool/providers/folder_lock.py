@@ -52,7 +52,7 @@ def make_held(folder: Path, mode: int) -> int:
 
 
 def still_holds(descriptor: int, path: Path) -> bool:
-    """Whether a lock's descriptor is of what is there now: others may end VMs of a process that was stopped, for one."""
+    """Whether a lock's descriptor is of what is there now: others may end the VMs of a process that was stopped, for example."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
@@ -63,7 +63,7 @@ def abandoned(folders: Path) -> Iterator[Path]:
     with suppress(FileNotFoundError):
         for folder in sorted(folders.iterdir()):
             descriptor = None
-            with suppress(OSError):  # it is missing by now, or no folder
+            with suppress(OSError):  # it is missing by now, or is not a folder
                 descriptor = hold_folder(folder)
             if descriptor is not None:
                 try:

@@ -70,7 +70,7 @@ def screenshot(connect: Connect, seconds: float, *, without_clock: bool = False)
     """
     body = _get(connect, "/screenshot?without=clock" if without_clock else "/screenshot", seconds)
     if not body.startswith(_PNG_BEGIN) or not body.endswith(_PNG_END):
-        raise DesktopUnwell(f"GET /screenshot: {len(body)} bytes came that are no whole PNG")
+        raise DesktopUnwell(f"GET /screenshot: the {len(body)} bytes that came are not a whole PNG")
     width, height = struct.unpack_from(">II", body, len(_PNG_BEGIN))
     return body, (width, height)
 

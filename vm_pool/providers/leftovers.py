@@ -1,4 +1,4 @@
-"""Ending what an earlier process left: one VM that stays keeps no other from being ended, and no host from starting."""
+"""Ending what an earlier process left: one VM that stays prevents neither the end of others nor the start of a host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def end_each(vm_ids: Iterable[str], end: Callable[[str], object]) -> list[str]:
                 ended.append(vm_id)
         except VMsInUse:
             raise
-        except Exception as error:  # noqa: BLE001 (a cloud or a kernel refuses in many ways; its next boot says so again)
+        except Exception as error:  # noqa: BLE001 (a cloud or a kernel refuses in many ways; its next boot reports it again)
             log.warning("%s of an earlier process stays: %s", vm_id, error)
     return ended
 

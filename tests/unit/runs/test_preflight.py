@@ -154,7 +154,7 @@ def test_a_network_is_asked_for_where_it_can_be_given(redis_url: str) -> None:
     with pytest.raises(UserError, match=r"^--guest-network: a pool's VM hosts set what its VMs may reach"):
         preflight.check_pool(config(vm=asking), client)
     client.close()
-    with pytest.raises(UserError, match=r"^--guest-network: .*'a b' is no host"):
+    with pytest.raises(UserError, match=r"^--guest-network: .*'a b' is not a host"):
         parse_config({"vm": {"guest_network": "a b"}})
 
 

@@ -1,4 +1,4 @@
-"""Ending VMs whose keeper and owner were both killed, as those of a run without a pool: no host of their name starts again."""
+"""Ending VMs whose keeper and owner were both killed, such as those of a run without a pool: no host of their name starts again."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def end_abandoned(provider: str, vm_ids: Iterable[str], seconds: float) -> list[
 
 
 def _is_of_this_machine(record: Path) -> bool:
-    """Whether a VM was made by this machine: others may have the same home, on a file system that tells them no locks."""
+    """Whether a VM was made by this machine: others may have the same home, on a file system that does not show them locks."""
     with suppress(OSError, ValueError, AttributeError):
         return bool(json.loads(record.read_text()).get("machine") == socket.gethostname())
     return False

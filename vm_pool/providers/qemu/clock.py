@@ -32,7 +32,7 @@ def set_over_http(connect: Connect, password: str) -> None:
         client.request("POST", "/execute", body, {"Content-Type": "application/json"})
         said = json.loads(client.getresponse().read(_LARGEST_ANSWER))
         if not isinstance(said, dict):
-            raise ValueError("its answer is no object")
+            raise ValueError("its answer is not an object")
         if said.get("returncode") != 0:
             log.warning("the clock of a VM could not be set after its reset: %s", str(said.get("error"))[-200:])
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:

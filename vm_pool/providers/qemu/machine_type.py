@@ -95,7 +95,7 @@ class MachineType:
         except (QMPError, DesktopUnwell) as error:
             if machine.stopped:  # this says nothing about the saved state
                 raise
-            with suppress(OSError):  # then the next boot fails in the same way, and says so
+            with suppress(OSError):  # then the next boot fails in the same way, and reports it
                 discard(name)
             raise RuntimeError(
                 f"{machine.vm_id}: what a first boot saved is of no use, and is made anew at the next boot: {error}"

@@ -122,7 +122,7 @@ class QemuProvider:
                 try:
                     acceleration.remember(_command(QEMU, "qemu-system-x86"), self._kvm_failed)
                 except OSError as error:
-                    log.warning("that KVM is of no use could not be noted, and is found out again: %s", error)
+                    log.warning("cannot note that KVM does not work, which will be found out again: %s", error)
 
     def check(self, vm_id: str) -> None:
         """Raises unless the guest is healthy and its screenshot has the right size."""

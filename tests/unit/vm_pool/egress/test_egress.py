@@ -128,7 +128,7 @@ def test_policies() -> None:
     ],
 )
 def test_what_is_no_policy_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no host: say none, internet, or hosts"):
+    with pytest.raises(ValueError, match=r"is not a host: say none, internet, or hosts"):
         policy.parse_policy(text)
 
 
