@@ -1,7 +1,7 @@
-"""The locks of builds: a file for each part of an image, held by who builds it and by the build's programs that may outlive it.
+"""The locks of builds: a file for each part of an image, held by its builder and by the build's programs, which may outlive it.
 
-A program can outlive a build that is killed, and goes on writing. It keeps the lock then, so that who builds the part next waits
-until the program has ended. Programs inherit it with ``pass_fds=descriptors()``.
+A program can outlive a build that is killed, and goes on writing. It keeps the lock then, so that the next builder of the part
+waits until the program has ended. Programs inherit it with ``pass_fds=descriptors()``.
 """
 
 from __future__ import annotations

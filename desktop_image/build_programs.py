@@ -25,7 +25,7 @@ def call(
 
     Args:
         command: The program and its arguments.
-        failure: What is not done if it fails, for the message.
+        failure: The beginning of the message if it fails.
         folder: Its working folder.
         descriptors: Open files that it inherits.
         variables: Added to its environment.

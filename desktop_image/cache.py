@@ -68,7 +68,7 @@ def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_roo
         return finished
     if as_root and os.geteuid() != 0:
         raise GuestBuildError(
-            "building the image of containers needs root, for its files have other owners; the disk of virtual machines"
+            "building the image of containers needs root, because its files have other owners; the disk of virtual machines"
             " (--disk) does not"
         )
     try:
@@ -119,7 +119,7 @@ def remove(name: str) -> bool:
 
 
 def discard(name: str) -> None:
-    """Takes away a part that is of no use, also from those that use it; who needs it next makes it anew.
+    """Removes a part that is of no use, even while it is used; whoever needs it next makes it anew.
 
     A part that another process is making anew is left to it.
     """
@@ -167,7 +167,9 @@ def _ours(path: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise GuestBuildError(f"{path.parent} is another user's, who alone can remove what is in it") from error
+        raise GuestBuildError(
+            f"{path.parent} belongs to another user; only that user can delete its contents"
+        ) from error
 
 
 _used: dict[Path, int] = {}
@@ -195,7 +197,7 @@ def _lock(name: str, progress: Progress) -> Iterator[None]:
                 return
         if time.monotonic() > deadline:
             raise GuestBuildError(f"another process has been building this image for {_BUILD_SECONDS / 3600:.0f} hours")
-        progress(_WAITING)  # who is to stop raises here
+        progress(_WAITING)  # a caller that is to stop raises here
 
 
 def _lock_file(name: str) -> Path:

@@ -88,7 +88,8 @@ def _read(name: str, folder: Path) -> Image:
         return Image(name, kept["profile"], release, additions if kept["has_additions"] else None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GuestBuildError(
-            f"what is kept of the guest image {name!r} is broken ({error}): make it again: rollouts image build --name {name}"
+            f"the stored definition of the guest image {name!r} is broken ({error}): make it again:"
+            f" rollouts image build --name {name}"
         ) from error
 
 
@@ -237,7 +238,7 @@ def _check(name: str, profile: str) -> None:
         raise GuestBuildError(f"--name: {name} stands for disk images that were not built here; take another")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise GuestBuildError(
-            f"--name: {name!r} is no name for an image: small letters and digits, with - between them,"
+            f"--name: {name!r} is not a valid image name: small letters and digits, with - between them,"
             f" {_LONGEST_NAME} at most, a letter first"
         )
 

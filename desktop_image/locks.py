@@ -32,8 +32,8 @@ def hold_folder(folder: Path, *, seconds: float = 0.0) -> int | None:
 def hold_file(path: Path, *, seconds: float = 0.0, shared: bool = False) -> int | None:
     """Locks a file, which it creates, as `hold_folder` does a folder; if `shared`, together with others that share it.
 
-    The file may be another user's who lets this one read it. On NFS, where a lock that is not shared needs the right to write,
-    it must let this one write it: the umask of who creates it says so.
+    The file may belong to another user who lets this one read it. On NFS, where a lock that is not shared needs the right to
+    write, the file must be writable for this user: that depends on the umask of the user who creates it.
     """
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:

@@ -63,7 +63,7 @@ def unpacked(text: str) -> Facts:
         raise FactsUnreadable(f"these facts about a guest are of version {document.get('version')!r}, not {VERSION}")
     there, windows = document.get("there"), document.get("windows")
     if not isinstance(there, dict) or not isinstance(windows, dict):
-        raise FactsUnreadable("these are no facts about a guest")
+        raise FactsUnreadable("these are not facts about a guest")
     return Facts(by_kind(there), **{name: _names(windows.get(name)) for name in ("titles", "classes", "applications")})
 
 
@@ -78,9 +78,9 @@ def unpacked_json(text: str) -> dict[str, Any]:
         data = opened.decompress(base64.b64decode(text, validate=True), LARGEST_BYTES)
         document = json.loads(data) if opened.eof else None
     except (ValueError, binascii.Error, zlib.error, RecursionError) as error:
-        raise FactsUnreadable(f"these are no facts about a guest: {error}") from error
+        raise FactsUnreadable(f"these are not facts about a guest: {error}") from error
     if not isinstance(document, dict):
-        raise FactsUnreadable("these are no facts about a guest")
+        raise FactsUnreadable("these are not facts about a guest")
     return document
 
 

@@ -106,7 +106,7 @@ def test_whatever_is_added_changes_the_image(files: Path, what: str) -> None:
 
 @pytest.mark.parametrize("name", ["Mine", "a_b", "-a", "a-", "a--b", "../x", "", "a" * 41, "1a", "ä"])
 def test_a_name_that_would_be_trouble_is_refused(name: str, cache: Path) -> None:
-    with pytest.raises(GuestBuildError, match=f"^--name: {name!r} is no name for an image"):
+    with pytest.raises(GuestBuildError, match=f"^--name: {name!r} is not a valid image name"):
         define(name, "core", Release())
     assert not cache.exists()
     assert guest_image_name(name) == ""
@@ -153,7 +153,9 @@ def test_a_broken_definition_is_said_and_can_be_made_again(cache: Path, broken: 
     text = json.dumps({**kept, "profile": "huge"}) if "huge" in broken else broken
     (cache / "images/mine/image.json").write_text(text)
 
-    with pytest.raises(GuestBuildError, match=r"^what is kept of the guest image 'mine' is broken .*--name mine$"):
+    with pytest.raises(
+        GuestBuildError, match=r"^the stored definition of the guest image 'mine' is broken .*--name mine$"
+    ):
         image_named("mine")
     assert guest_image_name("mine") == ""
     assert define("mine", "core", Release()).profile == "core"
@@ -229,7 +231,5 @@ def test_another_users_cache_is_said_to_be_his(monkeypatch: pytest.MonkeyPatch, 
         guest_cache_folder().mkdir(parents=True)
         (guest_cache_folder() / "packages-0123456789abcdef.used").touch(mode)
         said = subprocess.run([sys.executable, "-c", REMOVE_AS_ANOTHER], capture_output=True, text=True, check=False)
-        assert (
-            said.stdout.splitlines()
-            == [f"{guest_cache_folder()} is another user's, who alone can remove what is in it"] * times
-        )
+        sentence = f"{guest_cache_folder()} belongs to another user; only that user can delete its contents"
+        assert said.stdout.splitlines() == [sentence] * times
