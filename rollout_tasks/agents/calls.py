@@ -50,7 +50,7 @@ class CallReader:
         try:
             arguments = parsed_json(raw.arguments or ("{}" if complete else ""))
         except (ValueError, RecursionError) as error:
-            reason = f"no JSON: {error}"
+            reason = f"arguments are not JSON: {error}"
             if cut_off:
                 reason = "arguments are cut off: the reply reached its token limit"
             elif filtered:
@@ -67,7 +67,7 @@ def parsed_json(text: str) -> Any:
     """Returns the value of a model's JSON, bounded and storable.
 
     Raises:
-        ValueError: No JSON, a number that is not finite or too long, or lists and objects nested too deeply.
+        ValueError: Not JSON, a number that is not finite or too long, or lists and objects nested too deeply.
         RecursionError: Nested more deeply than Python can read.
     """
     value = json.loads(text, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number)
@@ -75,7 +75,7 @@ def parsed_json(text: str) -> Any:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _whole_number(digits: str) -> int:

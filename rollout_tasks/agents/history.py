@@ -1,6 +1,6 @@
 """The conversation of an episode, and the policy that decides what of it is sent: the newest pictures, and thinking or not.
 
-The conversation itself is never changed, and is recorded whole. What a prompt lacks of it, its reply's record says.
+The conversation itself is never changed, and is recorded whole. The record of each reply says what its prompt lacked.
 """
 
 from __future__ import annotations

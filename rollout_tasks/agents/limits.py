@@ -54,7 +54,7 @@ def ask(
     """Asks for a reply.
 
     Args:
-        model: Who is asked.
+        model: The model that is asked.
         prompt: The messages.
         tools: What is offered.
         before: The reply before, if there was one.
@@ -73,7 +73,7 @@ def ask(
 
 
 def check_refusal(reply: Reply) -> None:
-    """Checks that a reply is no refusal.
+    """Checks that a reply is not a refusal.
 
     This ends the episode as ``parse`` at once. It is not the model's ``fail``, which says that the task cannot be done and is right
     for some tasks; and asking again is useless, as the conversation that was refused stays part of every prompt.

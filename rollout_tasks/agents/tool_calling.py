@@ -1,7 +1,7 @@
 """The agent for models with native tool calls: it asks, executes every call in order, answers each, and asks again.
 
-Messages are never edited afterwards. What of them is sent, the history decides (`history`); each reply's record says what
-was left out, so that every prompt can be rebuilt (`Trajectory.prompt`).
+Messages are never edited afterwards. The history (`history`) decides what is sent of them; each reply's record says what was
+left out, so that every prompt can be rebuilt (`Trajectory.prompt`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ FAULTS = [
     Fault("bad_json", "model", ["answered with bad JSON", "(try 2 of 2)"]),
     Fault("empty_choices", "model", ["answered without choices", "(try 2 of 2)"]),
     Fault("missing_choices", "model", ["answered without choices", "(try 2 of 2)"]),
-    Fault("malformed_arguments", "parse", ["Validation failed for calculator: no JSON"]),
+    Fault("malformed_arguments", "parse", ["Validation failed for calculator: arguments are not JSON"]),
     Fault("unknown_tool", "parse", ["Tool 'no_such_tool' not found"]),
     Fault("malformed_arguments", None, rule={"times": 1}, name="malformed once"),
     Fault("unknown_tool", None, rule={"times": 1}, name="unknown tool once"),

@@ -249,5 +249,5 @@ def _pictured() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        problem = f"what answers in the place of the VM shows no picture: {error}"
+        problem = f"something else answers instead of the VM and shows no picture: {error}"
         raise RolloutFailure(FailureClass.VM_LOST, problem) from error

@@ -66,7 +66,7 @@ def parse(message: Mapping[str, Any], coordinates: Coordinates) -> Parsed:
     """
     blocks = fields(message, "message").get("content")
     if not isinstance(blocks, list):
-        raise UnusableReplyError("The content of the message is no list.")
+        raise UnusableReplyError("The content of the message is not a list.")
     blocks = [fields(block, "block of the message") for block in blocks]
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     if uses:
@@ -102,7 +102,7 @@ def _place(call: Input, coordinates: Coordinates, name: str = "coordinate") -> P
     if value is None:
         return None
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise UnusableReplyError(f"The {name} of {call['action']} is no pair of numbers.")
+        raise UnusableReplyError(f"The {name} of {call['action']} is not a pair of numbers.")
     return coordinates.place(*value)
 
 
@@ -173,7 +173,7 @@ def _wait(call: Input, _coordinates: Coordinates) -> Action:
 def _zoom(call: Input, coordinates: Coordinates) -> Action:
     region = call.get("region")
     if not isinstance(region, list | tuple) or len(region) != 4:
-        raise UnusableReplyError("The region of zoom is no list of four numbers.")
+        raise UnusableReplyError("The region of zoom is not a list of four numbers.")
     one, other = coordinates.place(*region[:2]), coordinates.place(*region[2:])
     if one[0] >= other[0] or one[1] >= other[1]:
         raise UnusableReplyError("The region of zoom is empty.")

@@ -30,14 +30,14 @@ def read_calls(code: str) -> Iterator[CodeCall]:
     """Yields the calls in order.
 
     Raises:
-        UnusableReplyError: No Python, or something else than calls of functions with literal arguments.
+        UnusableReplyError: Not Python, or something other than function calls with literal arguments.
     """
     if len(code) > LONGEST_CODE:
         raise UnusableReplyError(f"The code has more than {LONGEST_CODE} characters.")
     try:
         statements = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UnusableReplyError("The code is no Python.") from error
+        raise UnusableReplyError("The code is not valid Python.") from error
     if len(statements) > 2 * MOST_ACTIONS:
         raise UnusableReplyError("The code has too many statements.")
     for statement in statements:
@@ -52,13 +52,13 @@ def _calls(statement: ast.stmt) -> Iterator[CodeCall]:
     elif isinstance(statement, ast.Pass):
         return
     elif not isinstance(statement, ast.Expr):
-        raise UnusableReplyError(f"Line {statement.lineno} of the code is no call of a function.")
+        raise UnusableReplyError(f"Line {statement.lineno} of the code is not a function call.")
     elif isinstance(statement.value, ast.Call):
         yield _call(statement.value)
     elif isinstance(statement.value, ast.Dict):
         yield _described(statement.value)
     elif not (isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)):
-        raise UnusableReplyError(f"Line {statement.lineno} of the code is no call of a function.")
+        raise UnusableReplyError(f"Line {statement.lineno} of the code is not a function call.")
 
 
 def _call(call: ast.Call) -> CodeCall:
@@ -70,7 +70,7 @@ def _call(call: ast.Call) -> CodeCall:
     named = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise UnusableReplyError(f"An argument of {shown(name)} is no literal value.")
+            raise UnusableReplyError(f"An argument of {shown(name)} is not a literal value.")
         if keyword.arg not in _NOT_READ:
             named[keyword.arg] = _literal(keyword.value, name)
     return CodeCall(name, [_literal(argument, name) for argument in call.args], named)
@@ -91,7 +91,7 @@ def _described(described: ast.Dict) -> CodeCall:
             if isinstance(key, ast.Constant) and isinstance(key.value, str)
         }
         return CodeCall(name.value, [], named)
-    raise UnusableReplyError(f"Line {described.lineno} of the code is no call of a function.")
+    raise UnusableReplyError(f"Line {described.lineno} of the code is not a function call.")
 
 
 def _literal(node: ast.expr, function: str) -> Any:
@@ -108,4 +108,4 @@ def _literal(node: ast.expr, function: str) -> Any:
             return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.List | ast.Tuple) and not any(isinstance(one, ast.List | ast.Tuple) for one in node.elts):
         return [_literal(one, function) for one in node.elts]
-    raise UnusableReplyError(f"An argument of {shown(function)} is no literal value.")
+    raise UnusableReplyError(f"An argument of {shown(function)} is not a literal value.")

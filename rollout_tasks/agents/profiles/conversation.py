@@ -49,7 +49,7 @@ class Conversation:
 
         Args:
             profile: Its rules.
-            values: What stands in the place of ``{instruction}`` and ``{client_password}``.
+            values: What replaces ``{instruction}`` and ``{client_password}``.
             images: Pictures in a prompt at most; None: all of them.
             keep_thinking: Whether replies keep their thinking.
 

@@ -144,7 +144,7 @@ def numbers(text: str) -> list[float]:
         raise UnusableReplyError("A place is longer than it can be.")
     words = re.sub(r"[\s,()\[\]]+", " ", _TOKENS.sub(" ", text)).split()
     if not words or not all(map(_NUMBER.fullmatch, words)):
-        raise UnusableReplyError(f"The place {text[:40]!r} is no pair of numbers.")
+        raise UnusableReplyError(f"The place {text[:40]!r} is not a pair of numbers.")
     return [float(word) if "." in word else int(word) for word in words]
 
 

@@ -1,4 +1,4 @@
-"""What differs between protocols for the agent's loop: the prompt, reading a reply, and what an unusable one is answered with."""
+"""What differs between protocols for the agent's loop: the prompt, reading a reply, and the answer to an unusable one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Outcome:
 
     action: Action
     result: ToolResult | None
-    """None for words to the user, which are no business of the environment."""
+    """None for words to the user, which do not concern the environment."""
 
     @property
     def problem(self) -> str:
@@ -33,7 +33,7 @@ class Dialogue(Protocol):
     """One episode's exchange with the model."""
 
     def tools(self, picture: SentPicture) -> Sequence[Mapping[str, Any]]:
-        """Returns what the API is told of tools; empty if the prompt's text describes the actions."""
+        """Returns the tools as the API gets them; empty if the prompt's text describes the actions."""
 
     def prompt(self, picture: SentPicture) -> list[Message]:
         """Returns the messages to send.

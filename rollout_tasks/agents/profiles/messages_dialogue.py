@@ -37,7 +37,7 @@ class MessagesDialogue:
 
         Args:
             profile: Its rules.
-            values: What stands in the place of ``{instruction}``, ``{client_password}`` and ``{date}``.
+            values: What replaces ``{instruction}``, ``{client_password}`` and ``{date}``.
             images: Screenshots in a prompt at most; a note stands where an older one was. None: all of them.
 
         Raises:
@@ -84,7 +84,7 @@ class MessagesDialogue:
         """See `Dialogue`.
 
         Raises:
-            ValueError: What a zoom has to show is no picture.
+            ValueError: What a zoom has to show is not a picture.
         """
         self._messages.append(_without_blank_texts(reply.message))
         spanned = coordinates(self._profile.places, picture)

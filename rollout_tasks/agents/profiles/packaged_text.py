@@ -49,7 +49,7 @@ def read_text(text: Text) -> str:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Returns a text with values in the place of their ``{name}``, in one pass; other braces stay as they are."""
+    """Returns a text with each ``{name}`` that has a value replaced by it, in one pass; other braces stay as they are."""
     if not values:
         return text
     places = re.compile(r"\{(" + "|".join(map(re.escape, values)) + r")\}")
@@ -67,7 +67,7 @@ def _packaged(text: PackagedText) -> str:
             f"the text {text.name} of {text.module} cannot be read: it is nested too deeply"
         ) from problem
     if not isinstance(found, str):
-        raise TextUnreadable(f"{text.name} of {text.module} is no text")
+        raise TextUnreadable(f"{text.name} of {text.module} is not text")
     return filled(found, values)
 
 
@@ -115,7 +115,7 @@ class _Source:
         try:
             node = ast.parse(name, mode="eval").body
         except (SyntaxError, ValueError) as error:
-            raise _NotUnderstoodError("that is no name") from error
+            raise _NotUnderstoodError("that is not a name") from error
         entries: list[ast.expr] = []
         while isinstance(node, ast.Subscript):
             entries.insert(0, node.slice)
@@ -174,7 +174,7 @@ class _Source:
                 return self._entry(self._value(value), entry)
             case ast.Call():
                 return self._called(node)
-        raise _NotUnderstoodError(f"line {node.lineno} is no text")
+        raise _NotUnderstoodError(f"line {node.lineno} is not text")
 
     def _part(self, part: ast.expr) -> str:
         """Returns a part of an f-string; a name without a value becomes a place in the text."""
@@ -202,7 +202,7 @@ class _Source:
         match test:
             case ast.Compare(left, [ast.Eq()], [right]):
                 return bool(self._value(left) == self._value(right))
-        raise _NotUnderstoodError(f"the condition of line {test.lineno} is no comparison")
+        raise _NotUnderstoodError(f"the condition of line {test.lineno} is not a comparison")
 
     def _entry(self, value: Any, index: ast.expr) -> Any:
         number = self._value(index)
@@ -229,7 +229,7 @@ def _dotted(node: ast.expr) -> list[str]:
             return [name]
         case ast.Attribute(value, name):
             return [*_dotted(value), name]
-    raise _NotUnderstoodError("that is no name")
+    raise _NotUnderstoodError("that is not a name")
 
 
 def _assigned(statement: ast.stmt, name: str) -> ast.expr | None:
@@ -250,4 +250,4 @@ def _present(key: ast.expr | None) -> ast.expr:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise _NotUnderstoodError("a part of it is no text")
+    raise _NotUnderstoodError("a part of it is not text")

@@ -48,7 +48,7 @@ def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
         pictures: The profile's rule.
 
     Raises:
-        ValueError: It is no PNG, or cannot be resized.
+        ValueError: It is not a PNG, or cannot be resized.
     """
     screen = size_of(screenshot)
     if pictures.format == "unchanged":
@@ -89,7 +89,7 @@ def part_of(screenshot: bytes, left_top: Point, right_bottom: Point) -> SentPict
         right_bottom: The last pixel that belongs to the part.
 
     Raises:
-        ValueError: It is no picture.
+        ValueError: It is not a picture.
     """
     screen = size_of(screenshot)
     part = decoded(screenshot).crop((left_top[0], left_top[1], right_bottom[0] + 1, right_bottom[1] + 1))

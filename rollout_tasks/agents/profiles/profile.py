@@ -29,7 +29,7 @@ class PackagedText(Part):
     name: str = Field(max_length=200)
     """A name in it, an entry of a list there, or a variable of a method: ``Class.method.variable``."""
     values: dict[str, _PlainText | PackagedText | tuple[_PlainText | PackagedText, ...]] = Field({}, max_length=50)
-    """What stands in the place of names that the text uses: ``{name}`` in it, variables, ``self.name``, and any expression of an
+    """What replaces names that the text uses: ``{name}`` in it, variables, ``self.name``, and any expression of an
     f-string, as it is written there."""
 
 
@@ -52,7 +52,7 @@ class Prompts(Part):
     older_step: Text | None = None
     """The same for steps whose picture is no longer sent, with `History.older` ``action``; None: as `step`."""
     no_older_steps: str = Field("", max_length=1000)
-    """In the place of ``{previous_actions}`` if there are none."""
+    """What replaces ``{previous_actions}`` if there are none."""
     unnamed_action: str = Field("{kind}", max_length=1000)
     """``{action}`` of a reply that does not say in words what it does; ``{kind}`` is pyautogui's name of its first action."""
     text_in_parts: bool = True
@@ -145,7 +145,7 @@ class Sampling(Part):
     top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: int | None = Field(None, ge=1)
     """Of one reply, thinking included; sent under this name, or as ``max_output_tokens`` in the Responses API.
-    ``--max-completion-tokens`` stands in its place."""
+    ``--max-completion-tokens`` replaces it."""
     extra: dict[str, Any] = Field({})
     """More fields of each request; ``--extra-body`` wins field by field."""
 

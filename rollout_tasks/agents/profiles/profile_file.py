@@ -103,7 +103,7 @@ def _mapping(file: Path) -> dict[str, Any]:
 
 
 def _text(file: Path, most: int) -> str:
-    """Returns a file's text; nothing else than a regular file is read, and no more than `most` bytes."""
+    """Returns a file's text; nothing but a regular file is read, and no more than `most` bytes."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would wait for its writer
         with os.fdopen(descriptor, "rb") as opened:
@@ -113,7 +113,7 @@ def _text(file: Path, most: int) -> str:
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise UserError(f"{str(file)!r} is no file's name") from error
+        raise UserError(f"{str(file)!r} is not a file name") from error
     if len(content) > most:
         raise UserError(f"{file}: is larger than {most} bytes")
     try:
@@ -128,7 +128,7 @@ def _text_beside(file: Path, name: str, field: str) -> str:
         folder = file.parent.resolve()
         named = (folder / name).resolve()
     except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{file}: {field}: {name!r} is no file's name") from error
+        raise UserError(f"{file}: {field}: {name!r} is not a file name") from error
     if not named.is_relative_to(folder):
         raise UserError(f"{file}: {field}: {name!r} is not in the folder of the profile's file")
     return _text(named, LONGEST_TEXT)
@@ -176,7 +176,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_files(value: Any, file: Path, path: tuple[str, ...]) -> Any:
-    """Returns values with the contents of text files in the place of ``{file: NAME}``."""
+    """Returns values with each ``{file: NAME}`` replaced by the text file's contents."""
     if len(path) > _DEEPEST:
         raise UserError(f"{file}: {'.'.join(path[:3])}: is nested too deeply")
     if isinstance(value, dict):

@@ -106,7 +106,7 @@ def _count(value: object, what: str, most: int) -> int:
         return 1
     count = number(value, what, most)
     if count < 1 or count != int(count):
-        raise UnusableReplyError(f"The {what} is no number from 1 to {most}.")
+        raise UnusableReplyError(f"The {what} is not a number from 1 to {most}.")
     return int(count)
 
 

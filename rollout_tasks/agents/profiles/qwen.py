@@ -85,7 +85,7 @@ def _place(call: Arguments, coordinates: Coordinates, name: str = "coordinate") 
     if isinstance(value, str):
         value = numbers(value)
     if not isinstance(value, list) or len(value) != 2:
-        raise UnusableReplyError(f"The {name} of {call['action']} is no pair of numbers.")
+        raise UnusableReplyError(f"The {name} of {call['action']} is not a pair of numbers.")
     return coordinates.place(*value)
 
 

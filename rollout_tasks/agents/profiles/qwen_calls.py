@@ -27,10 +27,10 @@ class Written:
 
 
 def take_apart(text: str) -> Written:
-    """Finds the calls. JSON outside of tags is one only in a reply that has no tag: in others it is what the model thinks about.
+    """Finds the calls. JSON outside of tags is a call only in a reply that has no tag: in others it is what the model thinks about.
 
     Raises:
-        UnusableReplyError: A call that is no JSON object, or is for another tool.
+        UnusableReplyError: A call that is not a JSON object, or is for another tool.
     """
     calls: list[Mapping[str, Any]] = []
     first = len(text)
@@ -80,7 +80,7 @@ def _json(text: str) -> Any:
     try:
         return parsed_json(text)
     except (ValueError, RecursionError) as error:
-        raise UnusableReplyError("The text of a tool call is no JSON, or is cut off.") from error
+        raise UnusableReplyError("The text of a tool call is not JSON, or is cut off.") from error
 
 
 def _arguments(call: Any) -> Mapping[str, Any]:

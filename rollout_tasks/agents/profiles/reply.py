@@ -95,10 +95,10 @@ def bounded(text: object, what: str = "reply") -> str:
     """Returns text of a model that can be stored and sent.
 
     Raises:
-        UnusableReplyError: It is no text, or too long.
+        UnusableReplyError: It is not text, or too long.
     """
     if not isinstance(text, str):
-        raise UnusableReplyError(f"The {what} is no text.")
+        raise UnusableReplyError(f"The {what} is not text.")
     if len(text) > MOST_CHARACTERS:
         raise UnusableReplyError(f"The {what} has more than {MOST_CHARACTERS} characters.")
     return storable(text)
@@ -108,7 +108,7 @@ def without_thinking(text: str) -> str:
     """Returns a reply without what the model thought before it: all until ``</think>``, with or without an opening tag.
 
     Raises:
-        UnusableReplyError: The thinking begins with its tag and does not end: what it considers is no action.
+        UnusableReplyError: The thinking begins with its tag and does not end: what it considers is not an action.
     """
     reply = after_thinking(text)
     if reply is None:
@@ -127,7 +127,7 @@ def some_text(text: object, what: str) -> str:
     """Returns text of a model that is not empty.
 
     Raises:
-        UnusableReplyError: It is no text, empty, or too long.
+        UnusableReplyError: It is not text, empty, or too long.
     """
     if text is None or text == "":
         raise UnusableReplyError(f"The {what} is missing.")
@@ -138,7 +138,7 @@ def typed_text(text: object, what: str) -> str:
     """Returns text of a model that can be typed within a step.
 
     Raises:
-        UnusableReplyError: It is no text, empty, or longer than `MOST_TYPED`.
+        UnusableReplyError: It is not text, empty, or longer than `MOST_TYPED`.
     """
     typed = some_text(text, what)
     if len(typed) > MOST_TYPED:
@@ -155,10 +155,10 @@ def number(value: object, what: str, most: float) -> float:
         most: How far from zero it may be.
 
     Raises:
-        UnusableReplyError: It is no number, not finite, or too far from zero.
+        UnusableReplyError: It is not a number, not finite, or too far from zero.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UnusableReplyError(f"The {what} is no number.")
+        raise UnusableReplyError(f"The {what} is not a number.")
     if not -most <= value <= most:  # also NaN; whole numbers of any length compare exactly
         raise UnusableReplyError(f"The {what} is outside of what is possible.")
     return value
@@ -168,7 +168,7 @@ def seconds(value: object, what: str) -> float:
     """Returns a duration of at most `MOST_SECONDS`; a longer one is cut.
 
     Raises:
-        UnusableReplyError: It is no number, not finite, or negative.
+        UnusableReplyError: It is not a number, not finite, or negative.
     """
     given = number(value, what, math.inf)
     if given < 0 or given == math.inf:
@@ -180,7 +180,7 @@ def notches(value: object, what: str) -> int:
     """Returns turns of the wheel, without their fraction and cut to `MOST_NOTCHES` in either direction.
 
     Raises:
-        UnusableReplyError: It is no finite number.
+        UnusableReplyError: It is not a finite number.
     """
     given = number(value, what, math.inf)
     if given in (math.inf, -math.inf):
@@ -195,7 +195,7 @@ def fields(value: object, what: str) -> Mapping[str, Any]:
         UnusableReplyError: It is something else.
     """
     if not isinstance(value, dict):
-        raise UnusableReplyError(f"The {what} is no object with fields.")
+        raise UnusableReplyError(f"The {what} is not an object with fields.")
     return value
 
 

@@ -75,7 +75,7 @@ def parse(response: Mapping[str, Any], coordinates: Coordinates) -> Parsed:
 
 def _list(value: object, what: str) -> list[Any]:
     if not isinstance(value, list):
-        raise UnusableReplyError(f"The {what} is no list.")
+        raise UnusableReplyError(f"The {what} is not a list.")
     return value
 
 

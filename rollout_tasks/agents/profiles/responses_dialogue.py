@@ -39,7 +39,7 @@ class ResponsesDialogue:
 
         Args:
             profile: Its rules.
-            values: What stands in the place of ``{instruction}`` and ``{client_password}``.
+            values: What replaces ``{instruction}`` and ``{client_password}``.
             images: Screenshots in a prompt at most, and at least two: the first, with the task, and the current one; older
                 steps are left out whole. None: the endpoint leaves out what is too much.
             system: The guest's system, ``Ubuntu`` or ``Windows``.

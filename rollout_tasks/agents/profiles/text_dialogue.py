@@ -23,7 +23,7 @@ class TextDialogue:
 
         Args:
             profile: Its rules.
-            values: What stands in the place of ``{instruction}`` and ``{client_password}``.
+            values: What replaces ``{instruction}`` and ``{client_password}``.
             images: Pictures in a prompt at most; None: all of them.
             keep_thinking: Whether replies keep all their thinking, also that in fields of its own.
 

@@ -65,7 +65,7 @@ def parse(reply: str, coordinates: Coordinates) -> Parsed:
 def _parts(text: str) -> tuple[str, str]:
     """Returns the thought, and what stands after the last ``Action:``, if possible the last that begins a line.
 
-    One in the text of a call is none: what a model types is not what it does.
+    One in the text of a call does not count: what a model types is not what it does.
     """
     text = text.replace("[EOS]", "").strip()
     found = last_outside_calls(_ACTION, text) or last_outside_calls(_ACTION_ANYWHERE, text)

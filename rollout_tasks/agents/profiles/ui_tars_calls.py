@@ -69,7 +69,8 @@ def read_calls(text: str) -> Iterator[TextCall]:
 
 
 def last_outside_calls(heading: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Returns the last heading of calls; one in the text of a call after another heading is none. Reads the text once.
+    """Returns the last heading of calls; one in the text of a call after another heading does not count. Reads the
+    text once.
 
     Args:
         heading: Its first group is the heading's word.
@@ -94,7 +95,7 @@ def last_outside_calls(heading: re.Pattern[str], text: str) -> re.Match[str] | N
 
 
 def _past(written: _Written, position: int, most: int) -> int:
-    """Returns where a call ends, or a line of prose, which is no longer than to a place."""
+    """Returns where a call ends, or else a line of prose: at most at the place `most`."""
     found = _CALL.match(written.text, position)
     if found and found[1] in NAMES:
         try:

@@ -27,7 +27,7 @@ def as_png(image: bytes) -> bytes:
     if image.startswith(_PNG):
         size_of(image)
         if not image.endswith(_PNG_END):
-            raise ValueError("the screenshot is no picture: a PNG that breaks off")
+            raise ValueError("the screenshot is not a picture: a PNG that breaks off")
         return image
     file = io.BytesIO()
     decoded(image).save(file, "PNG", compress_level=1)
@@ -41,10 +41,10 @@ def size_of(png: bytes) -> tuple[int, int]:
         ValueError: It is not a PNG, or too large, also for its pixels: whatever else is in it would be kept with it.
     """
     if not png.startswith(_PNG) or len(png) < len(_PNG) + _HEADER.size:
-        raise ValueError("the screenshot is no PNG")
+        raise ValueError("the screenshot is not a PNG")
     length, kind, width, height = _HEADER.unpack_from(png, len(_PNG))
     if (length, kind) != (13, b"IHDR") or not width or not height:
-        raise ValueError("the screenshot is no PNG")
+        raise ValueError("the screenshot is not a PNG")
     _checked(width, height)
     if len(png) > (4 * width + 1) * height + _BYTES_BESIDES:
         raise ValueError(f"the screenshot is too large: {len(png)} bytes for {width}x{height}")
@@ -65,9 +65,9 @@ def decoded(image: bytes) -> Image.Image:
             picture.load()
             return picture.copy()
     except UnidentifiedImageError as error:
-        raise ValueError("the screenshot is no picture: neither PNG nor JPEG") from error
+        raise ValueError("the screenshot is not a picture: neither PNG nor JPEG") from error
     except Exception as error:  # decoders may raise anything
-        raise ValueError(f"the screenshot is no picture: {' '.join(str(error).split())[:200]}") from error
+        raise ValueError(f"the screenshot is not a picture: {' '.join(str(error).split())[:200]}") from error
 
 
 def _checked(width: int, height: int) -> None:

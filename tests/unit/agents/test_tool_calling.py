@@ -135,13 +135,13 @@ def test_calls_after_the_end_are_answered_and_not_executed() -> None:
     ("call", "said"),
     [
         (("pull", "{}"), "Tool 'pull' not found. Known: push, leave."),
-        (("push", '{"force": 1'), "Validation failed for push: no JSON: Expecting ',' delimiter"),
+        (("push", '{"force": 1'), "Validation failed for push: arguments are not JSON: Expecting ',' delimiter"),
         (("push", "{}"), "Validation failed for push: 'force' is a required property"),
         (("push", ""), "Validation failed for push: 'force' is a required property"),
         (("push", '{"force": "x"}'), "Validation failed for push: 'x' is not of type 'integer' (at $.force)"),
-        (("push", '{"force": NaN}'), "Validation failed for push: no JSON: NaN is no number"),
+        (("push", '{"force": NaN}'), "Validation failed for push: arguments are not JSON: NaN is not a number"),
         (("push", "[1]"), "Validation failed for push: [1] is not of type 'object'"),
-        (("push", "[" * 100_000), "Validation failed for push: no JSON"),
+        (("push", "[" * 100_000), "Validation failed for push: arguments are not JSON"),
         (("push", f'{{"force": "{"x" * 9000}"}}'), "Validation failed for push: 'xxx"),
     ],
 )

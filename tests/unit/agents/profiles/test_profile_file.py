@@ -122,7 +122,7 @@ def test_built_in_profiles_are_values(name: str) -> None:
             "'/dev/zero' is not in the folder of the profile's file",
         ),
         ("base: opencua\nprompts: {system: {file: link.txt}}", "'link.txt' is not in the folder of the profile's file"),
-        ('base: opencua\nprompts: {system: {file: "a\\0b"}}', "is no file's name"),
+        ('base: opencua\nprompts: {system: {file: "a\\0b"}}', "is not a file name"),
         ("base: opencua\nprompts: {system: {file: fifo}}", "fifo: is not a regular file"),
         ("base: opencua\nprompts: {system: {file: .}}", ": cannot be read: Is a directory"),
         ("base: opencua\nprompts: {system: {file: large.txt}}", "large.txt: is larger than 200000 bytes"),

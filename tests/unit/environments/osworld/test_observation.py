@@ -443,5 +443,5 @@ def test_the_terminal_is_shown_on_request() -> None:
 def test_pictures_become_png_with_their_size() -> None:
     assert as_png(picture()) == picture()
     assert size_of(as_png(picture("JPEG", (320, 200)))) == (320, 200)
-    with pytest.raises(ValueError, match="no picture"):
+    with pytest.raises(ValueError, match="not a picture"):
         as_png(b"GIF8 not really")

@@ -36,13 +36,13 @@ def test_a_png_stays_as_it_is_and_a_jpeg_becomes_one() -> None:
 
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF", "EPS", "PDF", "PPM", "ICO", "TGA", "WEBP"])
 def test_other_decoders_are_not_used(kind: str) -> None:
-    with pytest.raises(ValueError, match="no picture"):
+    with pytest.raises(ValueError, match="not a picture"):
         as_png(picture(kind))
 
 
 @pytest.mark.parametrize("missing", [1, 8, 12, 40])
 def test_a_png_that_breaks_off_is_no_picture(missing: int) -> None:
-    with pytest.raises(ValueError, match="the screenshot is no picture: a PNG that breaks off"):
+    with pytest.raises(ValueError, match="the screenshot is not a picture: a PNG that breaks off"):
         as_png(picture("PNG")[:-missing])
 
 
@@ -87,10 +87,10 @@ def test_what_is_no_picture_is_said(given: bytes) -> None:
     ids=["no data", "no zlib", "cut", "JPEG cut", "large and empty"],
 )
 def test_what_breaks_off_is_said_when_it_is_decoded(given: bytes) -> None:
-    with pytest.raises(ValueError, match="the screenshot is no picture"):
+    with pytest.raises(ValueError, match="the screenshot is not a picture"):
         decoded(given)
 
 
 def test_why_it_is_no_picture_names_no_object_of_this_program() -> None:
-    with pytest.raises(ValueError, match=r"^the screenshot is no picture: neither PNG nor JPEG$"):
+    with pytest.raises(ValueError, match=r"^the screenshot is not a picture: neither PNG nor JPEG$"):
         decoded(b"GIF89a" + bytes(20))
