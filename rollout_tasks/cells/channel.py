@@ -124,9 +124,9 @@ class Channel:
         try:
             message = json.loads(content, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise BadMessage("it sent what is no JSON") from error
+            raise BadMessage("it sent invalid JSON") from error
         if not isinstance(message, dict):
-            raise BadMessage("it sent JSON that is no object")
+            raise BadMessage("it sent JSON that is not an object")
         return message
 
     def _frame(self) -> tuple[bytes, bytes]:
@@ -134,7 +134,7 @@ class Channel:
         received = self._fill(_HEADER.size)
         kind, length = _HEADER.unpack_from(received)
         if length > _LARGEST.get(kind, -1):
-            raise BadMessage("it sent what is no message, or too long a one")
+            raise BadMessage("it sent an invalid message, or one that is too long")
         end = _HEADER.size + length
         received = self._fill(end)
         self._received[:] = (received[end:],)
@@ -173,4 +173,4 @@ class Channel:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

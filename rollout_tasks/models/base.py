@@ -73,7 +73,7 @@ class Reply:
     thinking: Mapping[str, str] = field(default_factory=dict)
     """What the model thought before it replied, by the fields (`THINKING_FIELDS`) in which the endpoint wrote it.
 
-    It is no part of `message`, as endpoints differ: some refuse it in a request, others refuse calls of tools without it.
+    It is not part of `message`, as endpoints differ: some refuse it in a request, others refuse calls of tools without it.
     """
 
     @property

@@ -148,7 +148,7 @@ class ModelClient:
             return FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL)
 
     def _why_no_reply(self, text: str) -> str:
-        """Returns what is wrong with a text that is no reply; what is quoted of it has no part of the key."""
+        """Returns what is wrong with a text that is not a reply; what is quoted of it has no part of the key."""
         try:
             self._api.parse(self._without_key(text), Usage())
         except NotAReplyError as error:

@@ -1,7 +1,7 @@
 """Outages of model endpoints: one process asks whether the endpoint answers again, the others wait, and no rollout is lost.
 
 An outage is recorded in Redis, so that all workers know of it. An endpoint has an outage if nothing answers at its address,
-or only with server errors (5xx); refusing a single call is no outage. The record expires when nobody asks any more.
+or only with server errors (5xx); refusing a single call is not an outage. The record expires when nobody asks any more.
 
     model:outage:<endpoint>      {since, problem}, seconds by Redis's clock
     model:outage:<endpoint>:asked      exists while nobody else is to ask

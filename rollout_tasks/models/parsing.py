@@ -71,7 +71,7 @@ def _content(content: Any) -> ChatContent:
     try:
         return read_content("" if content is None else content)
     except ValueError as error:
-        raise NotAReplyError(f"with content that is no text: {str(content)[:200]!r}") from error
+        raise NotAReplyError(f"with content that is not text: {str(content)[:200]!r}") from error
 
 
 def _thinking(message: Mapping[str, Any], in_parts: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ def json_object(body: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise NotAReplyError(f"with bad JSON: {body[:200]!r}") from error
     if not isinstance(response, dict):
-        raise NotAReplyError(f"with JSON that is no object: {body[:200]!r}")
+        raise NotAReplyError(f"with JSON that is not an object: {body[:200]!r}")
     return response
 
 
@@ -124,7 +124,7 @@ def _extra(content: Any) -> dict[str, Any]:
 
 
 def plain_name(value: Any, most: int = _NAME_CHARACTERS) -> str:
-    """Returns a name that an endpoint gives, cut and storable; empty if it is none."""
+    """Returns a name that an endpoint gives, cut and storable; empty if it is not one."""
     return storable(str(value)[:most]) if value and isinstance(value, str | int) else ""
 
 

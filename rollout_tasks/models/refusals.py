@@ -58,12 +58,12 @@ def read_refusal(
     """Reads an HTTP error.
 
     Args:
-        endpoint: Who answered.
+        endpoint: The endpoint that answered.
         status: The HTTP status.
         reason: Its phrase.
         headers: The response's, by lower-case names.
         text: The response's body.
-        key: What the endpoint may have sent back, and is not to be told; empty if there is none.
+        key: What the endpoint may have sent back, and must not be shown; empty if there is none.
     """
     error = _error_of(text)
     message = _message_of(error, text, key) or reason

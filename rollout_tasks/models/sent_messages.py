@@ -28,11 +28,11 @@ class LeftOut:
     cut_off_after: int | None = None
     """After how many characters replies end that were cut off at a token limit, and their thinking; None: they are whole."""
     unreadable_arguments: bool = False
-    """Whether arguments of calls that are no JSON object: `{}` stands in their place. Some endpoints refuse any conversation that
+    """Whether arguments of calls that are not JSON objects: `{}` replaces them. Some endpoints refuse any conversation that
     has them, and the model is told in the call's result.
     """
     empty_replies: bool = False
-    """Whether replies with neither a text nor a call: `EMPTY_REPLY` stands in their place. Some endpoints refuse any conversation
+    """Whether replies with neither a text nor a call: `EMPTY_REPLY` replaces them. Some endpoints refuse any conversation
     that has them, and templates of some models two messages of the user in a row.
     """
 

@@ -265,7 +265,9 @@ def _models_in(answer: _Answer, address: str) -> list[dict[str, Any]]:
         data = json.loads(answer.text)["data"]
         return [dict(model) for model in data]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{address} is no OpenAI-compatible endpoint: /models answers no list of models") from error
+        raise UserError(
+            f"{address} is not an OpenAI-compatible endpoint: /models did not return a list of models"
+        ) from error
 
 
 def _completion_status(config: RunConfig, address: str) -> int:

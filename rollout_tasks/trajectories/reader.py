@@ -239,14 +239,14 @@ class _Builder:
     def _path(self, name: str) -> Path:
         """Returns the path of a file beside the record; rejects any other, as records may come from elsewhere."""
         if not isinstance(name, str) or name in {"", ".."} or Path(name).name != name:
-            raise ValueError(f"{name!r} is no file name")
+            raise ValueError(f"{name!r} is not a file name")
         return self._directory / name
 
 
 def _thinking(recorded: Any) -> dict[str, str]:
     for name, text in recorded.items():
         if name not in THINKING_FIELDS or not isinstance(text, str):
-            raise ValueError(f"{name!r} is no field for thinking, or its value is no text")
+            raise ValueError(f"{name!r} is not a field for thinking, or its value is not text")
     return dict(recorded)
 
 

@@ -37,7 +37,7 @@ def with_parts(message: Message, change: Callable[[Any], Any]) -> Message:
 
     Args:
         message: Of any API.
-        change: Returns the part that stands in a part's place.
+        change: Returns the part that replaces a part.
     """
     content, output = message.get("content"), message.get("output")
     if message.get("role") in ("user", "tool") and isinstance(content, list):
@@ -230,13 +230,13 @@ class TrajectoryWriter:
         return {**part, "image_url": {**link, "url": file} if isinstance(link, dict) else file}
 
     def _source_without_image(self, part: dict[str, Any]) -> dict[str, Any]:
-        """Returns a picture of the Messages API with its file in the place of its base64."""
+        """Returns a picture of the Messages API with its file instead of its base64."""
         source = part["source"]
         name = self._file_of(source.get("data"), f"data:{source.get('media_type')};base64,")
         return part if name is None else {**part, "source": {**source, "data": {FILE_KEY: name}}}
 
     def _file_of(self, encoded: Any, head: str = "") -> str | None:
-        """Returns the file of a picture, which is written now if it is new; None if it is no picture to be restored exactly.
+        """Returns the file of a picture, which is written now if it is new; None if it cannot be restored exactly.
 
         Prompts have the same pictures again and again: they are known by their base64, which is one object each time, so that
         they are not decoded again.

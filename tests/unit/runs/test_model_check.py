@@ -211,10 +211,16 @@ def test_a_key_that_is_sent_back_as_a_broken_header_is_not_shown(
         ([(401, "")], "the model endpoint {url} refuses the key (HTTP 401): check OPENAI_API_KEY"),
         ([(403, "")], "the model endpoint {url} refuses the key (HTTP 403): check OPENAI_API_KEY"),
         ([(400, "")], "the model endpoint {url} answers HTTP 400 at /models"),
-        ([(200, b"<html>")], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
-        ([(200, {"models": []})], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
-        ([(200, {"data": 7})], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
-        ([(200, b"[" * 100_000)], "{url} is no OpenAI-compatible endpoint: /models answers no list of models"),
+        ([(200, b"<html>")], "{url} is not an OpenAI-compatible endpoint: /models did not return a list of models"),
+        (
+            [(200, {"models": []})],
+            "{url} is not an OpenAI-compatible endpoint: /models did not return a list of models",
+        ),
+        ([(200, {"data": 7})], "{url} is not an OpenAI-compatible endpoint: /models did not return a list of models"),
+        (
+            [(200, b"[" * 100_000)],
+            "{url} is not an OpenAI-compatible endpoint: /models did not return a list of models",
+        ),
         ([(200, b" " * (17 << 20))], "the model endpoint {url} answers /models with more than 16 MiB"),
         ([(200, gzip.compress(bytes(17 << 20)))], "the model endpoint {url} answers /models with more than 16 MiB"),
         (

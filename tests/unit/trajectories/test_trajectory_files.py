@@ -155,8 +155,8 @@ def test_a_torn_last_line_is_dropped_and_said(tmp_path: Path, cut: int) -> None:
         (b'{"kind": "dance"}', "unknown kind 'dance'"),
         (b'{"kind": "step", "turn": 1}', "'call' is missing"),
         (b'{"kind": "message", "index": 7, "message": {}}', "message 7 where message 0 belongs"),
-        (b'{"kind": "observation", "observation": {"images": ["../../etc/passwd"]}}', "no file name"),
-        (b'{"kind": "observation", "observation": {"images": [".."]}}', "no file name"),
+        (b'{"kind": "observation", "observation": {"images": ["../../etc/passwd"]}}', "not a file name"),
+        (b'{"kind": "observation", "observation": {"images": [".."]}}', "not a file name"),
         (b'{"kind": "observation", "observation": {"text": {"$file": "gone.txt"}}}', "No such file"),
     ],
 )
