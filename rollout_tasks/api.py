@@ -282,7 +282,7 @@ def embedded_services(
 
 
 def _redis_url() -> str | None:
-    """Returns the address that is configured now; None where it is wrong, which whoever needs it is told."""
+    """Returns the address that is configured now; None where it is wrong: the code that needs it reports that."""
     settings.cache_clear()  # the caller may have changed the environment
     with contextlib.suppress(UserError):
         return settings().redis_address

@@ -63,7 +63,7 @@ def call_command(
         redis_url: Another Redis than the configured one.
 
     Raises:
-        UserError: The action ended with an error, which it has told in one sentence.
+        UserError: The action ended with an error, which it has reported in one sentence.
     """
     elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
     # A run ends at once then; a submission takes itself back, or says what there is of it.
@@ -131,7 +131,7 @@ def _pipe() -> Iterator[tuple[int, int]]:
 def _listen(lines: IO[str], last: deque[str], show: bool) -> None:
     for line in lines:
         if show:
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # the run would wait for who reads no more
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # else the run blocks: its reader has gone
                 sys.stderr.write(line)
         if line.strip():
             last.append(line.strip())

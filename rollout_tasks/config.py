@@ -97,7 +97,7 @@ class ModelConfig(Part):
     top_p: float | None = option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
     max_completion_tokens: int | None = option(
         None,
-        "Tokens a single reply may have, thinking included; a text that is cut off there is no answer.",
+        "Tokens a single reply may have, thinking included; a text that is cut off there is not an answer.",
         "--max-completion-tokens",
         ge=1,
     )
@@ -118,7 +118,7 @@ class ModelConfig(Part):
     )
     max_images: int | None = option(
         10,
-        "Screenshots in a prompt at most, the newest ones; in place of older ones stands a note. 'all' sends every one.",
+        "Screenshots in a prompt at most, the newest ones; a note replaces each older one. 'all' sends every one.",
         "--max-images",
         ge=0,
     )

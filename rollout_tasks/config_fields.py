@@ -84,7 +84,7 @@ def _encodable(path: Path | None) -> Path | None:
     """Rejects a path that run.json could not store, or that no file can have."""
     name = str(path or "")
     if "\0" in name or name.encode(errors="ignore").decode() != name:
-        raise ValueError(f"is no file name in UTF-8, got {shown(name)}")
+        raise ValueError(f"is not a file name in UTF-8, got {shown(name)}")
     return path
 
 
@@ -92,7 +92,7 @@ def request_fields(value: Any) -> dict[str, Any]:
     """Returns further fields of each request to a model; run.json stores them, so they must not hold a secret.
 
     Raises:
-        ValueError: They are no JSON object, or set what a run sets itself, or a field is named as secrets are.
+        ValueError: They are not a JSON object, or set what a run sets itself, or a field is named as secrets are.
     """
     if not isinstance(value, dict):
         raise ValueError(f"must be a JSON object, got {shown(value)}")
@@ -151,7 +151,7 @@ def _has_host(parts: SplitResult) -> bool:
     """Whether an HTTP client can look for the host; the client itself, slow to import, is only asked about foreign names.
 
     Raises:
-        ValueError: It is written as an IP address, and is none.
+        ValueError: It is written as an IP address, and is not one.
     """
     host = parts.hostname or ""
     if "[" in parts.netloc:

@@ -38,7 +38,7 @@ def checked_redis_url(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError(f"{_LOOKS}: its host or its port is none; {_ESCAPES}") from None
+        raise ValueError(f"{_LOOKS}: its host or its port is not valid; {_ESCAPES}") from None
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"{_LOOKS}: it begins with none of {', '.join(f'{one}://' for one in sorted(_SCHEMES))}")
     if parts.fragment or parts.netloc.count("@") > 1 or not url.isprintable():
@@ -75,8 +75,8 @@ def _check_options(scheme: str, options: dict[str, str]) -> None:
             f"{_LOOKS}: after a question mark only options of TLS may come ({', '.join(_OPTIONS)}); {_ESCAPES}"
         )
     if options and scheme != "rediss":
-        raise ValueError(f"{_LOOKS}: options of TLS (ssl_...) need rediss:// in the place of {scheme}://")
+        raise ValueError(f"{_LOOKS}: options of TLS (ssl_...) need rediss:// instead of {scheme}://")
     if options.get("ssl_cert_reqs", "required") not in _CERTIFICATE:
-        raise ValueError(f"its ssl_cert_reqs is none of {', '.join(_CERTIFICATE)}")
+        raise ValueError(f"its ssl_cert_reqs is not one of {', '.join(_CERTIFICATE)}")
     if unreadable := [name for name in _FILES if name in options and not os.access(options[name], os.R_OK)]:
-        raise ValueError(f"its {unreadable[0]} names no file that can be read here")
+        raise ValueError(f"its {unreadable[0]} does not name a file that can be read here")

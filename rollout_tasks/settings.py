@@ -73,7 +73,7 @@ class Settings(BaseSettings):
     trust_tasks: bool = Field(
         False,
         validation_alias="ROLLOUT_TRUST_TASKS",
-        description="Whether tasks' setup and evaluation run in the worker's own process, in the place of a cell.",
+        description="Whether tasks' setup and evaluation run in the worker's own process instead of in a cell.",
     )
 
     @field_validator("redis_url")

@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns the text printable and on one line, as where a line each is said: it cannot pass for more lines."""
+    """Returns the text printable and on one line, for output with one line for each message: it cannot pass for several."""
     return printable(" ".join(text.split()))
 
 

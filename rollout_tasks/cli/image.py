@@ -52,12 +52,12 @@ _TAKES: Mapping[str, Sequence[str]] = {
     "--prune": ("--json",),
     "--remove": ("--json",),
 }
-"""What is done in the place of building, and the other options that it takes."""
+"""What is done instead of building, and the other options that it takes."""
 _OF_CHECK = frozenset({"--provider", "--provider-option", "--page"})
 
 
 def _path(text: str) -> Path:
-    if not text:  # as of a variable that is not set; a path of no characters is the current folder
+    if not text:  # such as that of a variable that is not set; an empty path would mean the current folder
         raise typer.BadParameter("its value is empty")
     return Path(text)
 

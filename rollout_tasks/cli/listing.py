@@ -89,18 +89,18 @@ def listing(
 
 def _runs(output_dir: Path) -> list[ListedRun]:
     try:
-        names = os.listdir(output_dir)  # noqa: PTH208 - an entry that cannot be looked at is none of the others' concern
+        names = os.listdir(output_dir)  # noqa: PTH208 - an entry that cannot be looked at does not concern the others
     except FileNotFoundError:
         return []
     except OSError as error:
         raise UserError(f"--output-dir: {output_dir} cannot be read: {error.strerror}") from error
     dated: list[tuple[float, Path]] = []
     for name in names:
-        if name.startswith("."):  # no run's: at most one that a submission is just describing
+        if name.startswith("."):  # not a run: at most one that a submission is just describing
             continue
         try:
             dated.append(((output_dir / name / "run.json").stat().st_mtime, output_dir / name))
-        except (FileNotFoundError, NotADirectoryError):  # no run, or one that was removed just now
+        except (FileNotFoundError, NotADirectoryError):  # not a run, or one that was removed just now
             continue
         except OSError as error:
             program.tell(f"left out: {output_dir / name} cannot be read: {error.strerror}")

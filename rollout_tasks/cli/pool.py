@@ -44,7 +44,7 @@ def status(
 ) -> None:
     """Show every VM, who holds it since when, and who waits."""
     if as_json and watch:
-        raise UserError("--watch keeps a table up to date, which --json prints none of; leave one of them out")
+        raise UserError("--watch and --json cannot be combined; leave one of them out")
     opened = _open(pool, redis_url)
     if as_json:
         program.print_json(status_as_dict(opened.status()))
@@ -131,8 +131,8 @@ def connect(
 ) -> None:
     """Reach a VM from this machine, whoever holds it, until its lease is over or Ctrl-C.
 
-    The port for vnc shows a desktop in a browser, by a page of the guest's own:
-    an agent may have changed it. Whoever is on this machine can use the port
+    The port for vnc shows a desktop in a browser, with a page from the guest: an
+    agent may have changed it. Every user of this machine can use the port
     meanwhile.
     """
     opened = _open(pool, redis_url)

@@ -45,7 +45,7 @@ def status_as_dict(status: PoolStatus) -> dict[str, Any]:
 
 
 def status_tables(status: PoolStatus) -> Group:
-    """Returns a table of the VMs, one of who waits, and totals."""
+    """Returns a table of the VMs, one of the clients that wait, and totals."""
     purposes = [purpose for purpose in SHOWN_PORTS if any(purpose in vm.endpoint.ports for vm in status.vms)]
     columns = [
         Column("VM"),

@@ -96,7 +96,7 @@ def _lacks_report_with(folder: RunFolder, metric: str) -> bool:
 
 
 def _instead_of_own(folder: RunFolder, written: Reports) -> Reports:
-    """Puts a report in the place of the run's own, if that has the same metric and lacks scores that the new one has.
+    """Replaces the run's own report with a new one, if it has the same metric and lacks scores that the new one has.
 
     Returns:
         The report, where it is then.

@@ -28,7 +28,7 @@ def resolve_config(file: Path | None, options: Mapping[str, Any]) -> RunConfig:
 
 
 def _without_other_profile(below: RunConfig, values: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a file's values without what the profile of another agent than the options' filled in there."""
+    """Returns a file's values without what was filled in there by the profile of another agent than that of the options."""
     update = {name: options[name] for name in ("agent", "env_mode") if name in options}
     changed = below.model_copy(update=update)
     left = without_other_profile(changed)

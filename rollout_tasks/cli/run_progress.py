@@ -124,7 +124,7 @@ def _how_to_score(folder: RunFolder) -> str:
     again = f"score it with: {score_again(folder, metric_of(folder))}"
     try:
         missing = lacking(folder)
-    except (UserError, BenchmarkError):  # it is said elsewhere what is wrong with the folder
+    except (UserError, BenchmarkError):  # what is wrong with the folder is reported elsewhere
         return f"once its folder can be read, {again}"
     return f"{missing}, roll them out with: rollouts resume {folder.path}" if missing else again
 
@@ -133,7 +133,7 @@ def metric_of(folder: RunFolder) -> str:
     """Returns the run's metric, or ``METRIC`` where its description cannot be read."""
     try:
         return folder.description.config().metric
-    except UserError:  # it is said elsewhere what is wrong with the folder
+    except UserError:  # what is wrong with the folder is reported elsewhere
         return "METRIC"
 
 

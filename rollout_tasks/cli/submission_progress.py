@@ -28,7 +28,7 @@ LINE_SECONDS = 10.0
 _AT_A_TIME = 100
 """How many things are done between two looks at the clock."""
 NOTHING = "Stopped before anything was begun."
-"""What is said at Ctrl-C where there is nothing of a run, whether it was to be rolled out here or on workers."""
+"""The message at Ctrl-C where there is nothing of a run, whether it was to be rolled out here or on workers."""
 
 
 @contextmanager

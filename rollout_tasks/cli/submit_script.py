@@ -26,7 +26,7 @@ _ACTIONS = {
     "--status": ("--status takes no options of a run", {"--output-dir", "--watch"}),
     "--cancel": ("--cancel takes no options of a run", {"--output-dir"}),
 }
-"""What is said to options that do not belong beside an action, and which do."""
+"""For each action, the error about options that it does not take, and the options that it takes."""
 
 
 @application.command(

@@ -262,7 +262,7 @@ CONFIG_CASES = [
         "has its shortest above its longest", "simulated: {seconds: [3, 1]}\n", "simulated.seconds: the shortest"
     ),
     config_case("has no such day", "run_id: 2026-02-31\n", "is not YAML", "day"),
-    config_case("has a path with NUL", 'output_dir: "a\\0b"\n', "output_dir: is no file name"),
+    config_case("has a path with NUL", 'output_dir: "a\\0b"\n', "output_dir: is not a file name"),
 ]
 
 ENVIRONMENT_CASES = [
@@ -299,8 +299,8 @@ MODEL_CASES = [
     model_case("429", "the model endpoint {odd}/429 answers HTTP 429 (3 tries)"),
     model_case("500", "the model endpoint {odd}/500 answers HTTP 500 (3 tries)"),
     model_case("hang", "the model endpoint {odd}/hang gave no answer within 10 s"),
-    model_case("html", "{odd}/html is no OpenAI-compatible endpoint: /models answers no list of models"),
-    model_case("broken", "is no OpenAI-compatible endpoint"),
+    model_case("html", "{odd}/html is not an OpenAI-compatible endpoint: /models did not return a list of models"),
+    model_case("broken", "is not an OpenAI-compatible endpoint"),
     model_case("served --model gpt-9", "--model: {odd}/served does not serve 'gpt-9'; it serves m1, m2"),
     model_case("served --model m1 --metric llm_judgement --judge-model m3", "--judge-model", "does not serve 'm3'"),
     Case("model endpoint out of reach", f"{ITEMS} --base-url http://127.0.0.1:{{closed}}/v1",

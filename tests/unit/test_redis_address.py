@@ -56,10 +56,10 @@ def test_what_is_none_is_said_without_its_password(url: str) -> None:
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        ("ssl_cert_reqs=CERT_NONE", "its ssl_cert_reqs is none of required, optional, none"),
-        ("ssl_cert_reqs=", "its ssl_cert_reqs is none of required, optional, none"),
-        ("ssl_ca_certs=/nowhere", "its ssl_ca_certs names no file that can be read here"),
-        (f"ssl_certfile={__file__}&ssl_keyfile=", "its ssl_keyfile names no file that can be read here"),
+        ("ssl_cert_reqs=CERT_NONE", "its ssl_cert_reqs is not one of required, optional, none"),
+        ("ssl_cert_reqs=", "its ssl_cert_reqs is not one of required, optional, none"),
+        ("ssl_ca_certs=/nowhere", "its ssl_ca_certs does not name a file that can be read here"),
+        (f"ssl_certfile={__file__}&ssl_keyfile=", "its ssl_keyfile does not name a file that can be read here"),
     ],
 )
 def test_an_option_of_tls_that_can_never_work_is_said(options: str, wrong: str) -> None:

@@ -229,7 +229,7 @@ def test_sigterm_stops_the_vms_and_the_host(served: tuple[VMPool, subprocess.Pop
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["pool.py", "status", "--watch", "--json"], "--watch keeps a table up to date, which --json prints none of"),
+        (["pool.py", "status", "--watch", "--json"], "--watch and --json cannot be combined"),
         (["pool.py", "status", "--pool", "a b"], "'a b' is not a pool's name"),
         (["pool.py", "status", "--redis-url", "http://127.0.0.1"], "begins with none of redis://, rediss://"),
         (["pool.py", "status", "--redis-url", "redis://127.0.0.1:1/0"], "Redis at 127.0.0.1:1 does not answer"),
