@@ -20,7 +20,7 @@ _PAUSE_SECONDS = (0.1, 5.0)
 """Seconds between two tries: at first, and at most."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FAILING = {errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}
-"""Mounted again as read-only, broken, or a file server's that is away or has lost it: that may be mended meanwhile."""
+"""Mounted again as read-only, broken, or on a file server that is away or has lost it: somebody may repair that meanwhile."""
 
 _Made = TypeVar("_Made")
 

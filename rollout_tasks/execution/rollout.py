@@ -109,7 +109,8 @@ class Execution:
         """Claims, attempts and commits.
 
         Args:
-            begins: Whether an attempt may be begun here. Who cancels a run begins none: it may have been resumed meanwhile.
+            begins: Whether an attempt may be begun here. A process that cancels a run begins none: the run may have been resumed
+                meanwhile.
         """
         claimed = self.claim.take()
         if claimed.status == "claimed" and not begins:

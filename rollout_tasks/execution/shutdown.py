@@ -4,8 +4,8 @@ Celery ends such a child with a signal, and the child exits wherever it is: an e
 message comes back only after its visibility timeout. Here the signal interrupts the episode, which then cleans up as
 after any other interruption; the rollout's claim and its message are given back at once; then the child exits.
 
-A worker that gives its rollouts time to finish sends its children no signal meanwhile. It says so in a byte of memory that
-it shares with them, for rollouts that only wait: they are handed back instead.
+A worker that gives its rollouts time to finish sends its children no signal meanwhile. It announces that it stops in a
+byte of memory that it shares with them, for rollouts that only wait: they are handed back instead.
 """
 
 from __future__ import annotations

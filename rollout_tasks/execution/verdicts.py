@@ -19,7 +19,7 @@ class RolloutVerdicts:
     Args:
         folder: The run's folder.
         rollout_id: The rollout.
-        worker: Who gives them.
+        worker: The worker that gives them.
     """
 
     def __init__(self, folder: RunFolder, rollout_id: str, worker: str) -> None:

@@ -49,7 +49,7 @@ def with_profile(config: RunConfig) -> RunConfig:
         raise UserError(f"{named}: {error}") from error
     filled = _filled(config.model, _fillings(profile)["model"])
     extra = {**_extra(profile), **filled.extra_body}
-    if filled.max_completion_tokens is not None:  # stands in the place of both
+    if filled.max_completion_tokens is not None:  # replaces both
         extra = {name: value for name, value in extra.items() if name not in ("max_tokens", "max_output_tokens")}
     update = {
         "profile": profile.model_dump(mode="json"),
@@ -61,7 +61,7 @@ def with_profile(config: RunConfig) -> RunConfig:
 
 
 def without_other_profile(config: RunConfig) -> RunConfig:
-    """Returns a configuration without what the profile of another agent than its own filled in; itself if there is nothing.
+    """Returns a configuration without what the profile of another agent than its own filled in; unchanged if there is nothing.
 
     Of such a configuration, and of a printed one (which says ``profile: null``) that is given an agent with a profile, values
     that are an option's default do not count as given.
@@ -126,7 +126,7 @@ def _own_profile(config: RunConfig) -> Profile | None:
     if agent is not None and is_file_name(agent):
         return read_profile(Path(agent))
     if agent is None:
-        with suppress(UserError):  # the preflight says so
+        with suppress(UserError):  # the preflight reports it
             agent = registry.environment(config.env_mode).default_agent
     if agent is None:
         return None

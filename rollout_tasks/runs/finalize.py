@@ -86,7 +86,7 @@ def _write(folder: RunFolder, config: RunConfig, store: RunStore, run_id: str, c
         for path in (folder.events, folder.evaluation, folder.report):
             remove_leftovers(path)
         # Of before a resume: a run whose new report cannot be made would look as if it were scored.
-        with suppress(IsADirectoryError):  # the attempt to write it says so
+        with suppress(IsADirectoryError):  # the attempt to write it reports that
             folder.remove_report()
         kept = (folder.path / "items.jsonl").exists()
         items = folder.description.each_item() if kept else store.items(run_id)
@@ -126,7 +126,7 @@ def _record_end(folder: RunFolder, check: Check) -> None:
     try:
         ending.record_end(folder)
     except OSError as error:
-        logger.error("%s: that the run is over cannot be recorded: %s", folder.path, error.strerror)
+        logger.error("%s: cannot record that the run is over: %s", folder.path, error.strerror)
 
 
 def score_run(folder: RunFolder, metric: str, suffix: str = "") -> Reports:

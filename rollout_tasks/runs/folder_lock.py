@@ -26,7 +26,7 @@ def held(folder: RunFolder, *, shared: bool = False) -> Iterator[None]:
 
     Args:
         folder: The run's.
-        shared: Together with others that share it, as submitters to workers do: which of those has the run, Redis decides.
+        shared: Together with others that share it, as submitters to workers do: Redis decides which of those has the run.
 
     Raises:
         UserError: Another command holds it, or it cannot be written.

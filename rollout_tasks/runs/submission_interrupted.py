@@ -1,4 +1,4 @@
-"""What becomes of a run whose submission ends with Ctrl-C, and what is said of it."""
+"""What becomes of a run whose submission ends with Ctrl-C, and the sentence about it."""
 
 from __future__ import annotations
 

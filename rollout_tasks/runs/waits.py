@@ -21,7 +21,7 @@ from vm_pool.pool import VMPool
 from vm_pool.states import VM, PoolStatus, VMState
 
 _RESTORE_SECONDS = 5.0
-"""How much later than its time is over a message may be put back: `unacked_restore_interval` of celeryconfig.py."""
+"""How much later than the end of its time a message may be put back: `unacked_restore_interval` of celeryconfig.py."""
 _WAITERS_LOOKED_AT = 100
 
 
@@ -56,7 +56,7 @@ def waits_for(
         progress: The run's progress.
         status: Its pool's status; None when it uses no pool, or when that cannot be read.
         own_worker: Whether its worker was started for it.
-        patient: Whether the absence of workers is not told yet, as they may still be starting.
+        patient: Whether the absence of workers is not reported yet, as they may still be starting.
     """
     if away := out_of_reach(store, progress):
         return away

@@ -174,8 +174,8 @@ class StopNotice(bootsteps.StartStopStep):  # type: ignore[misc]
 class HangUp(bootsteps.StartStopStep):  # type: ignore[misc]
     """Stops a worker whose terminal is closed as SIGQUIT does: its rollouts are handed back.
 
-    Celery handles SIGHUP only where the worker's output is no terminal: then it restarts the worker. What this one has of its own,
-    its folder and its template of cells, goes first.
+    Celery handles SIGHUP only where the worker's output is not a terminal: then it restarts the worker. What this one has of its
+    own, its folder and its template of cells, goes first.
     """
 
     def start(self, worker: Any) -> None:  # noqa: ARG002
@@ -242,7 +242,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def preload_environments(queues: Container[str]) -> None:
-    """Imports what the rollouts in these queues use. What cannot be imported is logged: its rollouts say so, too."""
+    """Imports what the rollouts in these queues use. What cannot be imported is logged: its rollouts report it, too."""
     from rollout_tasks import registry
 
     for name, reason in registry.available_environments().items():

@@ -47,8 +47,8 @@ def check_server(vm: VMAccess) -> bool:
 def forgeable(task: Mapping[str, Any]) -> bool:
     """Returns whether root in the guest could have forged the score.
 
-    The agent may have been root there, even if it was told no password: those of the project's and of OSWorld's images are
-    known to everybody.
+    The agent may have been root there, even if it was told no password: everybody knows those of the images of
+    this project and of OSWorld.
     """
     evaluator = task["evaluator"]
     return metrics_of(evaluator) != ["infeasible"] and any(

@@ -27,7 +27,7 @@ def devtools_of(url: str) -> str:
     said = wire.request("GET", f"{url.rstrip('/')}/json/version").json()
     path = urlsplit(str(said.get("webSocketDebuggerUrl"))).path if isinstance(said, dict) else ""
     if not _DEVTOOLS.fullmatch(path):
-        raise ValueError(f"what answers at {url} is no browser")
+        raise ValueError(f"what answers at {url} is not a browser")
     return f"ws://{urlsplit(url).netloc}{path}"
 
 

@@ -197,7 +197,7 @@ def _check_address(url: str) -> None:
         address = httpx.URL(url)
         _ = address.raw_host  # which must be ASCII
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise DownloadError(f"{shown}: is no address: {error}") from error
+        raise DownloadError(f"{shown}: is not a valid address: {error}") from error
     if address.scheme not in {"http", "https"}:
         raise DownloadError(f"{shown}: only http and https are downloaded")
 

@@ -152,7 +152,7 @@ class GuardedVM:
         self.check()
 
     def distrust(self, why: str) -> None:
-        """Notes that something else answers in the place of the VM's server.
+        """Notes that something else answers instead of the VM's server.
 
         Raises:
             VMUnreachable: Always.

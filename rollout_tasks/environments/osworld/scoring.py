@@ -1,7 +1,7 @@
 """Scores a task by its evaluator, and decides which of the evaluator's failures are the agent's.
 
-A result that is missing, or cannot be read as what it should be, is a wrong result: 0. So is one that a closed program
-would have told. Any other failure says nothing about the agent and is raised.
+A result that is missing, or cannot be read as what it should be, is a wrong result: 0. So is one that only
+a program which was closed could have given. Any other failure says nothing about the agent and is raised.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class _IncompleteTask(Exception):
 
 
 class _Parameters(dict[str, Any]):
-    """A getter's parameters. One that is missing is no error about the result, whatever the getter reads."""
+    """A getter's parameters. One that is missing is not an error about the result, whatever the getter reads."""
 
     def __missing__(self, name: str) -> Any:
         raise _IncompleteTask(f"the evaluator's {self.get('type')} lacks {name!r}")

@@ -84,7 +84,7 @@ def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files
         RuntimeError: The VM has nothing to connect to, or no cell can be made.
     """
     if not vm.endpoint.ports.get("control"):
-        raise RuntimeError(f"{vm.vm_id} is no desktop: VMs of its provider have nothing to connect to")
+        raise RuntimeError(f"{vm.vm_id} is not a desktop: VMs of its provider have nothing to connect to")
     proxy = wants_proxy(task)
     if settings().trust_tasks:
         from rollout_tasks.environments.osworld.session import AttachedSession

@@ -19,7 +19,7 @@ TASK_ID = "task"
 OWN_SETTINGS: Mapping[str, type] = {"snapshot": str, "proxy": bool, "fixed_ip": bool}
 """Settings in an item's env_config that override the run's options."""
 REFUSED_STEPS = {
-    "upload_file": "would read a file of the worker's own; give it a URL and use download",
+    "upload_file": "would read a file on the worker; give it a URL and use download",
     "proxy": "belongs to no task; set proxy instead",
 }
 
@@ -124,7 +124,7 @@ def _check_parameters(where: str, kind: str, given: Mapping[str, Any], steps: Ma
     step = steps.get(kind)
     if step is None:
         raise TaskUnsupported(
-            f"{where} is no setup step; known: {', '.join(sorted(steps.keys() - REFUSED_STEPS.keys()))}"
+            f"{where} is not a setup step; known: {', '.join(sorted(steps.keys() - REFUSED_STEPS.keys()))}"
         )
     if missing := sorted(step.required - given.keys()):
         raise TaskError(f"{where} lacks the parameter {missing[0]}")

@@ -68,8 +68,8 @@ def test_a_task_is_what_desktop_env_takes() -> None:
         ("sleep", "config must be a list of setup steps, got 'sleep'"),
         (["sleep"], "config, step 1 must be an object with a type, got 'sleep'"),
         ([{"type": "sleep", "parameters": 1}], "config, step 1: parameters must be an object, got 1"),
-        ([{"type": "slep", "parameters": {}}], "config, step 1: slep is no setup step; known: activate_window, "),
-        ([{"type": "replay", "parameters": {"trajectory": "x"}}], "config, step 1: replay is no setup step"),
+        ([{"type": "slep", "parameters": {}}], "config, step 1: slep is not a setup step; known: activate_window, "),
+        ([{"type": "replay", "parameters": {"trajectory": "x"}}], "config, step 1: replay is not a setup step"),
         ([{"type": "sleep", "parameters": {}}], "config, step 1: sleep lacks the parameter seconds"),
         ([{"type": "sleep"}], "config, step 1: sleep lacks the parameter seconds"),
         ([{"type": "sleep", "parameters": {"seconds": 1, "x": 1}}], "config, step 1: sleep has no parameter x"),
@@ -190,7 +190,7 @@ def test_a_wrong_setup_is_named(config: Any, said: str) -> None:
             {"expected": {"type": "cloud_file", "path": ["http://a"], "dest": ["a", "b"], "multi": True}},
             "evaluator.expected: path and dest must be lists of the same length",
         ),
-        ({"postconfig": [{"type": "slep"}]}, "evaluator.postconfig, step 1: slep is no setup step"),
+        ({"postconfig": [{"type": "slep"}]}, "evaluator.postconfig, step 1: slep is not a setup step"),
     ],
 )
 def test_a_wrong_evaluator_is_named(changes: dict[str, Any], said: str) -> None:
@@ -259,7 +259,7 @@ def test_a_wrong_task_is_refused_before_anything_is_enqueued_or_left_out() -> No
     [
         ({"func": "of_tomorrow"}, "evaluator.func: desktop-env has no metric 'of_tomorrow'"),
         ({"result": {"type": "of_tomorrow"}}, "evaluator.result: desktop-env has no getter 'of_tomorrow'"),
-        ({"postconfig": [{"type": "of_tomorrow"}]}, "evaluator.postconfig, step 1: of_tomorrow is no setup step"),
+        ({"postconfig": [{"type": "of_tomorrow"}]}, "evaluator.postconfig, step 1: of_tomorrow is not a setup step"),
     ],
 )
 def test_a_task_that_needs_another_desktop_env_is_left_out_alone(changes: dict[str, Any], said: str) -> None:
