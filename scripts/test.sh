@@ -54,7 +54,7 @@ cat "$linted"
 wait "$auditing" || { cat "$audited" >&2; exit 1; }
 cat "$audited"
 rm -f "$linted" "$audited"
-wait "$compiling" || true # a test that cannot be imported is told of below
+wait "$compiling" || true # a test that cannot be imported is reported below
 run_tests() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder "$@"; }
 status=0
 # Most tests wait for processes, not for the processor: several files at a time, whatever the number of cores.

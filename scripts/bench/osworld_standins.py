@@ -1,4 +1,4 @@
-"""OSWorld's own tasks with files made here in the place of theirs, through the whole pipeline on desktops of this machine.
+"""OSWorld's own tasks with files made here instead of theirs, through the whole pipeline on desktops of this machine.
 
 Each is played by a script that solves it, by doing nothing and by a near miss: these must score 1, 0 and 0. `draw` names tasks
 that nothing stands in for yet: by those that come next, a conformance table is judged.

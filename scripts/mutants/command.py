@@ -157,7 +157,7 @@ def mutation(
 def _parsed_shard(text: str) -> tuple[int, int]:
     part, _, parts = text.partition("/")
     if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
-        raise typer.BadParameter(f"{text!r} is no part of a draw: give it as in 2/4")
+        raise typer.BadParameter(f"{text!r} is not a part of a draw: give it as in 2/4")
     return int(part), int(parts)
 
 

@@ -79,7 +79,7 @@ def python_candidates(file: str, source: str) -> Iterator[Candidate]:
 
 
 def _if_it_matters(sound: str, change: Callable[[], str | None]) -> str | None:
-    """The changed text, unless it says the same or is no Python."""
+    """The changed text, unless it says the same or is not Python."""
     text = change()
     try:
         return text if text is not None and ast.dump(ast.parse(text)) != sound else None
@@ -93,7 +93,7 @@ def _of_cosmic_ray(source: str) -> Iterator[_Change]:
         operator = get_operator(f"core/{name}")()
         places = [position[0] for node in nodes for position in operator.mutation_positions(node)]
         for occurrence, (line, column) in enumerate(places):
-            if not source[_offset(source, (line, column)) :].startswith("*,"):  # which is no multiplication
+            if not source[_offset(source, (line, column)) :].startswith("*,"):  # which is not a multiplication
                 yield (line, column), name, partial(mutate_code, source, operator, occurrence)
 
 

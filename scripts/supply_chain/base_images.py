@@ -1,4 +1,4 @@
-"""The images that docker-compose.yml takes from a registry, and whether each is pinned: its content, not only its name, is said."""
+"""The images that docker-compose.yml takes from a registry, and whether each is pinned by its content and not only by its name."""
 
 from __future__ import annotations
 

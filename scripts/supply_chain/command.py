@@ -49,7 +49,7 @@ def licences(
 ) -> None:
     """List every locked package: version, licence, the locks that have it, the direct dependencies that bring it.
 
-    A licence is an SPDX expression where the package's metadata tells it; what is unclear is said to be. As in:
+    A licence is an SPDX expression where the package's metadata tells it; else it is marked as unclear. As in:
 
     [bold]supply.py licences --json | jq '.\\[] | select(.spdx == "")'[/bold]
 
@@ -110,7 +110,7 @@ def audit(as_json: AsJson = False) -> None:
 
     [bold]supply.py audit --json | jq .refused[/bold]
 
-    Ends with 0 when all is well, and when the index cannot be asked, which it says; with 1 when something is to be done.
+    Ends with 0 when all is well, and, with a message, when the index cannot be asked; with 1 when something is to be done.
     """
     accepted = read_accepted()
     locked = [(row.name, row.version) for row in rows(REPOSITORY)]

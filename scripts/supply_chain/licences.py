@@ -1,7 +1,7 @@
 """The licence of a package, read from its metadata: an SPDX expression where it can be told, else what the metadata says.
 
-Nothing is guessed: "BSD" alone is no expression, since there are several licences of that name, and of two statements that differ
-none is taken. Only where the metadata says nothing at all is the first line of the licence file quoted.
+Nothing is guessed: "BSD" alone is not an expression, since there are several licences of that name, and of two statements that
+differ none is taken. Only where the metadata says nothing at all is the first line of the licence file quoted.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def render(folder: Path, facts: Facts | None = None) -> str:
 
     Args:
         folder: The repository.
-        facts: What is known of the licences; default: the kept ones. A version that is not among them is said not to be read.
+        facts: What is known of the licences; default: the kept ones. A version that is not among them is marked as not read yet.
     """
     facts = read_facts() if facts is None else facts
     known = [(row, facts.get((row.name, row.version), UNREAD)) for row in rows(folder)]

@@ -61,7 +61,7 @@ def read_lock(file: Path) -> list[Locked]:
     """Returns the packages of a lock file, in its order.
 
     Raises:
-        UserError: A line is none that uv writes.
+        UserError: A line is not one that uv writes.
     """
     packages: list[Locked] = []
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
@@ -73,7 +73,7 @@ def read_lock(file: Path) -> list[Locked]:
         elif packages and (found := _REASON.fullmatch(line)):
             _add_reason(packages[-1], found["reason"] or "")
         else:
-            raise UserError(f"{file.name}:{number} is no line of a lock file made by uv: {line.strip()[:80]!r}")
+            raise UserError(f"{file.name}:{number} is not a line of a lock file made by uv: {line.strip()[:80]!r}")
     return packages
 
 

@@ -1,6 +1,6 @@
 """Known vulnerabilities of what is locked: pip-audit asks the package index, and what is accepted says why.
 
-The index is asked about every locked version, for whatever interpreter or system. Where it cannot be asked, that is said instead.
+The index is asked about every locked version, for whatever interpreter or system. Where it cannot be asked, that is reported.
 """
 
 from __future__ import annotations
