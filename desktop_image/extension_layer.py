@@ -111,4 +111,4 @@ def _apply(given: Path, lower: Sequence[Path], target: Path, progress: Progress)
                 last.append(line.strip())
                 progress(line.strip())
     if program.returncode:
-        raise GuestBuildError(f"the image could not be extended: {' | '.join(last) or 'nothing says why'}")
+        raise GuestBuildError(f"the image could not be extended: {' | '.join(last) or 'no reason was given'}")

@@ -36,4 +36,4 @@ def build(what: str, target: Path, progress: Progress) -> None:
     command = [sys.executable, "-m", "desktop_image", what, str(target), *map(str, build_locks.descriptors())]
     code, said = namespace.run(command, folder=REPOSITORY, on_line=progress)
     if code:
-        raise GuestBuildError(said or f"the guest image could not be built, and nothing says why (exit code {code})")
+        raise GuestBuildError(said or f"the guest image could not be built, and no reason was given (exit code {code})")

@@ -68,7 +68,7 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 @application.command(
     epilog="core: terminal, editor, calculator, file manager, Python. office: LibreOffice. media: GIMP, VLC. browser:"
     " Chromium. full: all of these and more. gnome: full with GNOME Shell. Needs mmdebstrap and, but for a disk, root; an image"
-    " that is there is not built again. Scripts of --run see the network as this machine does, its own services included, and"
+    " that exists is not built again. Scripts of --run see the network as this machine does, its own services included, and"
     " none of its files."
 )
 def build(

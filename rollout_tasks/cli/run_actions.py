@@ -109,7 +109,7 @@ def _say_of_items(left_out: Sequence[str], doubts: Sequence[str], unknown: str) 
         tell(f"not to be relied on: {sentence}")
     if unknown:
         tell(
-            f"note: what {unknown} have was never examined, so nothing says which tasks they can serve and score;"
+            f"note: what {unknown} have was never examined, so it is not known which tasks they can serve and score;"
             " rollouts image build --check examines them"
         )
 

@@ -136,7 +136,7 @@ def test_vms_of_which_nothing_is_known_leave_nothing_out(shell: Shell, image: st
 
     assert len(shell.run.description.items()) == 3
     assert shell.err == (
-        "note: what the VMs of a have was never examined, so nothing says which tasks they can serve and score;"
+        "note: what the VMs of a have was never examined, so it is not known which tasks they can serve and score;"
         " rollouts image build --check examines them\n"
     )
 
