@@ -19,7 +19,7 @@ from rollout_tasks.agents.base import Episode
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment, EnvironmentContext, VMAccess
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
-from rollout_tasks.execution.guarded_environment import GuardedEnvironment
+from rollout_tasks.execution.checked_environment import CheckedEnvironment
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
@@ -120,7 +120,7 @@ class Attempt:
         with boundary(FailureClass.MODEL, "the model's configuration"):
             session = session_id(self.run_id, item_id, index, self.number)
             meter = UsageMeter(open_model(self.config.model, session_id=session))
-        opened: list[GuardedEnvironment] = []
+        opened: list[CheckedEnvironment] = []
         try:
             with (
                 boundary(FailureClass.INTERNAL, "the episode"),
@@ -164,7 +164,7 @@ class Attempt:
         context: EnvironmentContext,
         model: UsageMeter,
         trajectory: TrajectoryWriter,
-        opened: list[GuardedEnvironment],
+        opened: list[CheckedEnvironment],
         pulse: Pulse,
     ) -> tuple[Episode, float | None]:
         """Runs the episode; returns it and the environment's own score of it."""
@@ -172,7 +172,7 @@ class Attempt:
         late = f"not set up within {limits.max_seconds:g} s"
         with pulse.interruption.guard(limits.max_seconds, FailureClass.ENV_SETUP, late, grace=GRACE_SECONDS):
             with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
-                world = GuardedEnvironment(environment_class(context), context.vm)
+                world = CheckedEnvironment(environment_class(context), context.vm)
             opened.append(world)
             agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
             observation = world.reset(self.item)
@@ -204,7 +204,7 @@ class Attempt:
             trajectory.finish()
 
     @contextmanager
-    def _cleanup(self, pulse: Pulse, opened: Sequence[GuardedEnvironment]) -> Iterator[None]:
+    def _cleanup(self, pulse: Pulse, opened: Sequence[CheckedEnvironment]) -> Iterator[None]:
         """Closes what was opened, after the guard and under its own deadline."""
         try:
             yield
@@ -236,12 +236,12 @@ class Attempt:
         }
 
 
-def _said_by(opened: Sequence[GuardedEnvironment]) -> dict[str, Any]:
+def _said_by(opened: Sequence[CheckedEnvironment]) -> dict[str, Any]:
     """Returns what the verdict records about the environment."""
     return {"task_code": opened[0].task_code, "attestation": opened[0].attestation} if opened else {}
 
 
-def _stages(meter: UsageMeter, opened: Sequence[GuardedEnvironment]) -> dict[str, float]:
+def _stages(meter: UsageMeter, opened: Sequence[CheckedEnvironment]) -> dict[str, float]:
     """Returns the seconds of each stage; an attempt that failed early has fewer stages."""
     seconds = {"model": meter.seconds}
     for world in opened:

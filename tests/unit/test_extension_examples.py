@@ -16,7 +16,7 @@ from benchmark.metrics import metric
 from rollout_tasks import registry
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import EnvironmentContext, Observation, ToolCall
-from rollout_tasks.execution.guarded_environment import GuardedEnvironment
+from rollout_tasks.execution.checked_environment import CheckedEnvironment
 from rollout_tasks.models.base import Reply, Usage
 from rollout_tasks.runs import preflight
 from rollout_tasks.trajectories.writer import TrajectoryWriter
@@ -74,7 +74,7 @@ def test_the_environment_scores_what_was_chopped(installed: Callable[[str], Path
     assert preflight.check_items(config, [item]) == ([item], [])
     assert "rollout.kitchen" in registry.served_queues()
 
-    world = GuardedEnvironment(registry.environment("kitchen")(EnvironmentContext(config, tmp_path, None)), None)
+    world = CheckedEnvironment(registry.environment("kitchen")(EnvironmentContext(config, tmp_path, None)), None)
     assert "tomato, onion" in world.reset(item).text
     assert [tool.name for tool in world.tools()] == ["chop"]
     assert world.evaluate() == 0.0

@@ -16,8 +16,8 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import EnvironmentContext, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, boundary
-from rollout_tasks.execution import guarded_environment, heartbeat, rollout
-from rollout_tasks.execution.guarded_environment import GuardedEnvironment
+from rollout_tasks.execution import checked_environment, heartbeat, rollout
+from rollout_tasks.execution.checked_environment import CheckedEnvironment
 from rollout_tasks.settings import settings
 from tests.unit.execution import watched
 from tests.unit.execution.conftest import ROLLOUT, RUN
@@ -481,7 +481,7 @@ def test_every_door_to_the_world_has_its_class(tmp_path: Path, call: str, failur
         def close(self) -> None:
             raise KeyError("broken")
 
-    world = GuardedEnvironment(Broken(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+    world = CheckedEnvironment(Broken(EnvironmentContext(RunConfig(), tmp_path, None)), None)
 
     with pytest.raises(RolloutFailure, match=r"Broken.*KeyError") as raised:
         getattr(world, call)(*([Item("1", "?")] if call == "instructions" else []))
@@ -494,8 +494,8 @@ def test_what_a_world_says_has_a_limit_together(tmp_path: Path, monkeypatch: pyt
         def execute(self, call: ToolCall) -> ToolResult:  # noqa: ARG002
             return ToolResult("success", "x" * 400, Observation("y" * 600))
 
-    monkeypatch.setattr(guarded_environment, "MOST_TEXT", 3000)
-    world = GuardedEnvironment(Talkative(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+    monkeypatch.setattr(checked_environment, "MOST_TEXT", 3000)
+    world = CheckedEnvironment(Talkative(EnvironmentContext(RunConfig(), tmp_path, None)), None)
     call = ToolCall("1", "look", {})
     for _ in range(3):
         world.execute(call)
@@ -511,8 +511,8 @@ def test_what_a_world_shows_has_a_limit_together(tmp_path: Path, monkeypatch: py
         def execute(self, call: ToolCall) -> ToolResult:  # noqa: ARG002
             return ToolResult("success", "", Observation("", (b"x" * 400, b"y" * 600)))
 
-    monkeypatch.setattr(guarded_environment, "MOST_IMAGES", 3000)
-    world = GuardedEnvironment(Colourful(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+    monkeypatch.setattr(checked_environment, "MOST_IMAGES", 3000)
+    world = CheckedEnvironment(Colourful(EnvironmentContext(RunConfig(), tmp_path, None)), None)
     call = ToolCall("1", "look", {})
     for _ in range(3):
         world.execute(call)

@@ -18,7 +18,7 @@ from rollout_tasks.environments.base import EnvironmentContext
 from rollout_tasks.environments.simulated import SimulatedEnvironment
 from rollout_tasks.errors import FailureClass, SubmissionStopped
 from rollout_tasks.execution.attempt import Attempt, _stages
-from rollout_tasks.execution.guarded_environment import GuardedEnvironment
+from rollout_tasks.execution.checked_environment import CheckedEnvironment
 from rollout_tasks.execution.rollout import Execution
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.usage_meter import UsageMeter
@@ -138,7 +138,7 @@ def test_an_environment_knows_which_of_its_items_rollouts_it_is_for(submit: Any)
 
 
 def test_stages_are_told_to_the_millisecond(tmp_path: Any) -> None:
-    world = GuardedEnvironment(watched.WatchedEnvironment(EnvironmentContext(RunConfig(), tmp_path, None)), None)
+    world = CheckedEnvironment(watched.WatchedEnvironment(EnvironmentContext(RunConfig(), tmp_path, None)), None)
     assert world.seconds == {"setup": 0.0, "acting": 0.0, "evaluation": 0.0}
     world.seconds = {"setup": 1.23456, "acting": 0.0, "evaluation": 0.0017}
     meter = UsageMeter(open_model(RunConfig().model, session_id="s", api_key="k", base_url="http://127.0.0.1:9/v1"))

@@ -1,4 +1,4 @@
-"""Guards an agent's environment: checks the lease before every use, and classifies the errors it raises.
+"""Checks an agent's use of its environment: that the lease is held, and what the environment returns and raises.
 
 Also measures the time that the environment takes.
 """
@@ -23,7 +23,7 @@ MOST_IMAGES = 600_000_000
 """Bytes of all the images that it may show in one attempt: they stay there, too."""
 
 
-class GuardedEnvironment(World):
+class CheckedEnvironment(World):
     """An environment whose errors become `RolloutFailure`s, and which refuses calls once its lease is lost.
 
     What it returns against its contract is such an error.
