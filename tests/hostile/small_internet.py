@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rollout_tasks.environments.osworld import downloads
-from rollout_tasks.environments.osworld.http_guard import REQUESTS
+from rollout_tasks.environments.osworld.vm_client import REQUESTS
 from vm_pool.providers.base import ReachesVMs, check_available, load_provider
 from vm_pool.unpooled import unpooled_vm
 

@@ -22,7 +22,7 @@ from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld.attempt_files import LARGEST_LOG, WorkerFiles
 from rollout_tasks.environments.osworld.cell_session import CellSession
-from rollout_tasks.environments.osworld.http_guard import VMUnreachable
+from rollout_tasks.environments.osworld.vm_client import VMUnreachable
 from rollout_tasks.errors import EpisodeInterrupted, RolloutFailure
 from rollout_tasks.settings import settings
 from tests.cells_here import no_cells_here

@@ -15,10 +15,10 @@ import requests
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 
-from rollout_tasks.environments.osworld import http_guard
+from rollout_tasks.environments.osworld import vm_client
 from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.guest_http import UnusableAnswer
-from rollout_tasks.environments.osworld.http_guard import REQUESTS, GuardedVM, VMUnreachable
+from rollout_tasks.environments.osworld.vm_client import REQUESTS, VMClient, VMUnreachable
 
 MEBIBYTE = 1 << 20
 
@@ -82,18 +82,18 @@ def elsewhere() -> Iterator[Guest]:
 
 
 @pytest.fixture
-def line(guest: Guest, elsewhere: Guest, monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedVM]:
-    monkeypatch.setattr(http_guard, "DEFAULT_SECONDS", 1.0)
-    monkeypatch.setattr(http_guard, "ELSEWHERE_SECONDS", (1.0, 1.0))
-    monkeypatch.setattr(http_guard, "PROBE_SECONDS", 1.0)
-    line = GuardedVM("127.0.0.1", guest.port)
+def line(guest: Guest, elsewhere: Guest, monkeypatch: pytest.MonkeyPatch) -> Iterator[VMClient]:
+    monkeypatch.setattr(vm_client, "DEFAULT_SECONDS", 1.0)
+    monkeypatch.setattr(vm_client, "ELSEWHERE_SECONDS", (1.0, 1.0))
+    monkeypatch.setattr(vm_client, "PROBE_SECONDS", 1.0)
+    line = VMClient("127.0.0.1", guest.port)
     line.open()
     yield line
     line.close()
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed(line: GuardedVM, guest: Guest, elsewhere: Guest, status: int) -> None:
+def test_a_redirect_is_not_followed(line: VMClient, guest: Guest, elsewhere: Guest, status: int) -> None:
     guest.says(f"HTTP/1.1 {status} Elsewhere\nLocation: http://127.0.0.1:{elsewhere.port}/secret\nContent-Length: 0")
     with pytest.raises(
         VMUnreachable, match=rf"is not the VM's server: /execute was answered with a redirect .*{status}"
@@ -107,7 +107,7 @@ def test_a_redirect_is_not_followed(line: GuardedVM, guest: Guest, elsewhere: Gu
 
 @pytest.mark.parametrize("status", [301, 307])
 def test_nor_is_one_of_another_server_in_the_guest(guest: Guest, elsewhere: Guest, status: int) -> None:
-    line = GuardedVM("127.0.0.1", 9, [9, guest.port])
+    line = VMClient("127.0.0.1", 9, [9, guest.port])
     line.open()
     try:
         guest.says(
@@ -122,7 +122,7 @@ def test_nor_is_one_of_another_server_in_the_guest(guest: Guest, elsewhere: Gues
         line.close()
 
 
-def test_a_redirect_with_a_body_without_end_costs_nothing(line: GuardedVM, guest: Guest) -> None:
+def test_a_redirect_with_a_body_without_end_costs_nothing(line: VMClient, guest: Guest) -> None:
     guest.says("HTTP/1.1 302 Elsewhere\nLocation: /x\nConnection: close", bytes(MEBIBYTE), times=1000)
     with growing_by(mebibytes=20), pytest.raises(VMUnreachable, match="is not the VM's server"):
         REQUESTS.get(f"{line.origin}/accessibility")
@@ -137,7 +137,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_a_body_has_a_limit(line: GuardedVM, guest: Guest, body: tuple[str, bytes, int]) -> None:
+def test_a_body_has_a_limit(line: VMClient, guest: Guest, body: tuple[str, bytes, int]) -> None:
     guest.says(*body)
     with growing_by(mebibytes=200), pytest.raises(UnusableAnswer, match="more than 64 MiB"):
         REQUESTS.get(f"{line.origin}/accessibility")
@@ -145,7 +145,7 @@ def test_a_body_has_a_limit(line: GuardedVM, guest: Guest, body: tuple[str, byte
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, gzip", "GZIP", "no-such"])
-def test_nothing_is_unpacked(line: GuardedVM, guest: Guest, encoding: str) -> None:
+def test_nothing_is_unpacked(line: VMClient, guest: Guest, encoding: str) -> None:
     bomb = gzip.compress(bytes(MEBIBYTE))
     guest.says(f"HTTP/1.1 200 OK\nContent-Encoding: {encoding}\nContent-Length: {len(bomb)}", bomb)
     with pytest.raises(UnusableAnswer, match="which was not asked for"):
@@ -166,7 +166,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS.keys())
-def test_a_head_that_is_none_is_an_error_of_requests(line: GuardedVM, guest: Guest, head: bytes) -> None:
+def test_a_head_that_is_none_is_an_error_of_requests(line: VMClient, guest: Guest, head: bytes) -> None:
     guest.answer = lambda connection: connection.sendall(head)
     try:
         with growing_by(mebibytes=100):
@@ -176,7 +176,7 @@ def test_a_head_that_is_none_is_an_error_of_requests(line: GuardedVM, guest: Gue
     line.check()
 
 
-def test_a_body_that_drips_has_a_deadline(line: GuardedVM, guest: Guest) -> None:
+def test_a_body_that_drips_has_a_deadline(line: VMClient, guest: Guest) -> None:
     over = threading.Event()
 
     def drip(connection: socket.socket) -> None:
@@ -192,7 +192,7 @@ def test_a_body_that_drips_has_a_deadline(line: GuardedVM, guest: Guest) -> None
 
 
 @pytest.mark.parametrize("charset", ["zlib_codec", "utf-16", "no-such", "idna", ""])
-def test_text_is_utf_8(line: GuardedVM, guest: Guest, charset: str) -> None:
+def test_text_is_utf_8(line: VMClient, guest: Guest, charset: str) -> None:
     guest.says(f"HTTP/1.1 200 OK\nContent-Type: text/plain; charset={charset}\nContent-Length: 4", b"\xc3\xa9\xff\xfe")
     assert REQUESTS.get(f"{line.origin}/terminal").text == "é\ufffd\ufffd"
 
@@ -216,7 +216,7 @@ def test_a_browser_cannot_send_the_worker_elsewhere(
     body = json.dumps({"webSocketDebuggerUrl": named}).encode()
     head = f"HTTP/1.1 {status} X\nLocation: http://127.0.0.1:{elsewhere.port}/\nContent-Length: {len(body)}"
     guest.says(f"{head}\nConnection: close", body)
-    line = GuardedVM("127.0.0.1", 9, [9, guest.port])
+    line = VMClient("127.0.0.1", 9, [9, guest.port])
     line.open()
     try:
         stay_with_the_guest()

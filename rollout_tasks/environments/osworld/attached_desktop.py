@@ -23,10 +23,10 @@ from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import desktop_env_import
 from rollout_tasks.environments.osworld.browser import stay_with_the_guest
 from rollout_tasks.environments.osworld.guest_python import Action, command_for
-from rollout_tasks.environments.osworld.http_guard import REQUESTS, GuardedVM, Refusal, install
 from rollout_tasks.environments.osworld.pending_saves import awaiting_saves
 from rollout_tasks.environments.osworld.screenshot import as_png
 from rollout_tasks.environments.osworld.session_results import CommandOutcome
+from rollout_tasks.environments.osworld.vm_client import REQUESTS, Refusal, VMClient, install
 
 _library = desktop_env_import.desktop_env()
 _construction = threading.Lock()
@@ -120,7 +120,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
     def __init__(
         self, address: str, ports: Mapping[str, int], config: DesktopConfig, cache_dir: Path, *, proxy: bool = False
     ) -> None:
-        self.vm = GuardedVM(address, ports["control"], list(ports.values()))
+        self.vm = VMClient(address, ports["control"], list(ports.values()))
         with _construction, _provider(_Attached(address, ports)):
             super().__init__(
                 provider_name="docker",

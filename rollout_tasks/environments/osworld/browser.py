@@ -6,7 +6,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from rollout_tasks.environments.osworld.http_guard import guarded_vm_of
+from rollout_tasks.environments.osworld.vm_client import vm_client_of
 
 _DEVTOOLS = re.compile(r"/devtools/browser/[\w-]{1,100}")
 
@@ -21,10 +21,10 @@ def devtools_of(url: str) -> str:
         ValueError: What answers there is not a browser.
         requests.RequestException: Nothing answers.
     """
-    wire = guarded_vm_of(url)
-    if wire is None:
+    client = vm_client_of(url)
+    if client is None:
         return url
-    said = wire.request("GET", f"{url.rstrip('/')}/json/version").json()
+    said = client.request("GET", f"{url.rstrip('/')}/json/version").json()
     path = urlsplit(str(said.get("webSocketDebuggerUrl"))).path if isinstance(said, dict) else ""
     if not _DEVTOOLS.fullmatch(path):
         raise ValueError(f"what answers at {url} is not a browser")

@@ -22,11 +22,11 @@ from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
 from rollout_tasks.environments.osworld.downloads import DownloadCache
 from rollout_tasks.environments.osworld.guest_http import LARGEST_ANSWER
 from rollout_tasks.environments.osworld.guest_python import Action
-from rollout_tasks.environments.osworld.http_guard import ELSEWHERE_SECONDS, VMUnreachable
 from rollout_tasks.environments.osworld.named_hosts import named_hosts, named_urls
 from rollout_tasks.environments.osworld.screenshot import size_of
 from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
 from rollout_tasks.environments.osworld.task_files import files_of
+from rollout_tasks.environments.osworld.vm_client import ELSEWHERE_SECONDS, VMUnreachable
 from vm_pool.egress.addresses import public_addresses
 from vm_pool.gate_client import Dialled, dial
 

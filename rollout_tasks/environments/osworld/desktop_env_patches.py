@@ -56,7 +56,7 @@ def _chrome_appearance(env: Any, _config: Mapping[str, Any]) -> str | None:
     """
     from playwright.sync_api import sync_playwright
 
-    from rollout_tasks.environments.osworld.http_guard import REQUESTS
+    from rollout_tasks.environments.osworld.vm_client import REQUESTS
 
     address = f"http://{env.vm_ip}:{env.chromium_port}"
     REQUESTS.get(f"{address}/json/version")  # playwright would not say whether Chrome is closed or something else fails

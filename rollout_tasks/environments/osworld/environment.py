@@ -213,7 +213,7 @@ class OSWorldEnvironment(Environment):
 
     @contextmanager
     def _vm_watched(self) -> Iterator[None]:
-        from rollout_tasks.environments.osworld.http_guard import VMUnreachable
+        from rollout_tasks.environments.osworld.vm_client import VMUnreachable
 
         try:
             yield

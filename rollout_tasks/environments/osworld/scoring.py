@@ -22,12 +22,12 @@ import requests
 from lxml import etree
 from PIL import UnidentifiedImageError
 
-from rollout_tasks.environments.osworld import http_guard
+from rollout_tasks.environments.osworld import vm_client
 from rollout_tasks.environments.osworld.attached_desktop import Desktop
 from rollout_tasks.environments.osworld.desktop_env_import import LOGGER
-from rollout_tasks.environments.osworld.http_guard import REQUESTS, guarded_vm_of
 from rollout_tasks.environments.osworld.program_tests import command_for_tests, score_of
 from rollout_tasks.environments.osworld.task import file_names, metrics_of
+from rollout_tasks.environments.osworld.vm_client import REQUESTS, vm_client_of
 
 logger = logging.getLogger(f"{LOGGER}.scoring")
 
@@ -143,7 +143,7 @@ def _result_of(desktop: Desktop, getter: Getter) -> Getter:
             except requests.ConnectionError as error:
                 if not _is_of_a_program(desktop, error):
                     raise
-                time.sleep(http_guard.REFUSED_AGAIN_SECONDS)
+                time.sleep(vm_client.REFUSED_AGAIN_SECONDS)
                 return get(env, _Parameters(parameters))
         except requests.RequestException as error:
             if not _is_of_a_program(desktop, error):
@@ -189,7 +189,7 @@ def _is_of_a_program(desktop: Desktop, error: requests.RequestException) -> bool
     if not isinstance(error, requests.ConnectionError) or isinstance(error, requests.Timeout):
         return False
     url = str(getattr(error.request, "url", None) or "")
-    return guarded_vm_of(url) is desktop.vm and urlsplit(url).netloc != urlsplit(desktop.vm.origin).netloc
+    return vm_client_of(url) is desktop.vm and urlsplit(url).netloc != urlsplit(desktop.vm.origin).netloc
 
 
 def _is_about_files(kind: str, error: Exception, answers: Sequence[int | None]) -> bool:

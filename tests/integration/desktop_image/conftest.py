@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from desktop_image.cache import guest_cache_folder, remove
-from rollout_tasks.environments.osworld import http_guard
+from rollout_tasks.environments.osworld import vm_client
 from rollout_tasks.environments.osworld.desktop_env_import import desktop_env
 from tests.desktops import traces
 from vm_pool.gate import Gates
@@ -92,9 +92,9 @@ def library() -> None:
     """The unmodified desktop-env: an attempt in this process may have given its modules another `requests` and `time`."""
     desktop_env()
     for name, module in list(sys.modules.items()):
-        if name.startswith("desktop_env.") and getattr(module, "requests", None) is http_guard.REQUESTS:
+        if name.startswith("desktop_env.") and getattr(module, "requests", None) is vm_client.REQUESTS:
             module.requests = requests  # type: ignore[attr-defined]
-        if name.startswith("desktop_env.") and getattr(module, "time", None) is http_guard._TIME:
+        if name.startswith("desktop_env.") and getattr(module, "time", None) is vm_client._TIME:
             module.time = time  # type: ignore[attr-defined]
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from rollout_tasks.environments.base import VMLost
-from rollout_tasks.environments.osworld import http_guard
+from rollout_tasks.environments.osworld import vm_client
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass
 from rollout_tasks.interruption import Interruption
 from tests.desktops import needs_local_desktops
@@ -39,17 +39,17 @@ def thawed(desk: Desk, clean: None) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy desktop is asked often whether it is there, but may take its time to say so."""
-    monkeypatch.setattr(http_guard, "SILENT_SECONDS", 1.0)
-    monkeypatch.setattr(http_guard, "PROBE_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(http_guard, "CONNECT_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(http_guard, "ANSWER_SECONDS", dict(http_guard.ANSWER_SECONDS))
+    monkeypatch.setattr(vm_client, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(vm_client, "PROBE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(vm_client, "CONNECT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(vm_client, "ANSWER_SECONDS", dict(vm_client.ANSWER_SECONDS))
 
 
 def lose_patience() -> None:
     """Nobody needs to wait for a desktop that is known to be gone. The fixture `impatience` undoes it."""
-    http_guard.PROBE_SECONDS = http_guard.CONNECT_SECONDS = 1.0
+    vm_client.PROBE_SECONDS = vm_client.CONNECT_SECONDS = 1.0
     for path in ("/screenshot", "/terminal"):
-        http_guard.ANSWER_SECONDS[path] = 2.0
+        vm_client.ANSWER_SECONDS[path] = 2.0
 
 
 def freeze(desk: Desk) -> None:
@@ -184,7 +184,7 @@ def test_a_script_that_hangs_is_a_failed_result_on_a_living_desktop(
 ) -> None:
     playing = play(action_space="pyautogui")
     with monkeypatch.context() as meanwhile:
-        meanwhile.setitem(http_guard.ANSWER_SECONDS, "/execute", 3.0)
+        meanwhile.setitem(vm_client.ANSWER_SECONDS, "/execute", 3.0)
         hanging = playing.do("desktop_execute_python_script", script="time.sleep(1000)")
     assert hanging.status == "failed"
     assert "Execution failed for desktop_execute_python_script: no answer" in hanging.response

@@ -12,9 +12,9 @@ from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import EnvironmentContext
 from rollout_tasks.environments.osworld.environment import OSWorldEnvironment
 from rollout_tasks.environments.osworld.guest_python import Action
-from rollout_tasks.environments.osworld.http_guard import ANSWER_SECONDS
 from rollout_tasks.environments.osworld.session_opening import limits_of_cell
 from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
+from rollout_tasks.environments.osworld.vm_client import ANSWER_SECONDS
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.execution.attempt import CLEANUP_SECONDS
 from rollout_tasks.interruption import Interruption

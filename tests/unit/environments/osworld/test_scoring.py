@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from rollout_tasks.config import DesktopConfig
-from rollout_tasks.environments.osworld import desktop_env_import, http_guard
+from rollout_tasks.environments.osworld import desktop_env_import, vm_client
 
 if not desktop_env_import.is_installed():
     pytest.skip("desktop-env is not installed", allow_module_level=True)
@@ -82,8 +82,8 @@ class Evaluation:
 
 @pytest.fixture
 def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Evaluation]:
-    monkeypatch.setattr(http_guard, "REFUSED_AGAIN_SECONDS", 0.01)
-    monkeypatch.setitem(http_guard.ANSWER_SECONDS, "/file", 0.3)
+    monkeypatch.setattr(vm_client, "REFUSED_AGAIN_SECONDS", 0.01)
+    monkeypatch.setitem(vm_client.ANSWER_SECONDS, "/file", 0.3)
     Guest.files, Guest.printed, Guest.released = {}, FILE, threading.Event()
     with ThreadingHTTPServer(("127.0.0.1", 0), Guest) as closed:
         nobody = closed.server_address[1]

@@ -17,8 +17,8 @@ import pytest
 import requests
 
 import desktop_image
-from rollout_tasks.environments.osworld import http_guard, public_http
-from rollout_tasks.environments.osworld.http_guard import REQUESTS, GuardedVM, RequestRefused, VMUnreachable
+from rollout_tasks.environments.osworld import public_http, vm_client
+from rollout_tasks.environments.osworld.vm_client import REQUESTS, RequestRefused, VMClient, VMUnreachable
 
 
 class Guest(BaseHTTPRequestHandler):
@@ -47,9 +47,9 @@ class Guest(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def guest(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
-    monkeypatch.setattr(http_guard, "PROBE_SECONDS", 20.0)  # for a living one, however busy this machine is
-    monkeypatch.setattr(http_guard, "DEFAULT_SECONDS", 0.3)
-    monkeypatch.setattr(http_guard, "REFUSED_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(vm_client, "PROBE_SECONDS", 20.0)  # for a living one, however busy this machine is
+    monkeypatch.setattr(vm_client, "DEFAULT_SECONDS", 0.3)
+    monkeypatch.setattr(vm_client, "REFUSED_AGAIN_SECONDS", 0.05)
     Guest.stalled.clear()
     Guest.served.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Guest)
@@ -63,53 +63,53 @@ def guest(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
 
 def stall(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, the guest answers no probe in time."""
-    monkeypatch.setattr(http_guard, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(vm_client, "PROBE_SECONDS", 0.3)
     Guest.stalled.set()
 
 
 @pytest.fixture
-def line(guest: ThreadingHTTPServer) -> Iterator[GuardedVM]:
-    opened = GuardedVM("127.0.0.1", guest.server_port)
+def line(guest: ThreadingHTTPServer) -> Iterator[VMClient]:
+    opened = VMClient("127.0.0.1", guest.server_port)
     opened.open()
     yield opened
     opened.close()
 
 
-def test_answers_come_through_and_refusals_are_noted(line: GuardedVM) -> None:
+def test_answers_come_through_and_refusals_are_noted(line: VMClient) -> None:
     assert REQUESTS.get(f"{line.origin}/fine").text == "ok"
     assert REQUESTS.post(f"{line.origin}/refuse", data={"a": "b"}).status_code == 500
     assert [(refusal.path, refusal.status, refusal.body) for refusal in line.refusals] == [("/refuse", 500, "ok")]
 
 
-def test_a_refusal_of_what_must_be_accepted_is_raised(line: GuardedVM) -> None:
+def test_a_refusal_of_what_must_be_accepted_is_raised(line: VMClient) -> None:
     line.must_accept = frozenset({"/refuse"})
     with pytest.raises(RequestRefused, match="/refuse answered HTTP 500: ok"):
         REQUESTS.post(f"{line.origin}/refuse")
     assert [refusal.path for refusal in line.refusals] == ["/refuse"]
 
 
-def test_a_slow_picture_of_a_living_vm_is_waited_for(line: GuardedVM, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_guard, "SILENT_SECONDS", 0.1)
+def test_a_slow_picture_of_a_living_vm_is_waited_for(line: VMClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vm_client, "SILENT_SECONDS", 0.1)
     assert REQUESTS.get(f"{line.origin}/screenshot", timeout=0.2).text == "ok"
     assert "/platform" in Guest.served
 
 
 def test_a_vm_that_is_gone_is_noticed_while_a_picture_is_waited_for(
-    line: GuardedVM, monkeypatch: pytest.MonkeyPatch
+    line: VMClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_guard, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(vm_client, "SILENT_SECONDS", 0.1)
     stall(monkeypatch)
     with pytest.raises(VMUnreachable, match=r"does not answer: /screenshot is not answered, and nothing else is"):
         REQUESTS.get(f"{line.origin}/screenshot", timeout=0.2)
 
 
-def test_a_slow_answer_of_a_living_vm_is_only_that_requests_trouble(line: GuardedVM) -> None:
+def test_a_slow_answer_of_a_living_vm_is_only_that_requests_trouble(line: VMClient) -> None:
     with pytest.raises(requests.ReadTimeout):
         REQUESTS.get(f"{line.origin}/stall")
     assert REQUESTS.get(f"{line.origin}/fine").text == "ok"
 
 
-def test_a_frozen_vm_is_lost_and_everything_after_it_refused(line: GuardedVM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_vm_is_lost_and_everything_after_it_refused(line: VMClient, monkeypatch: pytest.MonkeyPatch) -> None:
     stall(monkeypatch)
     with pytest.raises(VMUnreachable, match=r"the VM at http://127.0.0.1:\d+ does not answer: /stall was not answered"):
         REQUESTS.get(f"{line.origin}/stall")
@@ -120,10 +120,10 @@ def test_a_frozen_vm_is_lost_and_everything_after_it_refused(line: GuardedVM, mo
 
 
 def test_a_frozen_vm_is_noticed_during_a_request_that_may_take_long(
-    line: GuardedVM, monkeypatch: pytest.MonkeyPatch
+    line: VMClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_guard, "SILENT_SECONDS", 0.1)
-    monkeypatch.setitem(http_guard.ANSWER_SECONDS, "/stall", 100.0)
+    monkeypatch.setattr(vm_client, "SILENT_SECONDS", 0.1)
+    monkeypatch.setitem(vm_client.ANSWER_SECONDS, "/stall", 100.0)
     assert REQUESTS.get(f"{line.origin}/stall").text == "ok"
     stall(monkeypatch)
     with pytest.raises(VMUnreachable, match="/stall is not answered"):
@@ -131,7 +131,7 @@ def test_a_frozen_vm_is_noticed_during_a_request_that_may_take_long(
 
 
 def test_code_that_catches_every_exception_cannot_hide_a_lost_vm(
-    line: GuardedVM, monkeypatch: pytest.MonkeyPatch
+    line: VMClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stall(monkeypatch)
     with pytest.raises(VMUnreachable):
@@ -141,7 +141,7 @@ def test_code_that_catches_every_exception_cannot_hide_a_lost_vm(
             raise AssertionError("hidden") from error
 
 
-def test_a_loop_that_catches_everything_ends_at_its_sleep(line: GuardedVM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_catches_everything_ends_at_its_sleep(line: VMClient, monkeypatch: pytest.MonkeyPatch) -> None:
     stall(monkeypatch)
     rounds = 0
     with pytest.raises(VMUnreachable):
@@ -150,14 +150,14 @@ def test_a_loop_that_catches_everything_ends_at_its_sleep(line: GuardedVM, monke
             try:
                 REQUESTS.get(f"{line.origin}/stall")
             except BaseException:  # noqa: BLE001
-                http_guard._TIME.sleep(5)
+                vm_client._TIME.sleep(5)
     assert rounds == 1
 
 
 def test_a_closed_port_is_a_lost_vm() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        line = GuardedVM("127.0.0.1", probe.getsockname()[1])
+        line = VMClient("127.0.0.1", probe.getsockname()[1])
     line.open()
     try:
         with pytest.raises(VMUnreachable, match="it accepts no connection"):
@@ -166,7 +166,7 @@ def test_a_closed_port_is_a_lost_vm() -> None:
         line.close()
 
 
-def test_a_longer_timeout_than_usual_is_cut(line: GuardedVM) -> None:
+def test_a_longer_timeout_than_usual_is_cut(line: VMClient) -> None:
     began = time.monotonic()
     with pytest.raises(requests.ReadTimeout):
         REQUESTS.post(f"{line.origin}/stall", timeout=1810)
@@ -174,7 +174,7 @@ def test_a_longer_timeout_than_usual_is_cut(line: GuardedVM) -> None:
 
 
 def test_of_other_addresses_only_the_internets_and_trusted_ones_are_asked(
-    line: GuardedVM, monkeypatch: pytest.MonkeyPatch
+    line: VMClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line.close()
     with pytest.raises(requests.ConnectionError, match=r"127\.0\.0\.1"):
@@ -192,13 +192,13 @@ def test_desktop_env_talks_through_it() -> None:
     from rollout_tasks.environments.osworld.desktop_env_import import desktop_env
 
     desktop_env()
-    http_guard.install()
+    vm_client.install()
     from desktop_env.controllers import python, setup
     from desktop_env.evaluators.getters import chrome, file, general, vlc
 
     for module in (python, setup, chrome, file, general, vlc):
         assert module.requests is REQUESTS
-    assert setup.time is http_guard._TIME
+    assert setup.time is vm_client._TIME
 
 
 class Cutting(BaseHTTPRequestHandler):
@@ -218,7 +218,7 @@ class Cutting(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_request_that_may_have_arrived_is_not_sent_again(guest: ThreadingHTTPServer, line: GuardedVM) -> None:
+def test_a_request_that_may_have_arrived_is_not_sent_again(guest: ThreadingHTTPServer, line: VMClient) -> None:
     guest.RequestHandlerClass = Cutting  # type: ignore[assignment]
 
     with pytest.raises(requests.ConnectionError):
@@ -228,7 +228,7 @@ def test_a_request_that_may_have_arrived_is_not_sent_again(guest: ThreadingHTTPS
     line.check()
 
 
-def test_an_unanswered_request_is_not_sent_again(line: GuardedVM) -> None:
+def test_an_unanswered_request_is_not_sent_again(line: VMClient) -> None:
     with pytest.raises(requests.ReadTimeout):
         REQUESTS.post(f"{line.origin}/stall")
 
@@ -236,16 +236,16 @@ def test_an_unanswered_request_is_not_sent_again(line: GuardedVM) -> None:
 
 
 def test_a_refused_connection_is_tried_once_more_and_then_the_vm_is_lost(
-    line: GuardedVM, guest: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+    line: VMClient, guest: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(http_guard, "time", SimpleNamespace(sleep=pauses.append))  # other threads have the real one
-    gone = GuardedVM("127.0.0.1", _unused_port())
+    monkeypatch.setattr(vm_client, "time", SimpleNamespace(sleep=pauses.append))  # other threads have the real one
+    gone = VMClient("127.0.0.1", _unused_port())
 
     with pytest.raises(VMUnreachable, match=r"does not answer: it accepts no connection$"):
         gone.request("POST", f"{gone.origin}/execute")
 
-    assert pauses == [http_guard.REFUSED_AGAIN_SECONDS]
+    assert pauses == [vm_client.REFUSED_AGAIN_SECONDS]
     with pytest.raises(VMUnreachable, match="it accepts no connection"):
         gone.check()
     assert Guest.served == []
@@ -259,9 +259,9 @@ def test_a_server_that_starts_again_meanwhile_gets_the_request_once(monkeypatch:
         servers.append(ThreadingHTTPServer(("127.0.0.1", port), Guest))
         threading.Thread(target=servers[0].serve_forever, args=(0.05,)).start()
 
-    monkeypatch.setattr(http_guard, "time", SimpleNamespace(sleep=start_again))
+    monkeypatch.setattr(vm_client, "time", SimpleNamespace(sleep=start_again))
     Guest.served.clear()
-    again = GuardedVM("127.0.0.1", port)
+    again = VMClient("127.0.0.1", port)
     try:
         assert again.request("POST", f"{again.origin}/execute").text == "ok"
     finally:
@@ -274,7 +274,7 @@ def test_a_server_that_starts_again_meanwhile_gets_the_request_once(monkeypatch:
     assert again.lost == ""
 
 
-def test_the_first_reason_for_a_loss_stays(line: GuardedVM) -> None:
+def test_the_first_reason_for_a_loss_stays(line: VMClient) -> None:
     with pytest.raises(VMUnreachable, match="first"):
         line.lose("first")
     with pytest.raises(VMUnreachable, match="first"):
@@ -286,7 +286,7 @@ def test_the_first_reason_for_a_loss_stays(line: GuardedVM) -> None:
 
 
 def test_after_closing_requests_go_their_own_way(guest: ThreadingHTTPServer) -> None:
-    closed = GuardedVM("127.0.0.1", guest.server_port)
+    closed = VMClient("127.0.0.1", guest.server_port)
     closed.open()
     closed.close()
     closed.lost = "gone"
@@ -295,7 +295,7 @@ def test_after_closing_requests_go_their_own_way(guest: ThreadingHTTPServer) -> 
         REQUESTS.get(f"{closed.origin}/fine")
 
 
-def test_refusals_of_other_paths_are_only_noted(line: GuardedVM) -> None:
+def test_refusals_of_other_paths_are_only_noted(line: VMClient) -> None:
     line.must_accept = frozenset({"/elsewhere"})
 
     assert REQUESTS.post(f"{line.origin}/refuse").status_code == 500
@@ -311,19 +311,19 @@ def test_refusals_of_other_paths_are_only_noted(line: GuardedVM) -> None:
 def test_the_shorter_of_two_times_counts(
     monkeypatch: pytest.MonkeyPatch, given: object, usual: float | None, taken: float
 ) -> None:
-    monkeypatch.setattr(http_guard, "DEFAULT_SECONDS", 0.3)
+    monkeypatch.setattr(vm_client, "DEFAULT_SECONDS", 0.3)
 
-    assert http_guard._shorter(given, usual) == taken
+    assert vm_client._shorter(given, usual) == taken
 
 
 def test_a_long_sleep_asks_whether_the_vm_is_there_and_a_short_one_does_not(
-    line: GuardedVM, monkeypatch: pytest.MonkeyPatch
+    line: VMClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_guard, "LONG_SLEEP_SECONDS", 0.02)
+    monkeypatch.setattr(vm_client, "LONG_SLEEP_SECONDS", 0.02)
 
-    http_guard._TIME.sleep(0.01)
+    vm_client._TIME.sleep(0.01)
     assert Guest.served == []
-    http_guard._TIME.sleep(0.02)
+    vm_client._TIME.sleep(0.02)
     assert Guest.served == ["/platform"]
 
 
@@ -368,4 +368,4 @@ def deadline(name: str) -> float:
 @pytest.mark.parametrize("path", DEADLINES)
 def test_an_answer_is_waited_for_as_long_as_the_guests_server_may_take(path: str) -> None:
     longest = sum(times * deadline(name) for name, times in DEADLINES[path].items())
-    assert http_guard.ANSWER_SECONDS.get(path, http_guard.DEFAULT_SECONDS) > longest
+    assert vm_client.ANSWER_SECONDS.get(path, vm_client.DEFAULT_SECONDS) > longest

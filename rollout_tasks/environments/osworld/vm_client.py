@@ -1,8 +1,8 @@
-"""Guards desktop-env's HTTP requests to a VM: each has a deadline, and a VM that stops answering is noticed at once.
+"""The HTTP client for a VM: each request has a deadline, and a VM that stops answering is noticed at once.
 
 desktop-env calls `requests` without timeouts, retries where that cannot help, and hides errors. Its modules get the
-`requests` and `time` of this module instead (`install`). Requests to a guarded VM go through its `GuardedVM`; all
-others may only reach the internet.
+`requests` and `time` of this module instead (`install`). Requests to a VM go through its `VMClient`; all others may
+only reach the internet.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class RequestRefused(Exception):
     """The VM's server refused a request that it must accept."""
 
 
-class GuardedVM:
-    """Guards the requests to one VM, from `open` to `close`: to its control server and to its other ports."""
+class VMClient:
+    """Sends the requests to one VM, from `open` to `close`: to its control server and to its other ports."""
 
     def __init__(self, address: str, port: int, others: Collection[int] = ()) -> None:
         """Sends nothing yet.
@@ -95,12 +95,12 @@ class GuardedVM:
 
     def open(self) -> None:
         """Routes desktop-env's requests to the VM through here."""
-        _guarded_vms.update(dict.fromkeys(self._places, self))
+        _vm_clients.update(dict.fromkeys(self._places, self))
 
     def close(self) -> None:
         """Stops routing them through here."""
         for place in self._places:
-            _guarded_vms.pop(place, None)
+            _vm_clients.pop(place, None)
         self._session.close()
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
@@ -225,13 +225,13 @@ def install() -> None:
                 module.time = _TIME  # type: ignore[attr-defined]
 
 
-_guarded_vms: dict[str, GuardedVM] = {}
+_vm_clients: dict[str, VMClient] = {}
 """By host and port. A worker process has one at a time."""
 
 
-def guarded_vm_of(url: str) -> GuardedVM | None:
-    """Returns the guarded VM that a URL leads to; None if it leads to none."""
-    return _guarded_vms.get(urlsplit(url).netloc)
+def vm_client_of(url: str) -> VMClient | None:
+    """Returns the client of the VM that a URL leads to; None if it leads to none."""
+    return _vm_clients.get(urlsplit(url).netloc)
 
 
 class _Requests(ModuleType):
@@ -242,8 +242,8 @@ class _Requests(ModuleType):
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
         """See `requests.request`."""
-        if (vm := guarded_vm_of(url)) is not None:
-            return vm.request(method, url, **options)
+        if (client := vm_client_of(url)) is not None:
+            return client.request(method, url, **options)
         return public_http.request(method, url, **{**options, "timeout": ELSEWHERE_SECONDS})
 
     def get(self, url: str, params: Any = None, **options: Any) -> requests.Response:
@@ -264,11 +264,11 @@ class _Time(ModuleType):
     @staticmethod
     def sleep(seconds: float) -> None:
         """See `time.sleep`."""
-        for vm in _guarded_vms.values():
+        for vm in _vm_clients.values():
             vm.check()
         time.sleep(seconds)
         if seconds >= LONG_SLEEP_SECONDS:
-            for vm in list(_guarded_vms.values()):
+            for vm in list(_vm_clients.values()):
                 vm.probe("nothing is answered")
 
 
