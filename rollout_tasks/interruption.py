@@ -1,7 +1,7 @@
 """Stops an episode from outside, even inside a call that has no timeout.
 
 The episode runs in the main thread of a prefork child, where a signal interrupts almost anything. The alarm is set to
-the attempt's wall time; a heartbeat thread may trigger it early, with a reason. Cleaning up happens after the guard, with
+the attempt's wall time; a heartbeat thread may trigger it early, with a reason. Cleaning up happens after the scope, with
 its own alarm. A part of an attempt with a shorter deadline uses `time_limit`.
 """
 
@@ -29,10 +29,10 @@ def _nothing(_signal: int, _frame: FrameType | None) -> None:
 
 
 class Interruption:
-    """Interrupts one attempt: `request` from any thread; `guard` in the main thread around what may be interrupted."""
+    """Interrupts one attempt: `request` from any thread; `scope` in the main thread around what may be interrupted."""
 
     def __init__(self, *, heeds_requests: bool = True) -> None:
-        """Nothing is guarded yet.
+        """Starts outside a scope.
 
         Args:
             heeds_requests: Whether `request` has an effect. Cleaning up must not be interrupted by what has ended the rest.
@@ -41,7 +41,7 @@ class Interruption:
         self._armed = False
         self._reason: tuple[FailureClass, str] | None = None
         self.hard_deadline: float | None = None
-        """Monotonic time by which the guarded code must have ended: past it only killing the process helps."""
+        """Monotonic time by which the code in the scope must have ended: past it only killing the process helps."""
 
     @property
     def requested(self) -> bool:
@@ -49,7 +49,7 @@ class Interruption:
         return self._reason is not None
 
     def request(self, failure_class: FailureClass, message: str) -> None:
-        """Asks the attempt to stop; interrupts the guard if one is active. The first reason stays."""
+        """Asks the attempt to stop; interrupts the scope if one is active. The first reason stays."""
         if not self._heeds_requests:
             return
         if self._reason is None:
@@ -67,7 +67,7 @@ class Interruption:
             raise EpisodeInterrupted(*self._reason)
 
     @contextmanager
-    def guard(self, seconds: float, failure_class: FailureClass, message: str, *, grace: float) -> Iterator[None]:
+    def scope(self, seconds: float, failure_class: FailureClass, message: str, *, grace: float) -> Iterator[None]:
         """Limits what runs inside to `seconds` of wall time.
 
         Args:
@@ -114,7 +114,7 @@ class Interruption:
 
 @contextmanager
 def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Iterator[None]:
-    """Limits a part of what a guard limits; the guard's own alarm still works inside. May be nested.
+    """Limits a part of what a scope limits; the scope's own alarm still works inside. May be nested.
 
     Args:
         seconds: The part's wall time.
@@ -122,7 +122,7 @@ def time_limit(seconds: float, failure_class: FailureClass, message: str) -> Ite
         message: The sentence when it passes.
 
     Raises:
-        EpisodeInterrupted: The time passed, or the surrounding guard interrupted.
+        EpisodeInterrupted: The time passed, or the surrounding scope was interrupted.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("a time limit works in a process's main thread only")

@@ -107,7 +107,7 @@ class Attempt:
         """Does what needs no VM before one is asked for."""
         message = f"preparing took longer than {PREPARE_SECONDS:g} s"
         with (
-            pulse.interruption.guard(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
+            pulse.interruption.scope(PREPARE_SECONDS, FailureClass.ENV_SETUP, message, grace=GRACE_SECONDS),
             boundary(FailureClass.ENV_SETUP, "preparing"),
         ):
             environment_class.prepare(self.config, self.item)
@@ -170,14 +170,14 @@ class Attempt:
         """Runs the episode; returns it and the environment's own score of it."""
         limits = self.config.limits
         late = f"not set up within {limits.max_seconds:g} s"
-        with pulse.interruption.guard(limits.max_seconds, FailureClass.ENV_SETUP, late, grace=GRACE_SECONDS):
+        with pulse.interruption.scope(limits.max_seconds, FailureClass.ENV_SETUP, late, grace=GRACE_SECONDS):
             with boundary(FailureClass.ENV_SETUP, f"environment {environment_class.__name__}"):
                 world = CheckedEnvironment(environment_class(context), context.vm)
             opened.append(world)
             agent = registry.agent(self.config.agent or environment_class.default_agent)(self.config)
             observation = world.reset(self.item)
         late = f"not finished within {limits.max_seconds:g} s"
-        with pulse.interruption.guard(limits.max_seconds, FailureClass.TIMEOUT, late, grace=GRACE_SECONDS):
+        with pulse.interruption.scope(limits.max_seconds, FailureClass.TIMEOUT, late, grace=GRACE_SECONDS):
             trajectory.observed(observation)
             try:
                 episode = returned(
@@ -190,7 +190,7 @@ class Attempt:
                     raise
                 episode = Episode("", "max_turns", model.turns, model.usage)
         late = f"not evaluated within {limits.max_seconds:g} s"
-        with pulse.interruption.guard(limits.max_seconds, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
+        with pulse.interruption.scope(limits.max_seconds, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
             return episode, world.evaluate()
 
     @contextmanager
@@ -205,7 +205,7 @@ class Attempt:
 
     @contextmanager
     def _cleanup(self, pulse: Pulse, opened: Sequence[CheckedEnvironment]) -> Iterator[None]:
-        """Closes what was opened, after the guard and under its own deadline."""
+        """Closes what was opened, after the scope and under its own deadline."""
         try:
             yield
         finally:
@@ -214,7 +214,7 @@ class Attempt:
             for environment in opened:
                 message = f"closing the environment took longer than {seconds:g} s"
                 try:
-                    with pulse.interruption.guard(seconds, FailureClass.ENV_STEP, message, grace=GRACE_SECONDS):
+                    with pulse.interruption.scope(seconds, FailureClass.ENV_STEP, message, grace=GRACE_SECONDS):
                         environment.close()
                 except (RolloutFailure, EpisodeInterrupted) as problem:
                     logger.warning("%s: environment not closed cleanly: %s", self.rollout_id, problem)

@@ -31,7 +31,7 @@ heartbeat = Heartbeat(0.1)
 interruption = Interruption()
 heartbeat.pulse = Pulse("run", "item#0", "token", interruption, delivery_tag=None)
 print(time.monotonic(), flush=True)
-with interruption.guard(3.0, FailureClass.TIMEOUT, "too slow", grace=0.3):
+with interruption.scope(3.0, FailureClass.TIMEOUT, "too slow", grace=0.3):
     signal.signal(signal.SIGALRM, signal.SIG_IGN)  # like a library that never returns to Python
     time.sleep(60)
 """

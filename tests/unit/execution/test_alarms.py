@@ -11,7 +11,7 @@ import pytest
 from rollout_tasks import interruption
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import time_limit
-from tests.unit.execution.test_interruption import LONG, Clock, guarded
+from tests.unit.execution.test_interruption import LONG, Clock, scope_of
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def no_alarm() -> Iterator[None]:
 
 
 def test_an_alarm_that_comes_too_early_changes_nothing(clock: Clock) -> None:
-    with guarded(interruption.Interruption(), LONG):
+    with scope_of(interruption.Interruption(), LONG):
         clock.now += LONG - 0.02
         signal.raise_signal(signal.SIGALRM)
         clock.now += 1.0
 
 
 def test_a_parts_alarm_that_comes_too_early_changes_nothing(clock: Clock) -> None:
-    with guarded(interruption.Interruption(), LONG), time_limit(5.0, FailureClass.ENV_SETUP, "setting up took long"):
+    with scope_of(interruption.Interruption(), LONG), time_limit(5.0, FailureClass.ENV_SETUP, "setting up took long"):
         clock.now += 4.9
         signal.raise_signal(signal.SIGALRM)
 
@@ -60,7 +60,7 @@ def test_an_alarm_that_rings_as_a_part_ends_breaks_into_nothing(clock: Clock, mo
         return set_timer(which, seconds, again)
 
     limited = time_limit(5.0, FailureClass.ENV_SETUP, "setting up took long")
-    with guarded(interruption.Interruption(), LONG), monkeypatch.context() as patched, limited:
+    with scope_of(interruption.Interruption(), LONG), monkeypatch.context() as patched, limited:
         patched.setattr(signal, "setitimer", ringing)
         clock.now += 5.0
 

@@ -18,12 +18,12 @@ from tests.conftest import REPOSITORY
 LONG = 30.0
 
 
-def guarded(interruption: Interruption, seconds: float):  # type: ignore[no-untyped-def]
-    return interruption.guard(seconds, FailureClass.TIMEOUT, "too slow", grace=1)
+def scope_of(interruption: Interruption, seconds: float):  # type: ignore[no-untyped-def]
+    return interruption.scope(seconds, FailureClass.TIMEOUT, "too slow", grace=1)
 
 
 def test_the_limit_breaks_into_a_call_without_a_timeout() -> None:
-    with pytest.raises(EpisodeInterrupted, match="too slow") as raised, guarded(Interruption(), 0.05):
+    with pytest.raises(EpisodeInterrupted, match="too slow") as raised, scope_of(Interruption(), 0.05):
         threading.Event().wait(LONG)
 
     assert raised.value.failure_class is FailureClass.TIMEOUT
@@ -33,22 +33,22 @@ def test_a_request_from_another_thread_breaks_in_with_its_own_reason() -> None:
     interruption = Interruption()
     threading.Timer(0.05, interruption.request, (FailureClass.CANCELLED, "the run was cancelled")).start()
 
-    with pytest.raises(EpisodeInterrupted, match="cancelled") as raised, guarded(interruption, LONG):
+    with pytest.raises(EpisodeInterrupted, match="cancelled") as raised, scope_of(interruption, LONG):
         time.sleep(LONG)
 
     assert raised.value.failure_class is FailureClass.CANCELLED
 
 
-def test_a_request_made_before_the_guard_is_not_forgotten() -> None:
+def test_a_request_made_before_the_scope_is_not_forgotten() -> None:
     interruption = Interruption()
     interruption.request(FailureClass.LEASE_LOST, "gone")
 
-    with pytest.raises(EpisodeInterrupted, match="gone"), guarded(interruption, LONG):
-        raise AssertionError("the guarded code ran")
+    with pytest.raises(EpisodeInterrupted, match="gone"), scope_of(interruption, LONG):
+        raise AssertionError("the code in the scope ran")
 
 
 def test_code_that_catches_every_exception_cannot_swallow_it() -> None:
-    with pytest.raises(EpisodeInterrupted), guarded(Interruption(), 0.05):
+    with pytest.raises(EpisodeInterrupted), scope_of(Interruption(), 0.05):
         try:
             time.sleep(LONG)
         except Exception as error:
@@ -57,7 +57,7 @@ def test_code_that_catches_every_exception_cannot_swallow_it() -> None:
 
 def test_code_that_swallows_it_all_the_same_is_interrupted_again() -> None:
     rung = 0
-    with pytest.raises(EpisodeInterrupted), guarded(Interruption(), 0.05):
+    with pytest.raises(EpisodeInterrupted), scope_of(Interruption(), 0.05):
         for _ in range(2):
             try:
                 time.sleep(LONG)
@@ -72,7 +72,7 @@ def test_what_ends_in_time_is_left_alone_and_nothing_stays_armed() -> None:
     before = signal.getsignal(signal.SIGALRM)
     interruption = Interruption()
 
-    with guarded(interruption, 1):
+    with scope_of(interruption, 1):
         assert interruption.hard_deadline is not None
     interruption.request(FailureClass.CANCELLED, "late")
     time.sleep(1.1)
@@ -84,7 +84,7 @@ def test_what_ends_in_time_is_left_alone_and_nothing_stays_armed() -> None:
 
 
 def test_a_part_may_have_a_shorter_limit_of_its_own() -> None:
-    with guarded(Interruption(), LONG):
+    with scope_of(Interruption(), LONG):
         with (
             pytest.raises(EpisodeInterrupted, match="setting up") as raised,
             time_limit(0.05, FailureClass.ENV_SETUP, "setting up took long"),
@@ -94,10 +94,10 @@ def test_a_part_may_have_a_shorter_limit_of_its_own() -> None:
         assert signal.getitimer(signal.ITIMER_REAL)[0] > LONG / 2
 
 
-def test_the_guard_still_rings_inside_a_part_with_a_longer_limit() -> None:
+def test_the_scope_still_rings_inside_a_part_with_a_longer_limit() -> None:
     with (
         pytest.raises(EpisodeInterrupted, match="too slow"),
-        guarded(Interruption(), 0.05),
+        scope_of(Interruption(), 0.05),
         time_limit(LONG, FailureClass.ENV_SETUP, "setting up took long"),
     ):
         time.sleep(LONG)
@@ -109,7 +109,7 @@ def test_a_request_breaks_into_a_limited_part() -> None:
 
     with (
         pytest.raises(EpisodeInterrupted, match="gone"),
-        guarded(interruption, LONG),
+        scope_of(interruption, LONG),
         time_limit(LONG, FailureClass.ENV_SETUP, "setting up took long"),
     ):
         time.sleep(LONG)
@@ -126,13 +126,13 @@ def test_an_interruption_that_a_limited_part_swallowed_comes_at_its_end() -> Non
     assert signal.getsignal(signal.SIGALRM) is handler
 
 
-@pytest.mark.parametrize("limit", ["guard", "time_limit"])
+@pytest.mark.parametrize("limit", ["scope", "time_limit"])
 def test_a_thread_cannot_be_limited_and_is_told_so(limit: str) -> None:
     raised: list[BaseException] = []
 
     def run() -> None:
         limited = (
-            guarded(Interruption(), LONG) if limit == "guard" else time_limit(LONG, FailureClass.ENV_SETUP, "too slow")
+            scope_of(Interruption(), LONG) if limit == "scope" else time_limit(LONG, FailureClass.ENV_SETUP, "too slow")
         )
         try:
             with limited:
@@ -148,12 +148,12 @@ def test_a_thread_cannot_be_limited_and_is_told_so(limit: str) -> None:
     assert "main thread" in str(raised[0])
 
 
-def test_the_hard_deadline_lies_a_grace_behind_the_limit_and_goes_with_the_guard() -> None:
+def test_the_hard_deadline_lies_a_grace_behind_the_limit_and_goes_with_the_scope() -> None:
     interruption = Interruption()
 
     assert interruption.hard_deadline is None
     began = time.monotonic()
-    with interruption.guard(LONG, FailureClass.TIMEOUT, "too slow", grace=7):
+    with interruption.scope(LONG, FailureClass.TIMEOUT, "too slow", grace=7):
         assert interruption.hard_deadline is not None
         assert LONG + 7 <= interruption.hard_deadline - began < LONG + 27
     assert interruption.hard_deadline is None
@@ -175,7 +175,7 @@ def test_the_first_reason_stays_and_later_ones_still_ring() -> None:
 
 
 def test_an_inner_limit_gives_the_outer_one_its_time_back() -> None:
-    with guarded(Interruption(), LONG):
+    with scope_of(Interruption(), LONG):
         before = signal.getsignal(signal.SIGALRM)
         with time_limit(LONG * 2, FailureClass.ENV_SETUP, "too slow"):
             assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= LONG
@@ -188,18 +188,18 @@ def test_an_inner_limit_gives_the_outer_one_its_time_back() -> None:
         assert LONG / 2 < signal.getitimer(signal.ITIMER_REAL)[0] <= LONG
 
 
-@pytest.mark.parametrize("limit", ["guard", "time_limit"])
+@pytest.mark.parametrize("limit", ["scope", "time_limit"])
 def test_what_swallows_the_interruption_and_ends_is_late_all_the_same(limit: str) -> None:
     with pytest.raises(EpisodeInterrupted, match="it took too long"):
-        if limit == "guard":
-            limited = Interruption().guard(0.05, FailureClass.TIMEOUT, "it took too long", grace=5)
+        if limit == "scope":
+            limited = Interruption().scope(0.05, FailureClass.TIMEOUT, "it took too long", grace=5)
         else:
             limited = time_limit(0.05, FailureClass.TIMEOUT, "it took too long")
         with limited, contextlib.suppress(BaseException):
             time.sleep(5)
 
 
-@pytest.mark.parametrize("limit", ["guard", "time_limit"])
+@pytest.mark.parametrize("limit", ["scope", "time_limit"])
 def test_the_alarm_is_off_before_its_handler_goes(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     """One that rang in between would break into the cleaning up, or end the process."""
     left: list[float] = []
@@ -211,7 +211,7 @@ def test_the_alarm_is_off_before_its_handler_goes(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(signal, "signal", watched)
     limited = (
-        guarded(Interruption(), LONG) if limit == "guard" else time_limit(LONG, FailureClass.ENV_SETUP, "too slow")
+        scope_of(Interruption(), LONG) if limit == "scope" else time_limit(LONG, FailureClass.ENV_SETUP, "too slow")
     )
     with limited:
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
@@ -239,7 +239,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.parametrize("early", [0.005, 0.0, -5.0])
 def test_an_alarm_counts_from_just_before_its_time(clock: Clock, early: float) -> None:
-    with pytest.raises(EpisodeInterrupted, match="too slow"), guarded(Interruption(), LONG):
+    with pytest.raises(EpisodeInterrupted, match="too slow"), scope_of(Interruption(), LONG):
         clock.now += LONG - 0.02
         signal.raise_signal(signal.SIGALRM)  # of an attempt that has ended
         clock.now = 100.0 + LONG - early
@@ -250,7 +250,7 @@ def test_an_alarm_counts_from_just_before_its_time(clock: Clock, early: float) -
 def test_a_parts_own_time_is_over_when_it_has_passed(clock: Clock) -> None:
     with (
         pytest.raises(EpisodeInterrupted, match="setting up took long"),
-        guarded(Interruption(), LONG),
+        scope_of(Interruption(), LONG),
         time_limit(5.0, FailureClass.ENV_SETUP, "setting up took long"),
     ):
         clock.now += 4.9
@@ -271,7 +271,7 @@ def test_the_time_that_a_part_took_is_gone(
         asked.append(seconds)
         return set_timer(which, *(LONG if one else 0 for one in seconds))  # and none that rings meanwhile
 
-    with guarded(Interruption(), LONG), monkeypatch.context() as patched:
+    with scope_of(Interruption(), LONG), monkeypatch.context() as patched:
         patched.setattr(signal, "setitimer", watched)
         with time_limit(2 * LONG, FailureClass.ENV_SETUP, "too slow"):
             clock.now += took
@@ -284,16 +284,16 @@ LATE_REQUEST = """
 import signal
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import Interruption
-with Interruption().guard(30, FailureClass.TIMEOUT, "too slow", grace=1):
+with Interruption().scope(30, FailureClass.TIMEOUT, "too slow", grace=1):
     pass
 signal.raise_signal(signal.SIGALRM)
-with Interruption().guard(30, FailureClass.TIMEOUT, "too slow", grace=1):
+with Interruption().scope(30, FailureClass.TIMEOUT, "too slow", grace=1):
     signal.raise_signal(signal.SIGALRM)
 """
 
 
-def test_a_request_that_comes_as_the_guard_ends_breaks_into_nothing() -> None:
-    """`request` looks whether the guard is there, and rings then: the guard may have ended in between."""
+def test_a_request_that_comes_as_the_scope_ends_breaks_into_nothing() -> None:
+    """`request` looks whether the scope is there, and rings then: the scope may have ended in between."""
     done = subprocess.run(
         [sys.executable, "-c", LATE_REQUEST], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )

@@ -147,16 +147,16 @@ def test_closing_a_lost_one_is_quick_and_quiet(play: Begin, desk: Desk) -> None:
     assert not (playing.folder / "recording.mp4").exists()
 
 
-def guard(failure_class: FailureClass) -> AbstractContextManager[None]:
+def scope(failure_class: FailureClass) -> AbstractContextManager[None]:
     """As long as the run lets a part of the attempt take."""
-    return Interruption().guard(2.0, failure_class, "it took longer than 2 s", grace=WITHIN_SECONDS)
+    return Interruption().scope(2.0, failure_class, "it took longer than 2 s", grace=WITHIN_SECONDS)
 
 
 def test_a_setup_that_takes_too_long_is_a_failed_setup(play: Begin) -> None:
     began = time.monotonic()
     with (
         pytest.raises(EpisodeInterrupted, match="it took longer than 2 s") as raised,
-        guard(FailureClass.ENV_SETUP),
+        scope(FailureClass.ENV_SETUP),
     ):
         play([{"type": "execute", "parameters": {"command": "sleep 100", "shell": True}}])
     assert raised.value.failure_class is FailureClass.ENV_SETUP
@@ -172,7 +172,7 @@ def test_an_evaluation_that_takes_too_long_is_a_failed_evaluation(play: Begin) -
     playing = play(evaluator=slow)
     with (
         pytest.raises(EpisodeInterrupted, match="it took longer than 2 s") as raised,
-        guard(FailureClass.ENV_EVALUATE),
+        scope(FailureClass.ENV_EVALUATE),
     ):
         playing.environment.evaluate()
     assert raised.value.failure_class is FailureClass.ENV_EVALUATE

@@ -44,7 +44,7 @@ def test_an_evaluation_may_take_as_long_as_the_run_says(seconds: float, tmp_path
     config = RunConfig(limits=Limits(max_seconds=seconds))
     world = OSWorldEnvironment(EnvironmentContext(config, tmp_path, None))
     world._session, world._task = Asked(), {"evaluator": {"func": "infeasible"}}
-    with Interruption().guard(seconds, FailureClass.ENV_EVALUATE, "late", grace=1.0):
+    with Interruption().scope(seconds, FailureClass.ENV_EVALUATE, "late", grace=1.0):
         left = world.evaluate()
     assert left is not None
     assert seconds - 60 < left <= seconds
