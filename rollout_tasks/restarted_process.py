@@ -35,7 +35,7 @@ class RestartedProcess:
         self._start = start
         self._failures: tuple[type[Exception], ...] = (OSError, *failures)
         self._stopping = threading.Event()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._process = start()
         try:
             threading.Thread(target=self._keep_running, name=f"restarts {what}", daemon=True).start()
@@ -56,7 +56,7 @@ class RestartedProcess:
     def stop_restarting(self) -> Process:
         """Starts it no more; waits for a start that is under way. The caller ends the process that is returned."""
         self._stopping.set()
-        with self._guard:
+        with self._lock:
             return self._process
 
     def _keep_running(self) -> None:
@@ -72,7 +72,7 @@ class RestartedProcess:
             if self._stopping.wait(pause):
                 return
             pause = min(pause * 2, longest)
-            with self._guard:
+            with self._lock:
                 if self._stopping.is_set():
                     return
                 try:

@@ -47,7 +47,7 @@ class CleanState:
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def learn(self, take: Callable[[], Fingerprint], seconds: float = SETTLE_SECONDS) -> None:
         """Learns from a freshly booted VM: everything it shows until it has settled counts as clean.
@@ -72,14 +72,14 @@ class CleanState:
 
     def strange(self, fingerprint: Fingerprint) -> str | None:
         """Returns the first probe with a word that no clean VM had, and that word; None when all words are known."""
-        with self._guard:
+        with self._lock:
             for probe, words in fingerprint.items():
                 for word in sorted(set(words) - self._known.get(probe, set())):
                     return f"{probe}: {word}, which a clean one does not have"
         return None
 
     def _add(self, fingerprint: Fingerprint) -> dict[str, list[str]]:
-        with self._guard:
+        with self._lock:
             for probe, words in fingerprint.items():
                 self._known.setdefault(probe, set()).update(words)
         return {probe: sorted(words) for probe, words in fingerprint.items()}

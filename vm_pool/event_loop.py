@@ -24,14 +24,14 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The running loop."""
-        with self._guard:
+        with self._lock:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
@@ -45,7 +45,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Ends the thread; end what runs on the loop first."""
-        with self._guard:
+        with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:

@@ -72,7 +72,7 @@ class Gates:
         self._key = key
         self._certificate: Certificate | None = None
         self._retired: deque[int] = deque(maxlen=_how_many_retire())
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._thread = LoopThread("gates")
 
     def check(self) -> None:
@@ -97,7 +97,7 @@ class Gates:
         Raises:
             GateError: The address is not one of this machine's, or there are no ports left.
         """
-        with self._guard:
+        with self._lock:
             login = Login(self._key, new_gate()) if self._key is not None else None
             if self._certificate is None and not is_this_machine(self.address):
                 self._certificate = new_certificate()

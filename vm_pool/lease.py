@@ -23,7 +23,7 @@ RELEASE_SECONDS = 5.0
 """How long a release keeps trying to reach Redis; then the lease is left to expire."""
 
 
-_lost_guard = threading.RLock()  # a signal handler may check a lease that is being checked
+_lost_lock = threading.RLock()  # a signal handler may check a lease that is being checked
 
 
 class LeaseKeeper(Protocol):
@@ -92,7 +92,7 @@ class Lease:
     @property
     def lost(self) -> threading.Event:
         """Set once the lease is known to be over without being released."""
-        with _lost_guard:  # made on first use: most leases never need it
+        with _lost_lock:  # made on first use: most leases never need it
             if self._lost is None:
                 self._lost = threading.Event()
                 if self._why_lost:
@@ -203,7 +203,7 @@ class Lease:
 
     def lose(self, why: str) -> None:
         """Records that the lease is over; for heartbeats."""
-        with _lost_guard:
+        with _lost_lock:
             if not self._why_lost:
                 self._why_lost = why
                 if self._lost is not None:

@@ -21,7 +21,7 @@ class ForgetfulServer(ValkeyServer):
         super().__init__(directory)
         self._lengths: deque[tuple[float, Path, int]] = deque(maxlen=int(3 * LOST_SECONDS / _LOOK_SECONDS))
         self._closing = threading.Event()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def begin(self) -> None:
         """Starts it, and the noting."""
@@ -31,12 +31,12 @@ class ForgetfulServer(ValkeyServer):
     def end(self) -> None:
         """Stops both."""
         self._closing.set()
-        with self._guard:
+        with self._lock:
             self.kill()
 
     def come_back(self, *, lose_last_second: bool) -> None:
         """Is killed and started again on its port."""
-        with self._guard:
+        with self._lock:
             died = time.monotonic()
             self.kill()
             if lose_last_second:

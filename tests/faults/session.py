@@ -90,7 +90,7 @@ class Session:
         self.folder = folder
         self._game = game or Requests()
         self._recordings = recordings
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._grounds = 0
         self._plays = 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ class Session:
                     ground, plays = self._playground(), 0
                 outcome = self._play_one(ground, task)
                 plays += 1
-                with self._guard:
+                with self._lock:
                     done.append(outcome)
                     with self.ledger.open("a") as ledger:
                         ledger.write(json.dumps(asdict(outcome)) + "\n")
@@ -217,12 +217,12 @@ class Session:
             self.say(f"    logs: {outcome.logs}\n    again: {outcome.again}")
 
     def _name(self) -> str:
-        with self._guard:
+        with self._lock:
             self._plays += 1
             return f"play-{time.strftime('%H%M%S')}-{self._plays}"
 
     def _playground(self) -> Playground:
-        with self._guard:
+        with self._lock:
             self._grounds += 1
             folder = self.folder / "grounds" / f"{time.strftime('%H%M%S')}-{self._grounds}"
         ground = Playground(folder)

@@ -63,19 +63,19 @@ class Relay:
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self._thread = LoopThread("egress")
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._outlets: set[Outlet] = set()
 
     def open(self, listeners: Listeners, policy: NetworkPolicy) -> Outlet:
         """Gives a guest internet access; also raises this process's limit of descriptors: each connection takes two."""
         raise_descriptor_limit()
-        with self._guard:
+        with self._lock:
             outlet = Outlet(self._thread.loop, listeners, policy, self._resolve, self._forget)
             self._outlets.add(outlet)
         return outlet
 
     def _forget(self, outlet: Outlet) -> None:
-        with self._guard:
+        with self._lock:
             if outlet in self._outlets:
                 self._outlets.remove(outlet)
                 if not self._outlets:
@@ -99,7 +99,7 @@ class Outlet:
         self._policy = policy
         self._resolve = resolve
         self._names = StandIns()
-        self._names_guard = threading.Lock()
+        self._names_lock = threading.Lock()
         self._tasks = Tasks(loop)
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="egress looks up")
         self._connections = 0
@@ -173,7 +173,7 @@ class Outlet:
         address, port = original_destination(near)
         if (address, port) == near.getsockname()[:2]:
             raise NotPublic("a guest connected to its own way out")
-        with self._names_guard:
+        with self._names_lock:
             host = self._names.name_of(address) or address
         if not self._policy.allows(host):
             raise NotPublic(f"a guest may not reach {host}")
@@ -241,7 +241,7 @@ class Outlet:
             public_addresses(name, self._resolve)
         except NotPublic:
             return None
-        with self._names_guard:
+        with self._names_lock:
             return self._names.address_of(name)
 
 

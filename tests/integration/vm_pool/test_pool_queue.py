@@ -224,17 +224,17 @@ def test_a_grant_that_meets_a_cancellation_is_given_back(
 def test_nobody_starves_and_nobody_shares_while_vms_turn_over(pool: VMPool, hand_host: Callable) -> None:
     host = hand_host(2)
     using: set[str] = set()
-    guard = threading.Lock()
+    lock = threading.Lock()
     rounds: dict[str, int] = {}
 
     def work(holder: str) -> None:
         for _ in range(8):
             with pool.acquire(holder, timeout=60) as lease:
-                with guard:
+                with lock:
                     assert lease.vm_id not in using
                     using.add(lease.vm_id)
                     rounds[holder] = rounds.get(holder, 0) + 1
-                with guard:
+                with lock:
                     using.discard(lease.vm_id)
 
     stop = threading.Event()

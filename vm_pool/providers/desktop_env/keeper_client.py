@@ -56,7 +56,7 @@ class KeeperClient:
         self._makes_vms = makes_vms
         self._may_make = False
         self._record = record_of(provider, vm_id)
-        self._guard = threading.Lock()
+        self._command_lock = threading.Lock()
         self._received = b""
         self._lock_file = lock_of(provider, vm_id)
         for folder in (self._record.parent, self._lock_file.parent):
@@ -94,7 +94,7 @@ class KeeperClient:
             KeeperFailed: It failed, or did not end in time; in the latter case the keeper is given up.
         """
         deadline = time.monotonic() + seconds
-        if not self._guard.acquire(timeout=seconds):
+        if not self._command_lock.acquire(timeout=seconds):
             raise KeeperFailed(
                 f"{self.vm_id}: {self._provider}: {word}: the keeper is still busy after {seconds:.0f} s"
             )
@@ -113,7 +113,7 @@ class KeeperClient:
             self._may_make = makes
             answer = self._answer(word, deadline, seconds)
         finally:
-            self._guard.release()
+            self._command_lock.release()
         if answer.get("unavailable"):
             raise ProviderError(answer["error"])
         if "error" in answer:
@@ -123,7 +123,7 @@ class KeeperClient:
     @property
     def busy(self) -> bool:
         """Whether a command is running."""
-        return self._guard.locked()
+        return self._command_lock.locked()
 
     def give_up(self) -> None:
         """Kills the keeper; one that may be making a VM stops it and ends by itself once it is made.
@@ -173,9 +173,11 @@ class KeeperClient:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self.give_up()
-        if self._process.stdout is not None and self._guard.acquire(timeout=END_SECONDS):  # nobody reads it any more
+        if self._process.stdout is not None and self._command_lock.acquire(
+            timeout=END_SECONDS
+        ):  # nobody reads it any more
             self._process.stdout.close()
-            self._guard.release()
+            self._command_lock.release()
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -52,7 +52,7 @@ class DesktopEnvProvider:
         self.options = DesktopEnvOptions.model_validate(dict(options))
         self._keepers: dict[str, KeeperClient] = {}
         self._endpoints: dict[str, Endpoint] = {}
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def check_available(self) -> None:
         """Makes sure that desktop-env and all requirements of the provider are present.
@@ -73,7 +73,7 @@ class DesktopEnvProvider:
         """Finds a VM, starts it from its snapshot and waits until its server answers."""
         self.stop(vm_id)
         keeper = KeeperClient(self.name, vm_id, self.options, makes_vms=self.makes_vms)
-        with self._guard:
+        with self._lock:
             self._keepers[vm_id] = keeper
         began = time.monotonic()
         path = keeper.ask("find", self.options.find_seconds)
@@ -96,7 +96,7 @@ class DesktopEnvProvider:
             VMsInUse: Another living process uses it.
             KeeperFailed: It may still run, or is still being made and is stopped only then.
         """
-        with self._guard:
+        with self._lock:
             keeper = self._keepers.pop(vm_id, None)
             self._endpoints.pop(vm_id, None)
         if keeper is not None:
@@ -137,14 +137,14 @@ class DesktopEnvProvider:
             keeper.close()
 
     def _keeper(self, vm_id: str) -> KeeperClient:
-        with self._guard:
+        with self._lock:
             keeper = self._keepers.get(vm_id)
         if keeper is None:
             raise KeeperFailed(f"{vm_id} is not running")
         return keeper
 
     def _endpoint(self, vm_id: str) -> Endpoint:
-        with self._guard:
+        with self._lock:
             endpoint = self._endpoints.get(vm_id)
         if endpoint is None:
             raise KeeperFailed(f"{vm_id} is not running")
@@ -171,7 +171,7 @@ class DesktopEnvProvider:
                     ) from error
             self._same(keeper)
             time.sleep(_LOOK_SECONDS)
-        with self._guard:
+        with self._lock:
             self._endpoints[keeper.vm_id] = endpoint
         self._same(keeper)
         return endpoint

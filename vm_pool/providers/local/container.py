@@ -78,7 +78,7 @@ class Container:
         self._relay = relay
         self._policy = parse_policy(options.guest_network)
         self._outlet: Outlet | None = None
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
@@ -174,7 +174,7 @@ class Container:
         Raises:
             TimeoutError: A process does not end.
         """
-        with self._guard:
+        with self._lock:
             self._stopped = True
             keeper, self._keeper = self._keeper, None
             outlet, self._outlet = self._outlet, None
@@ -207,13 +207,13 @@ class Container:
     def _open_insides(self, inside: Path) -> None:
         """Opens handles for later checks, as a process id may be reused."""
         insides = DesktopHandles.found(inside, self.folder)
-        with self._guard:
+        with self._lock:
             if self._stopped:
                 insides.close()
                 return
             self._insides = insides
         watch = KernelMemoryWatch(inside / "proc", insides.session, self._overdone)
-        with self._guard:
+        with self._lock:
             if not self._stopped:
                 self._watch = watch
                 return
@@ -221,7 +221,7 @@ class Container:
 
     def _overdone(self, what: str) -> None:
         """Ends its processes, from the watching thread; the holder finds the desktop gone."""
-        with self._guard:
+        with self._lock:
             if self._keeper is not None:
                 log.warning("%s is ended: its programs hold %s, which the kernel counts for nobody", self.vm_id, what)
                 self._keeper.kill()
@@ -229,7 +229,7 @@ class Container:
     @contextmanager
     def _inside(self) -> Iterator[DesktopHandles]:
         """Yields the handles of the running desktop while it is inspected."""
-        with self._guard:
+        with self._lock:
             if self._insides is None:
                 raise DesktopStopped(f"{self.vm_id} is not running")
             insides = self._insides.copy()
@@ -245,7 +245,7 @@ class Container:
         with self._inside() as inside:
             make_interface(inside.network)
             outlet = self._relay.open(make_exit(inside.network), self._policy)
-        with self._guard:
+        with self._lock:
             if not self._stopped:
                 self._outlet = outlet
                 return
@@ -253,7 +253,7 @@ class Container:
 
     def _make_folder(self) -> IdRange:
         held = make_held(self.folder, 0o711)  # the guest's root, without rights here, must pass through these folders
-        with self._guard:
+        with self._lock:
             self._held, self._made_folder = held, True
             if self._stopped:
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
@@ -266,7 +266,7 @@ class Container:
         config = runtime_config(self._options, hostname=HOSTNAME, cgroup=cgroup, ids=ids, namespace=namespace)
         (self.folder / "config.json").write_text(json.dumps(config))
         if self._options.memory_mib is not None:
-            with self._guard:  # `end` removes the cgroup, and does not look for it again
+            with self._lock:  # `end` removes the cgroup, and does not look for it again
                 if self._stopped:
                     raise DesktopStopped(f"{self.vm_id} was stopped before it started")
                 cgroups.limit_sockets(self.vm_id, SOCKET_BYTES)
@@ -286,7 +286,7 @@ class Container:
         arguments += [str(ids.first), self._machine.runtime]
         arguments += [":".join(f"{PARTS}/{number}" for number in range(len(root.layers)))]
         arguments += [NAME_SERVER if self._policy.reaches_anything else ""]
-        with self._guard:
+        with self._lock:
             if self._stopped:
                 raise DesktopStopped(f"{self.vm_id} was stopped before it started")
             self._keeper = launch_keeper(self.folder, settings, arguments)

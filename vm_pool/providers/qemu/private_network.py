@@ -17,7 +17,7 @@ class PrivateNetwork:
     """One machine's network, without internet access."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._namespace: int | None = None
 
     def lead_through(self, folder: Path, command: list[str]) -> list[str]:  # noqa: ARG002 (for those that need it)
@@ -43,7 +43,7 @@ class PrivateNetwork:
         if len(qemu) != 1:
             raise RuntimeError("QEMU has ended")
         namespace = os.open(f"/proc/{qemu[0]}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        with self._guard:
+        with self._lock:
             self._namespace = namespace
         if os.path.samestat(os.fstat(namespace), Path("/proc/self/ns/net").stat()):
             raise RuntimeError("QEMU is not in a network namespace of its own")
@@ -69,7 +69,7 @@ class PrivateNetwork:
 
     def close(self) -> None:
         """Closes the handle on the namespace, which ends with QEMU."""
-        with self._guard:
+        with self._lock:
             namespace, self._namespace = self._namespace, None
         if namespace is not None:
             os.close(namespace)
@@ -86,7 +86,7 @@ class PrivateNetwork:
         Raises:
             OSError: The machine has ended.
         """
-        with self._guard:
+        with self._lock:
             if self._namespace is None:
                 raise OSError("the machine's network is gone")
             return os.dup(self._namespace)

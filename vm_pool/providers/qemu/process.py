@@ -63,7 +63,7 @@ class QemuProcess:
         """Pixels, from its first screenshot."""
         self._folder = Path()
         self._nodes: list[str] = []
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._stopped = False
         self._keeper: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
@@ -96,7 +96,7 @@ class QemuProcess:
         lead_through = network.lead_through if network is not None else lambda _folder, words: words
         monitor, qemus_monitor = socket.socketpair()
         clock, qemus_clock = socket.socketpair()
-        with qemus_monitor, qemus_clock, self._guard:
+        with qemus_monitor, qemus_clock, self._lock:
             self._monitor, self._clock = QMP(monitor, self.vm_id), clock
             if self._stopped:
                 raise QemuStopped(f"{self.vm_id} was stopped before it started")
@@ -186,7 +186,7 @@ class QemuProcess:
         Raises:
             DesktopUnwell: The guest does not confirm it.
         """
-        with self._guard:
+        with self._lock:
             clock = self._clock
         if clock is None:
             raise QemuStopped(f"{self.vm_id} is not running")
@@ -230,7 +230,7 @@ class QemuProcess:
 
     def put_away(self) -> None:
         """Ends the machine like `end`, but it may be launched again."""
-        with self._guard:
+        with self._lock:
             keeper, self._keeper = self._keeper, None
             monitor, self._monitor = self._monitor, None
             clock, self._clock = self._clock, None

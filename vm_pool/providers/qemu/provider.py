@@ -50,7 +50,7 @@ class QemuProvider:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = QemuOptions.model_validate(dict(options))
         self._processes: dict[str, QemuProcess] = {}
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._preparing = threading.Lock()
         self._machine_type: MachineType | None = None
         self._kvm_failed = ""
@@ -81,7 +81,7 @@ class QemuProvider:
     def boot(self, vm_id: str) -> Endpoint:
         """Starts a VM and waits until its server answers; first builds the guest image if it is missing."""
         machine = QemuProcess(vm_id, self._network())
-        with self._guard:
+        with self._lock:
             earlier, self._processes[vm_id] = self._processes.get(vm_id), machine
         if earlier is not None:
             earlier.end()
@@ -139,7 +139,7 @@ class QemuProvider:
 
     def stop(self, vm_id: str) -> None:
         """Ends the VM, even if an earlier process started it."""
-        with self._guard:
+        with self._lock:
             machine = self._processes.pop(vm_id, None)
         if machine is not None:
             machine.end()
@@ -166,7 +166,7 @@ class QemuProvider:
         return Endpoint("" if self.options.goes_out else "127.0.0.1", machine.ports)
 
     def _machine(self, vm_id: str) -> QemuProcess:
-        with self._guard:
+        with self._lock:
             machine = self._processes.get(vm_id)
         if machine is None:
             raise QemuStopped(f"{vm_id} is not running")
