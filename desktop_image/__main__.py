@@ -1,5 +1,5 @@
 """Builds in namespaces: ``python -m desktop_image kernel|PROFILE FOLDER LOCK...`` as the root of a user namespace (`rootless`),
-and ``python -m desktop_image additions FOLDER GIVEN LAYER...`` in its own mount namespace (`extension_layer`).
+and ``python -m desktop_image extension FOLDER GIVEN LAYER...`` in its own mount namespace (`extension_layer`).
 
 Each LOCK is the descriptor of a lock that the programs of the build inherit.
 Prints one sentence per line; on failure, the last line is the reason.
@@ -21,7 +21,7 @@ def _say(sentence: str) -> None:
 
 def _main(what: str, target: Path, *others: str) -> int:
     try:
-        if what == "additions":
+        if what == "extension":
             given, *lower = map(Path, others)
             code, _ = merged_root.run(target, given, lower, [f"/{merged_root.GIVEN}/extend.sh"], _say)
             return code

@@ -16,7 +16,7 @@ from pathlib import Path
 from desktop_image import build_programs, packages_layer
 from desktop_image.cache import Progress
 from desktop_image.errors import GuestBuildError
-from desktop_image.images import DEBS, FONTS, SCRIPTS, Additions
+from desktop_image.images import DEBS, FONTS, SCRIPTS, Extension
 from desktop_image.release import Release
 
 LAYER = "layer"
@@ -27,16 +27,16 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _DEBIAN = "http://deb.debian.org/debian"
 
 
-def digest(additions: Additions, below: str) -> str:
+def digest(extension: Extension, below: str) -> str:
     """Returns an id of this layer's content, on top of layers with the digest `below`."""
-    return hashlib.sha256("\0".join((additions.digest(), below, _EXTEND.read_text())).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join((extension.digest(), below, _EXTEND.read_text())).encode()).hexdigest()[:16]
 
 
-def build(additions: Additions, release: Release, lower: Sequence[Path], target: Path, progress: Progress) -> None:
+def build(extension: Extension, release: Release, lower: Sequence[Path], target: Path, progress: Progress) -> None:
     """Fills `target`, which must not exist, with `LAYER`; owners are shifted like those of the layers below.
 
     Args:
-        additions: What is added.
+        extension: What is added.
         release: The release that packages come from.
         lower: The layers below, topmost first.
         target: The part's folder.
@@ -48,13 +48,13 @@ def build(additions: Additions, release: Release, lower: Sequence[Path], target:
     given, fetched = target / "given", target / "fetched"  # what a killed build leaves is removed with its target
     for folder in (target, given, fetched, *(given / kind for kind in (DEBS, FONTS, SCRIPTS))):
         folder.mkdir()
-    debs = sorted((additions.folder / DEBS).glob("*.deb"))
-    if debs or additions.packages:
+    debs = sorted((extension.folder / DEBS).glob("*.deb"))
+    if debs or extension.packages:
         progress("Fetching the added packages")
-        _fetch([*additions.packages, *map(str, debs)], release, lower[-1], fetched, given / DEBS)
+        _fetch([*extension.packages, *map(str, debs)], release, lower[-1], fetched, given / DEBS)
     for kind in (FONTS, SCRIPTS):
-        if (additions.folder / kind).is_dir():
-            shutil.copytree(additions.folder / kind, given / kind, dirs_exist_ok=True)
+        if (extension.folder / kind).is_dir():
+            shutil.copytree(extension.folder / kind, given / kind, dirs_exist_ok=True)
     shutil.copytree(packages_layer.RECIPE, given / "recipe")
     shutil.copyfile(_EXTEND, given / _EXTEND.name)
     _let_everybody_read(given)
@@ -101,7 +101,7 @@ def _let_everybody_read(folder: Path) -> None:
 def _apply(given: Path, lower: Sequence[Path], target: Path, progress: Progress) -> None:
     command = [
         *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
-        *(sys.executable, "-m", "desktop_image", "additions", str(target), str(given), *map(str, lower)),
+        *(sys.executable, "-m", "desktop_image", "extension", str(target), str(given), *map(str, lower)),
     ]
     last: deque[str] = deque(maxlen=5)
     with build_programs.running(command, folder=REPOSITORY) as program:

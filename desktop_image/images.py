@@ -1,6 +1,6 @@
 """The guest images by name: the profiles, and those that users extended and named.
 
-A user's additions are kept beside the layers, so that an image can be built again when its sources have changed.
+A user's extension is kept beside the layers, so that an image can be built again when its sources have changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEBS, FONTS, SCRIPTS = "debs", "fonts", "scripts"
 
 
 @dataclass(frozen=True, slots=True)
-class Additions:
+class Extension:
     """What a user adds to a profile."""
 
     folder: Path
@@ -42,7 +42,7 @@ class Additions:
     """Packages from the release."""
 
     def digest(self) -> str:
-        """Returns an id of all additions, except the versions that the release has today."""
+        """Returns an id of its content, except the versions that the release has today."""
         made_from = hashlib.sha256(json.dumps(self.packages).encode())
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             inside = path.relative_to(self.folder)
@@ -60,7 +60,7 @@ class Image:
     name: str
     profile: str
     release: Release = BOOKWORM
-    additions: Additions | None = None
+    extension: Extension | None = None
 
 
 def image_named(name: str) -> Image:
@@ -82,10 +82,10 @@ def _read(name: str, folder: Path) -> Image:
     try:
         kept = json.loads((folder / _DEFINITION).read_text(encoding="utf-8"))
         release = Release(kept["suite"], kept["mirror"], folder / _KEYRING if kept["has_keyring"] else None)
-        additions = Additions(folder, tuple(kept["packages"]))
+        extension = Extension(folder, tuple(kept["packages"]))
         if kept["profile"] not in PROFILES:
             raise ValueError(f"there is no profile {kept['profile']!r}")
-        return Image(name, kept["profile"], release, additions if kept["has_additions"] else None)
+        return Image(name, kept["profile"], release, extension if kept["has_additions"] else None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GuestBuildError(
             f"the stored definition of the guest image {name!r} is broken ({error}): make it again:"

@@ -1,6 +1,6 @@
 """Runs a command in a root merged from a guest's layers; its changes make a new layer.
 
-Runs in its own mount and process namespaces, as ``python -m desktop_image additions TARGET GIVEN LAYER...``.
+Runs in its own mount and process namespaces, as ``python -m desktop_image extension TARGET GIVEN LAYER...``.
 """
 
 from __future__ import annotations

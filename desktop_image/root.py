@@ -1,4 +1,4 @@
-"""The guest's root as read-only layers from the cache: packages, the project's files, a user's additions."""
+"""The guest's root as read-only layers from the cache: packages, the project's files, a user's extension."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def root_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestR
         progress,
     )
     layers: tuple[Path, ...] = (files, packages)
-    if image.additions is not None:
-        additions, below = image.additions, layers
+    if image.extension is not None:
+        extension, below = image.extension, layers
         folder = part(
             added[0],
-            lambda target: extension_layer.build(additions, image.release, below, target, progress),
+            lambda target: extension_layer.build(extension, image.release, below, target, progress),
             progress,
         )
         layers = (folder / extension_layer.LAYER, *layers)
@@ -65,13 +65,13 @@ def root_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestR
 
 
 def layer_names(image: Image) -> tuple[str, ...]:
-    """Returns the current names of an image's layers: packages, the project's files, and a user's additions, if any."""
+    """Returns the current names of an image's layers: packages, the project's files, and a user's extension, if any."""
     packages = packages_layer.digest(image.profile, image.release)
     files = files_layer.digest(image.release.suite)
     names = (f"packages-{image.profile}-{packages}", f"files-{files}")
-    if image.additions is None:
+    if image.extension is None:
         return names
-    return (*names, f"additions-{image.name}-{extension_layer.digest(image.additions, packages + files)}")
+    return (*names, f"additions-{image.name}-{extension_layer.digest(image.extension, packages + files)}")
 
 
 def root_digest(image: Image) -> str:

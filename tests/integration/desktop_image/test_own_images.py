@@ -39,7 +39,7 @@ head -1 /proc/self/uid_map >/etc/ours
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
-    """Where an image's additions are; the image is gone afterwards."""
+    """Where an image's extension is; the image is gone afterwards."""
     package = tmp_path / "package"
     for folder in ("DEBIAN", "usr/bin", "usr/share/applications"):
         (package / folder).mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_what_a_user_adds_is_in_the_desktops_of_his_image(own: Path) -> None:
     before = (guest_cache_folder() / folder).stat().st_ino
     again = build("--package", own / "ours.deb", "--font", own / "fonts", "--run", own / "setup.sh")
     assert again.returncode == 0, again.stderr
-    assert (guest_cache_folder() / folder).stat().st_ino == before, "the same additions were built twice"
+    assert (guest_cache_folder() / folder).stat().st_ino == before, "the same extension was built twice"
     kinds = {part["kind"] for part in listed() if part["image"] == NAME and part["current"]}
     assert kinds == {"additions", "facts"}
 

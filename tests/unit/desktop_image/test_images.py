@@ -56,20 +56,20 @@ def test_an_image_is_kept_with_all_that_it_is_made_from(files: Path) -> None:
     assert image.release.sources() == (
         f"deb [signed-by={image.release.keyring}] http://archive.example/debian trixie main contrib\n"
     )
-    assert image.additions is not None
-    assert image.additions.packages == ("vim", "jq=1.6")
+    assert image.extension is not None
+    assert image.extension.packages == ("vim", "jq=1.6")
     kept = {
-        str(path.relative_to(image.additions.folder)) for path in image.additions.folder.rglob("*") if path.is_file()
+        str(path.relative_to(image.extension.folder)) for path in image.extension.folder.rglob("*") if path.is_file()
     }
     assert kept == {"image.json", "keyring.gpg", "debs/00-a.deb", "fonts/00-fonts/a.ttf", "scripts/00-run.sh"}
     assert image_names()[-1] == "mine"
-    assert {path.name for path in image.additions.folder.parent.iterdir()} == {"mine", "mine.lock"}
+    assert {path.name for path in image.extension.folder.parent.iterdir()} == {"mine", "mine.lock"}
 
 
 def test_another_release_alone_is_no_layer_more() -> None:
     image = define("newer", "core", Release("trixie"))
 
-    assert image.additions is None
+    assert image.extension is None
     packages, files = layer_names(image)
     assert packages.startswith("packages-core-")
     assert not {packages, files} & set(layer_names(image_named("core")))
@@ -176,7 +176,7 @@ def test_an_image_whose_build_fails_is_not_made_and_an_earlier_one_stays(files: 
     before = guest_image_name("mine")
 
     with pytest.raises(ZeroDivisionError), defined("mine", "core", Release(), scripts=[files / "run.sh"]) as image:
-        assert image.additions is not None
+        assert image.extension is not None
         raise ZeroDivisionError
 
     assert guest_image_name("mine") == before
