@@ -81,7 +81,7 @@ def run_rollout(run_id: str, rollout_id: str, delivery: Delivery) -> str:
         except WorkerShutdown:
             execution.claim.hand_back()
             outcome = HANDED_BACK
-    if execution.stop.asked or outcome == HANDED_BACK:
+    if execution.stop.requested or outcome == HANDED_BACK:
         outcome = outcome if execution.put_message_back() else NOT_HANDED_BACK
     execution.stop.end_child()
     return outcome
@@ -210,7 +210,7 @@ class Execution:
                 number = self._on_disk(pulse, partial(self.folder.begin_attempt, self.rollout_id, claimed.attempt))
                 with self.stop.interrupting(pulse.interruption):
                     verdict = replace(self._attempt(number, item, pulse), earlier_cost=self.verdicts.spent())
-                if self.stop.asked and verdict.failure_class is FailureClass.WORKER_LOST:
+                if self.stop.requested and verdict.failure_class is FailureClass.WORKER_LOST:
                     raise WorkerShutdown
                 self._on_disk(pulse, partial(self.folder.write_attempt, verdict))
             except OSError as error:
@@ -233,7 +233,7 @@ class Execution:
             ):
                 return verdict, True
             logger.warning("%s: attempt %d failed (%s: %s)", self.rollout_id, verdict.attempt, failure, verdict.error)
-            self.stop.raise_if_asked()
+            self.stop.raise_if_requested()
             again = self.claim.next_attempt(claimed.attempt)
             if again.status != "claimed":
                 return verdict, True
@@ -270,7 +270,7 @@ class Execution:
         )
 
     def _goes_on(self, pulse: Pulse) -> bool:
-        self.stop.raise_if_asked()
+        self.stop.raise_if_requested()
         return not (pulse.superseded or pulse.interruption.requested)
 
     def _on_disk(self, pulse: Pulse, use: Callable[[], _Made]) -> _Made:

@@ -55,14 +55,14 @@ class ShutdownSignals:
     """While entered, the signals that end this child ask it to stop instead; outside a child, nothing changes."""
 
     def __init__(self) -> None:
-        self._asked: int | None = None
+        self._signal: int | None = None
         self._replaced: list[signal.Signals] = []
         self._episode: Interruption | None = None
 
     @property
-    def asked(self) -> bool:
-        """Whether such a signal came."""
-        return self._asked is not None
+    def requested(self) -> bool:
+        """Whether the child was told to stop: such a signal came."""
+        return self._signal is not None
 
     def __enter__(self) -> ShutdownSignals:
         if threading.current_thread() is threading.main_thread():
@@ -78,32 +78,32 @@ class ShutdownSignals:
 
     @contextmanager
     def interrupting(self, episode: Interruption) -> Iterator[None]:
-        """Inside, a signal requests an interruption; code that must not be interrupted checks `asked` afterwards."""
+        """Inside, a signal requests an interruption; code that must not be interrupted checks `requested` afterwards."""
         self._episode = episode
         try:
-            self.raise_if_asked()
+            self.raise_if_requested()
             yield
         finally:
             self._episode = None
 
-    def raise_if_asked(self) -> None:
+    def raise_if_requested(self) -> None:
         """Raises `WorkerShutdown` if a signal came.
 
         Raises:
             WorkerShutdown: A signal came.
         """
-        if self.asked:
+        if self.requested:
             raise WorkerShutdown
 
     def end_child(self) -> None:
         """Ends the child as the signal would have done, if one came."""
-        if self._asked is not None:
-            ends_child(self._asked, None)
+        if self._signal is not None:
+            ends_child(self._signal, None)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked:  # already stopping
+        if self.requested:  # already stopping
             return
-        self._asked = number
+        self._signal = number
         if self._episode is None:
             raise WorkerShutdown
         self._episode.request(FailureClass.WORKER_LOST, "this worker is stopping")

@@ -131,7 +131,7 @@ def test_whoever_is_no_child_keeps_its_own_signals() -> None:
     with ShutdownSignals() as stopping:
         assert signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN
         stop()
-    assert not stopping.asked
+    assert not stopping.requested
 
 
 def test_nothing_is_begun_once_the_child_was_told_to_stop() -> None:
@@ -140,5 +140,5 @@ def test_nothing_is_begun_once_the_child_was_told_to_stop() -> None:
             stop()
         stop()  # once is enough
         with pytest.raises(WorkerShutdown):
-            stopping.raise_if_asked()
-    assert stopping.asked
+            stopping.raise_if_requested()
+    assert stopping.requested
