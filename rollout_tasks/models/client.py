@@ -23,7 +23,7 @@ from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.apis import APIS
 from rollout_tasks.models.base import ContextOverflow, Message, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError
-from rollout_tasks.models.refusals import Endpoint, read_refusal
+from rollout_tasks.models.refusals import ModelEndpoint, read_refusal
 from rollout_tasks.models.retries import FailedTry, decide
 from rollout_tasks.per_process import per_process
 from rollout_tasks.settings import checked_key, settings
@@ -171,7 +171,7 @@ class ModelClient:
             return response, read_text(response, LARGEST_RESPONSE)
 
     def _refused(self, response: httpx2.Response, text: str) -> FailedTry:
-        endpoint = Endpoint(self._config.name, self._base_url)
+        endpoint = ModelEndpoint(self._config.name, self._base_url)
         refusal = read_refusal(
             endpoint, response.status_code, response.reason_phrase, response.headers, text, self._secret
         )
@@ -182,7 +182,7 @@ class ModelClient:
     @property
     def _endpoint(self) -> str:
         """The endpoint's name in errors, without secrets that a URL may contain."""
-        return str(Endpoint(self._config.name, self._base_url))
+        return str(ModelEndpoint(self._config.name, self._base_url))
 
     @property
     def _secret(self) -> str:

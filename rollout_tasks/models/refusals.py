@@ -33,7 +33,7 @@ _OVERFLOW_PHRASES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """An endpoint as errors name it."""
 
     model: str
@@ -53,7 +53,7 @@ class Refusal:
 
 
 def read_refusal(
-    endpoint: Endpoint, status: int, reason: str, headers: Mapping[str, str], text: str, key: str
+    endpoint: ModelEndpoint, status: int, reason: str, headers: Mapping[str, str], text: str, key: str
 ) -> Refusal:
     """Reads an HTTP error.
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rollout_tasks.models.refusals import Endpoint, read_refusal
+from rollout_tasks.models.refusals import ModelEndpoint, read_refusal
 
 TOO_LONG = {
     "Anthropic": "prompt is too long: 210000 tokens > 200000 maximum",
@@ -23,7 +23,7 @@ TOO_LONG = {
 
 def overflows(status: int, message: str) -> bool:
     body = json.dumps({"error": {"message": message}})
-    return read_refusal(Endpoint("m", "http://h/v1"), status, "Bad Request", {}, body, "").context_overflow
+    return read_refusal(ModelEndpoint("m", "http://h/v1"), status, "Bad Request", {}, body, "").context_overflow
 
 
 @pytest.mark.parametrize("message", TOO_LONG.values(), ids=TOO_LONG.keys())
