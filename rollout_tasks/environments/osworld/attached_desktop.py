@@ -26,7 +26,7 @@ from rollout_tasks.environments.osworld.guest_python import Action, command_for
 from rollout_tasks.environments.osworld.pending_saves import awaiting_saves
 from rollout_tasks.environments.osworld.screenshot import as_png
 from rollout_tasks.environments.osworld.session_results import CommandOutcome
-from rollout_tasks.environments.osworld.vm_client import REQUESTS, Refusal, VMClient, install
+from rollout_tasks.environments.osworld.vm_client import REQUESTS, ErrorResponse, VMClient, install
 
 _library = desktop_env_import.desktop_env()
 _construction = threading.Lock()
@@ -158,7 +158,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
             RuntimeError: A step failed; the message names it.
             VMUnreachable: The VM is gone.
         """
-        self.vm.refusals.clear()
+        self.vm.error_responses.clear()
         self.vm.must_accept = SETUP_PATHS
         with _checked_afterwards(self._check_setup):
             try:
@@ -221,7 +221,7 @@ class Desktop(_library.DesktopEnv):  # type: ignore[misc,name-defined]
 
     def _check_setup(self) -> None:
         """Raises if the guest refused a step, even if desktop-env went on."""
-        refused = [refusal for refusal in self.vm.refusals if refusal.path in SETUP_PATHS]
+        refused = [response for response in self.vm.error_responses if response.path in SETUP_PATHS]
         if refused and not self.vm.lost:
             raise RuntimeError(f"the guest refused a setup step: {_sentence(refused)}")
 
@@ -294,9 +294,9 @@ def _accepted(response: requests.Response, doing: str) -> requests.Response:
     return response
 
 
-def _sentence(refusals: Sequence[Refusal]) -> str:
-    first = refusals[0]
-    more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+def _sentence(refused: Sequence[ErrorResponse]) -> str:
+    first = refused[0]
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
     return f"{first.path} answered HTTP {first.status}: {_said(first.body)}{more}"
 
 

@@ -61,7 +61,7 @@ class VMUnreachable(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """A request that the VM's server answered with an error."""
 
     path: str
@@ -88,7 +88,7 @@ class VMClient:
         self._places = {f"{address}:{one}" for one in (port, *others)}
         self.lost = ""
         """Why the VM counts as gone; empty while it answers."""
-        self.refusals: list[Refusal] = []
+        self.error_responses: list[ErrorResponse] = []
         self.must_accept: frozenset[str] = frozenset()
         """Paths whose refusal raises `RequestRefused`: nothing may follow it."""
         self._session = GuestSession()
@@ -128,7 +128,7 @@ class VMClient:
         if 300 <= response.status_code < 400:
             self.distrust(f"{path} was answered with a redirect (HTTP {response.status_code})")
         if response.status_code >= 400:
-            self.refusals.append(Refusal(path, response.status_code, response.text[:500]))
+            self.error_responses.append(ErrorResponse(path, response.status_code, response.text[:500]))
             if path in self.must_accept:
                 raise RequestRefused(f"{path} answered HTTP {response.status_code}: {response.text[:500]}")
         return response

@@ -78,14 +78,16 @@ def line(guest: ThreadingHTTPServer) -> Iterator[VMClient]:
 def test_answers_come_through_and_refusals_are_noted(line: VMClient) -> None:
     assert REQUESTS.get(f"{line.origin}/fine").text == "ok"
     assert REQUESTS.post(f"{line.origin}/refuse", data={"a": "b"}).status_code == 500
-    assert [(refusal.path, refusal.status, refusal.body) for refusal in line.refusals] == [("/refuse", 500, "ok")]
+    assert [(response.path, response.status, response.body) for response in line.error_responses] == [
+        ("/refuse", 500, "ok")
+    ]
 
 
 def test_a_refusal_of_what_must_be_accepted_is_raised(line: VMClient) -> None:
     line.must_accept = frozenset({"/refuse"})
     with pytest.raises(RequestRefused, match="/refuse answered HTTP 500: ok"):
         REQUESTS.post(f"{line.origin}/refuse")
-    assert [refusal.path for refusal in line.refusals] == ["/refuse"]
+    assert [response.path for response in line.error_responses] == ["/refuse"]
 
 
 def test_a_slow_picture_of_a_living_vm_is_waited_for(line: VMClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +187,7 @@ def test_of_other_addresses_only_the_internets_and_trusted_ones_are_asked(
     answer = REQUESTS.post(f"{line.origin}/refuse", json={"a": 1})
     assert (answer.status_code, answer.text, answer.ok) == (500, "ok", False)
     assert b"".join(answer.iter_content(1)) == b"ok"
-    assert line.refusals == []
+    assert line.error_responses == []
 
 
 def test_desktop_env_talks_through_it() -> None:
@@ -299,9 +301,9 @@ def test_refusals_of_other_paths_are_only_noted(line: VMClient) -> None:
     line.must_accept = frozenset({"/elsewhere"})
 
     assert REQUESTS.post(f"{line.origin}/refuse").status_code == 500
-    assert [refusal.path for refusal in line.refusals] == ["/refuse"]
+    assert [response.path for response in line.error_responses] == ["/refuse"]
     assert REQUESTS.get(f"{line.origin}/fine").status_code == 200
-    assert len(line.refusals) == 1
+    assert len(line.error_responses) == 1
 
 
 @pytest.mark.parametrize(
