@@ -69,7 +69,7 @@ def install(app: Celery) -> None:
         )
     )
     app.steps["worker"].add(Prefork)
-    app.steps["worker"].add(Login)
+    app.steps["worker"].add(LoginCheck)
     app.steps["worker"].add(Leftovers)
     app.steps["worker"].add(NoNeighbours)
     app.steps["worker"].add(StopNotice)
@@ -105,7 +105,7 @@ class Prefork(bootsteps.StartStopStep):  # type: ignore[misc]
         billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = _RESULT_LOOKS
 
 
-class Login(bootsteps.StartStopStep):  # type: ignore[misc]
+class LoginCheck(bootsteps.StartStopStep):  # type: ignore[misc]
     """Ends a worker whose Redis refuses it or is not trusted: Celery would try for ever. One that is away is awaited."""
 
     requires = (Prefork,)
@@ -122,7 +122,7 @@ class Login(bootsteps.StartStopStep):  # type: ignore[misc]
 class Leftovers(bootsteps.StartStopStep):  # type: ignore[misc]
     """Cleans up after a killed worker: its children end; the next worker or child removes temporary files."""
 
-    requires = (Login,)
+    requires = (LoginCheck,)
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
@@ -202,7 +202,7 @@ class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
     Leaves out those of -X. Warns of queues in either option that no environment has.
     """
 
-    requires = (Login,)
+    requires = (LoginCheck,)
 
     def __init__(self, worker: Any, *, trust_tasks: bool = False, **options: Any) -> None:
         super().__init__(worker, **options)
@@ -228,7 +228,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
     Also hides it from the garbage collector: walking all modules repeatedly costs time, and in a child copies memory.
     """
 
-    requires = (Login, Leftovers, ServedQueues)
+    requires = (LoginCheck, Leftovers, ServedQueues)
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
