@@ -20,7 +20,7 @@ from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
-from rollout_tasks.agents.profiles.dialogue import Dialogue, Outcome
+from rollout_tasks.agents.profiles.dialogue import ActionOutcome, Dialogue
 from rollout_tasks.agents.profiles.key_names import check_keys
 from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
 from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
@@ -195,13 +195,13 @@ class _ProfileEpisode:
         if self._profile.after_unusable == "explain":
             self._dialogue.correct(reply, str(problem))
 
-    def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, list[Outcome]]:
+    def _carry_out(self, actions: Sequence[Action]) -> tuple[Literal["done", "fail"] | None, list[ActionOutcome]]:
         """Carries out a reply's actions in order; returns how the episode ended, if it did, and what became of each."""
-        outcomes: list[Outcome] = []
+        outcomes: list[ActionOutcome] = []
         for number, action in enumerate(actions, start=1):
             operation = self._operation(action)
             result = None if operation is None else self._execute(operation, number)
-            outcomes.append(Outcome(action, result))
+            outcomes.append(ActionOutcome(action, result))
             if isinstance(operation, Done | Fail):
                 return "done" if isinstance(operation, Done) else "fail", outcomes
             if result is not None and result.ends_episode is not None:

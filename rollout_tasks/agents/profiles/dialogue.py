@@ -14,7 +14,7 @@ from rollout_tasks.models.base import Message, Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ActionOutcome:
     """What became of one action of a reply."""
 
     action: Action
@@ -53,7 +53,7 @@ class Dialogue(Protocol):
             UnusableReplyError: It holds no action that can be carried out.
         """
 
-    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[Outcome]) -> None:
+    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[ActionOutcome]) -> None:
         """Adds a step that was carried out; corrections before it are forgotten.
 
         Args:
@@ -67,7 +67,7 @@ class Dialogue(Protocol):
         """Tells the model, until its next usable reply, why a reply was not."""
 
 
-def by_call(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> Iterator[tuple[Call, Sequence[Outcome]]]:
+def by_call(calls: Sequence[Call], outcomes: Sequence[ActionOutcome]) -> Iterator[tuple[Call, Sequence[ActionOutcome]]]:
     """Yields each call of a reply with what became of its actions. What came after a call for the user was not carried out."""
     start = 0
     for call in calls:

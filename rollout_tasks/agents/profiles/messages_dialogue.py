@@ -15,7 +15,7 @@ from rollout_tasks.agents.profiles.actions import PointerPosition, Zoom
 from rollout_tasks.agents.profiles.anthropic_computer import TOOL, parse
 from rollout_tasks.agents.profiles.conversation import EXPLANATION
 from rollout_tasks.agents.profiles.coordinates import Coordinates
-from rollout_tasks.agents.profiles.dialogue import Outcome, by_call
+from rollout_tasks.agents.profiles.dialogue import ActionOutcome, by_call
 from rollout_tasks.agents.profiles.packaged_text import filled, read_text
 from rollout_tasks.agents.profiles.pictures import SentPicture, part_of
 from rollout_tasks.agents.profiles.profile import Profile
@@ -80,7 +80,7 @@ class MessagesDialogue:
         message = {**reply.message, "stop_reason": reply.finish_reason or None}
         return parse(message, coordinates(self._profile.places, picture))
 
-    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[Outcome]) -> None:
+    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[ActionOutcome]) -> None:
         """See `Dialogue`.
 
         Raises:
@@ -130,7 +130,7 @@ def _limited(part: dict[str, Any], most: int) -> tuple[dict[str, Any], int]:
     return (part, 1) if most > 0 else (_text(PLACEHOLDER), 0)
 
 
-def _answer(call: Call, outcomes: Sequence[Outcome], coordinates: Coordinates) -> dict[str, Any]:
+def _answer(call: Call, outcomes: Sequence[ActionOutcome], coordinates: Coordinates) -> dict[str, Any]:
     """Returns the answer to a call, without a screenshot."""
     answer = {"type": "tool_result", "tool_use_id": call.id}
     if not outcomes:
@@ -149,7 +149,7 @@ def _answer(call: Call, outcomes: Sequence[Outcome], coordinates: Coordinates) -
     return {**answer, "content": [said]}
 
 
-def _position(outcome: Outcome, coordinates: Coordinates) -> str:
+def _position(outcome: ActionOutcome, coordinates: Coordinates) -> str:
     """Returns where the pointer is, in what the model's numbers span."""
     printed = outcome.result.response.rpartition("\n")[2] if outcome.result is not None else ""
     found = _POSITION.fullmatch(printed.strip())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollout_tasks.agents.profiles.conversation import EXPLANATION
-from rollout_tasks.agents.profiles.dialogue import Outcome
+from rollout_tasks.agents.profiles.dialogue import ActionOutcome
 from rollout_tasks.agents.profiles.packaged_text import filled, read_text
 from rollout_tasks.agents.profiles.pictures import SentPicture, empty_picture
 from rollout_tasks.agents.profiles.profile import Profile
@@ -87,7 +87,7 @@ class ResponsesDialogue:
         """See `Dialogue`."""
         return parse(reply.message, coordinates(self._profile.places, picture))
 
-    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002
+    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[ActionOutcome]) -> None:  # noqa: ARG002
         """See `Dialogue`."""
         problems = [outcome.problem for outcome in outcomes if outcome.problem]
         self._steps.append(_Step(list(reply.message["output"]), parsed.calls, problems))

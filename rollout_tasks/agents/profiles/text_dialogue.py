@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rollout_tasks.agents.profiles.conversation import Conversation
-from rollout_tasks.agents.profiles.dialogue import Outcome
+from rollout_tasks.agents.profiles.dialogue import ActionOutcome
 from rollout_tasks.agents.profiles.pictures import SentPicture
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.reading import read, said
@@ -48,7 +48,7 @@ class TextDialogue:
         """See `Dialogue`."""
         return read(reply.text, self._profile, picture)
 
-    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002
+    def add(self, picture: SentPicture, reply: Reply, parsed: Parsed, outcomes: Sequence[ActionOutcome]) -> None:  # noqa: ARG002
         """See `Dialogue`. What became of actions is seen in the next picture; these models were trained to see nothing else."""
         self._conversation.add(picture, said(reply, parsed, self._profile, keep_fields=self._keep_fields))
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from rollout_tasks.agents.profiles.actions import Screenshot
-from rollout_tasks.agents.profiles.dialogue import Outcome
+from rollout_tasks.agents.profiles.dialogue import ActionOutcome
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.environments.base import ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
@@ -315,4 +315,4 @@ def test_a_model_cannot_name_files_of_the_record(
     ],
 )
 def test_a_problem_is_never_an_empty_text_which_the_api_refuses(result: ToolResult | None, problem: str) -> None:
-    assert Outcome(Screenshot(), result).problem == problem
+    assert ActionOutcome(Screenshot(), result).problem == problem
