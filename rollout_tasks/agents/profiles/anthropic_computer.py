@@ -31,7 +31,7 @@ from rollout_tasks.agents.profiles.coordinates import Coordinates
 from rollout_tasks.agents.profiles.key_names import combination, together
 from rollout_tasks.agents.profiles.reply import (
     MOST_ACTIONS,
-    Call,
+    ComputerCall,
     Parsed,
     UnusableReplyError,
     bounded,
@@ -82,11 +82,11 @@ def _text(blocks: list[Input]) -> str:
     return bounded("\n\n".join(texts).strip(), "text of the message")
 
 
-def _call(use: Input, coordinates: Coordinates) -> Call:
+def _call(use: Input, coordinates: Coordinates) -> ComputerCall:
     if use.get("name") != TOOL:
         raise UnusableReplyError(f"The tool {shown(use.get('name'))} is unknown; the only one is {TOOL!r}.")
     call = fields(use.get("input"), "input of the call")
-    return Call(some_text(use.get("id"), "id of the call"), tuple(_actions(call, coordinates)))
+    return ComputerCall(some_text(use.get("id"), "id of the call"), tuple(_actions(call, coordinates)))
 
 
 def _actions(call: Input, coordinates: Coordinates) -> Iterator[Action]:

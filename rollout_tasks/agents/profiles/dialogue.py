@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rollout_tasks.agents.profiles.actions import Action
 from rollout_tasks.agents.profiles.pictures import SentPicture
-from rollout_tasks.agents.profiles.reply import Call, Parsed
+from rollout_tasks.agents.profiles.reply import ComputerCall, Parsed
 from rollout_tasks.environments.base import ToolResult
 from rollout_tasks.models.base import Message, Reply
 
@@ -67,7 +67,9 @@ class Dialogue(Protocol):
         """Tells the model, until its next usable reply, why a reply was not."""
 
 
-def by_call(calls: Sequence[Call], outcomes: Sequence[ActionOutcome]) -> Iterator[tuple[Call, Sequence[ActionOutcome]]]:
+def by_call(
+    calls: Sequence[ComputerCall], outcomes: Sequence[ActionOutcome]
+) -> Iterator[tuple[ComputerCall, Sequence[ActionOutcome]]]:
     """Yields each call of a reply with what became of its actions. What came after a call for the user was not carried out."""
     start = 0
     for call in calls:

@@ -20,7 +20,7 @@ from rollout_tasks.agents.profiles.packaged_text import filled, read_text
 from rollout_tasks.agents.profiles.pictures import SentPicture, part_of
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.reading import coordinates
-from rollout_tasks.agents.profiles.reply import Call, Parsed
+from rollout_tasks.agents.profiles.reply import ComputerCall, Parsed
 from rollout_tasks.models.base import Message, Reply
 from rollout_tasks.models.sent_messages import PLACEHOLDER
 
@@ -130,7 +130,7 @@ def _limited(part: dict[str, Any], most: int) -> tuple[dict[str, Any], int]:
     return (part, 1) if most > 0 else (_text(PLACEHOLDER), 0)
 
 
-def _answer(call: Call, outcomes: Sequence[ActionOutcome], coordinates: Coordinates) -> dict[str, Any]:
+def _answer(call: ComputerCall, outcomes: Sequence[ActionOutcome], coordinates: Coordinates) -> dict[str, Any]:
     """Returns the answer to a call, without a screenshot."""
     answer = {"type": "tool_result", "tool_use_id": call.id}
     if not outcomes:

@@ -38,7 +38,7 @@ class SafetyCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ComputerCall:
     """A call that must be answered under its id, as in the Messages API and the Responses API."""
 
     id: str
@@ -58,11 +58,11 @@ class Parsed:
     """The action in the model's own words, where the protocol has a part for them."""
     observation: str = ""
     """What the model says it sees, where the protocol has such a part."""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ComputerCall, ...] = ()
     """The calls with everything in them, where the protocol has calls with ids."""
 
 
-def parsed_calls(calls: Iterable[Call]) -> Parsed:
+def parsed_calls(calls: Iterable[ComputerCall]) -> Parsed:
     """Returns the result for a protocol with calls that have ids.
 
     Raises:

@@ -25,7 +25,7 @@ from rollout_tasks.agents.profiles.coordinates import Coordinates
 from rollout_tasks.agents.profiles.key_names import together
 from rollout_tasks.agents.profiles.reply import (
     MOST_ACTIONS,
-    Call,
+    ComputerCall,
     Parsed,
     SafetyCheck,
     UnusableReplyError,
@@ -90,7 +90,7 @@ def _text(items: list[Fields]) -> str:
     return bounded("\n\n".join(texts).strip(), "text of the message")
 
 
-def _call(item: Fields, coordinates: Coordinates) -> Call:
+def _call(item: Fields, coordinates: Coordinates) -> ComputerCall:
     if item.get("type") != "computer_call":
         raise UnusableReplyError(f"The call {shown(item.get('type'))} is unknown; the only one is 'computer_call'.")
     if item.get("status") not in (None, "completed"):
@@ -100,7 +100,7 @@ def _call(item: Fields, coordinates: Coordinates) -> Call:
     if len(actions) > MOST_ACTIONS:
         raise UnusableReplyError(f"The reply has more than {MOST_ACTIONS} actions.")
     checks = _list(item.get("pending_safety_checks") or [], "pending_safety_checks of the call")
-    return Call(
+    return ComputerCall(
         some_text(item.get("call_id"), "call_id of the call"),
         tuple(_action(fields(action, "action of the call"), coordinates) for action in actions),
         tuple(_check(fields(check, "safety check")) for check in checks[:MOST_ACTIONS]),

@@ -15,7 +15,7 @@ from rollout_tasks.agents.profiles.packaged_text import filled, read_text
 from rollout_tasks.agents.profiles.pictures import SentPicture, empty_picture
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.reading import coordinates
-from rollout_tasks.agents.profiles.reply import Call, Parsed
+from rollout_tasks.agents.profiles.reply import ComputerCall, Parsed
 from rollout_tasks.agents.profiles.responses_computer import parse
 from rollout_tasks.models.base import Message, Reply
 
@@ -24,7 +24,7 @@ from rollout_tasks.models.base import Message, Reply
 class _Step:
     items: list[Message]
     """What the model wrote."""
-    calls: Sequence[Call]
+    calls: Sequence[ComputerCall]
     problems: Sequence[str]
     """Why actions of it failed."""
     answers: list[Message] | None = None

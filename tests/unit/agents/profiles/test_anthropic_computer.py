@@ -27,7 +27,7 @@ from rollout_tasks.agents.profiles.actions import (
 )
 from rollout_tasks.agents.profiles.anthropic_computer import parse
 from rollout_tasks.agents.profiles.coordinates import Coordinates
-from rollout_tasks.agents.profiles.reply import Call, UnusableReplyError
+from rollout_tasks.agents.profiles.reply import ComputerCall, UnusableReplyError
 
 SCALED = Coordinates((1920, 1080), (1280, 720))
 MIDDLE = (960, 540)
@@ -107,7 +107,7 @@ def test_each_action(arguments: dict[str, Any], actions: list[Action]) -> None:
     read = parse(message({"type": "text", "text": "I do it."}, use(**arguments)), SCALED)
 
     assert list(read.actions) == actions
-    assert read.calls == (Call("toolu_1", tuple(actions)),)
+    assert read.calls == (ComputerCall("toolu_1", tuple(actions)),)
 
 
 def test_several_calls_keep_their_ids_and_order() -> None:
