@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rollout_tasks.cells.channel import BadMessage, Channel, ChannelEnded, ChannelSilent
+from rollout_tasks.cells.channel import BadMessage, ChannelEnded, ChannelSilent, MessageChannel
 from rollout_tasks.cells.filesystem import CellsUnavailable
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.resource_watch import ResourceWatch
@@ -106,7 +106,7 @@ class Cell:
         addresses = {host: f"127.0.1.{number}" for number, host in enumerate(hosts, 1)}
         mine, theirs = socket.socketpair()
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # before anything is sent
-        self._channel = Channel(mine)
+        self._channel = MessageChannel(mine)
         try:
             with theirs:
                 self._template = template.connect(OPEN_SECONDS)

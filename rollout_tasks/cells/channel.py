@@ -35,7 +35,7 @@ class BadMessage(Exception):
     """The other side sent an invalid message; the error says what was wrong."""
 
 
-class Channel:
+class MessageChannel:
     """One side of the connection."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
 
-from rollout_tasks.cells.channel import Channel, ChannelEnded
+from rollout_tasks.cells.channel import ChannelEnded, MessageChannel
 from rollout_tasks.cells.template import INTERRUPT_SIGNAL
 
 Content = Iterable[bytes]
@@ -31,7 +31,7 @@ class RequestFailed(Exception):
 class CellService:
     """Serves one channel."""
 
-    def __init__(self, channel: Channel, methods: Mapping[str, Callable[..., Answer]]) -> None:
+    def __init__(self, channel: MessageChannel, methods: Mapping[str, Callable[..., Answer]]) -> None:
         """Answers nothing yet.
 
         Args:

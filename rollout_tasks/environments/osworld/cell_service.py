@@ -15,7 +15,7 @@ from typing import Any
 
 import requests
 
-from rollout_tasks.cells.channel import Channel
+from rollout_tasks.cells.channel import MessageChannel
 from rollout_tasks.cells.service import Answer, CellService, RequestFailed
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import public_http
@@ -49,7 +49,7 @@ class CellFiles:
 class _SessionService:
     """The methods that a worker may call."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: MessageChannel) -> None:
         methods = {name: getattr(self, name) for name in ("begin", "act", "take_recording", "score", "close")}
         self.service = CellService(channel, methods)
         self._files = CellFiles(self.service)
@@ -101,7 +101,7 @@ def serve(connection: socket.socket) -> None:
     """Serves a worker until it disconnects."""
     logging.getLogger().handlers.clear()
     os.environ.pop("PYTHONPATH", None)
-    session = _SessionService(Channel(connection))
+    session = _SessionService(MessageChannel(connection))
 
     def send(method: str, url: str, options: dict[str, Any]) -> requests.Response:
         if method != "GET":

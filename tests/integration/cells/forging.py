@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from rollout_tasks.cells.channel import Channel
+from rollout_tasks.cells.channel import MessageChannel
 from rollout_tasks.cells.service import Answer, CellService
 
 
 def serve(connection: socket.socket) -> None:
     """Serves a worker."""
-    channel = Channel(connection)
+    channel = MessageChannel(connection)
     forged: dict[str, str] = {}
     service: CellService
 

@@ -6,13 +6,13 @@ import os
 import socket
 from typing import Any
 
-from rollout_tasks.cells.channel import Channel
+from rollout_tasks.cells.channel import MessageChannel
 from rollout_tasks.cells.service import Answer, CellService
 
 
 def serve(connection: socket.socket) -> None:
     """Serves a test."""
-    channel = Channel(connection)
+    channel = MessageChannel(connection)
     service: CellService
 
     def run(code: str) -> Answer:
