@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rollout_tasks.cli.main import PARTS, load
+from rollout_tasks.cli.main import SUBCOMMANDS, load
 
 _MARKUP = re.compile(r"\[/?(?:bold|dim|green|yellow|red)\]")
 
@@ -14,7 +14,7 @@ _MARKUP = re.compile(r"\[/?(?:bold|dim|green|yellow|red)\]")
 def commands_page() -> str:
     """Returns the page in Markdown."""
     parts = ["# Commands", "Every command takes `--help` (`-h`). Options may be spelt with `_` for `-`, too."]
-    for name in PARTS:
+    for name in SUBCOMMANDS:
         parts += _section(load(name), f"rollouts {name}", "##")
     return "\n\n".join(parts) + "\n"
 

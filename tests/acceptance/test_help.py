@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rollout_tasks.cli.main import PARTS
+from rollout_tasks.cli.main import SUBCOMMANDS
 from rollout_tasks.cli.run_options import config_options
 from tests.acceptance.refusals import run_command
 from tests.conftest import REPOSITORY
@@ -16,7 +16,7 @@ from tests.conftest import REPOSITORY
 COMMANDS = [
     *("submit.py", "pool.py", "pool.py connect", "vm_host.py", "rescore.py", "show_result.py", "prefetch.py"),
     *("build_guest.py", "supply.py"),
-    *("rollouts", *(f"rollouts {name}" for name in PARTS), "rollouts image build", "rollouts pool connect"),
+    *("rollouts", *(f"rollouts {name}" for name in SUBCOMMANDS), "rollouts image build", "rollouts pool connect"),
 ]
 
 

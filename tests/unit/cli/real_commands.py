@@ -99,8 +99,8 @@ def _typer_problem(command: Any, given: Sequence[str]) -> str | None:
     except (typer.TyperException, click.ClickException) as error:
         return str(error.format_message())
     below = getattr(command, "commands", None)
-    if isinstance(command, main.Parts):
-        below = {name: main.load(name) for name in main.PARTS if rest[:1] == [name]} if rest else {}
+    if isinstance(command, main.SubcommandGroup):
+        below = {name: main.load(name) for name in main.SUBCOMMANDS if rest[:1] == [name]} if rest else {}
     if below is None:
         return f"{command.name} takes no argument {rest[0]!r}" if rest else None
     if not rest:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout_tasks.cli.main import PARTS
+from rollout_tasks.cli.main import SUBCOMMANDS
 from tests.conftest import REPOSITORY
 from tests.unit.cli.real_commands import commands_of, has_option, problem, python_files, resolved, spelled_options
 
@@ -248,7 +248,7 @@ def message_problems(file: str, text: str) -> Iterator[str]:
     for match in _IN_MESSAGE.finditer(text):
         line = re.split(r"[.:](?: |$)|  ", match[0])[0].strip()
         for words in words_of(re.sub(f"^(?={_SCRIPT})", "scripts/", line)):
-            of_sentence = words[0] == "rollouts" and words[1] not in PARTS  # as in "3 rollouts were cancelled"
+            of_sentence = words[0] == "rollouts" and words[1] not in SUBCOMMANDS  # as in "3 rollouts were cancelled"
             wrong = None if of_sentence else problem(words)
             if wrong and not re.search("takes no argument|requires an argument", wrong):
                 yield f"{file}: {line!r}: {wrong}"

@@ -9,7 +9,7 @@ import pytest
 from benchmark.metrics import metric_names
 from benchmark.sources import find_entries
 from rollout_tasks import registry
-from rollout_tasks.cli.main import PARTS, load
+from rollout_tasks.cli.main import SUBCOMMANDS, load
 from rollout_tasks.cli.run_options import config_options
 from rollout_tasks.config import DataConfig
 from rollout_tasks.models.scripted.scripts import Turn
@@ -54,7 +54,9 @@ def test_the_format_of_scripts_has_every_key_of_a_turn() -> None:
 
 def test_the_page_about_runs_has_every_command_of_a_runs_life() -> None:
     of_runs = [
-        name for name, part in PARTS.items() if part.module in {"cli.runs", "cli.listing", "cli.show", "cli.rescore"}
+        name
+        for name, part in SUBCOMMANDS.items()
+        if part.module in {"cli.runs", "cli.listing", "cli.show", "cli.rescore"}
     ]
     of_pools = load("pool").commands
 

@@ -19,7 +19,7 @@ from kombu import Connection
 from typer.testing import CliRunner
 
 from rollout_tasks.cli import doctor, program
-from rollout_tasks.cli.main import PARTS, load
+from rollout_tasks.cli.main import SUBCOMMANDS, load
 from rollout_tasks.cli.run_file import as_yaml, resolve_config
 from rollout_tasks.cli.run_options import config_options, spellings_of, with_config_options
 from rollout_tasks.config import RunConfig
@@ -309,10 +309,10 @@ def helps_of(name: str, command: Any) -> Iterator[tuple[str, str]]:
         yield from helps_of(f"{name} {below}", its)
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_help_breaks_its_lines_where_80_columns_do(part: str) -> None:
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_help_breaks_its_lines_where_80_columns_do(subcommand: str) -> None:
     """Lines of a paragraph stay apart: a longer one would be followed by a short rest."""
-    for name, text in helps_of(part, load(part)):
+    for name, text in helps_of(subcommand, load(subcommand)):
         for paragraph in text.replace("\b", "").split("\n\n"):
             lines = [re.sub(r"\[/?\w+\]", "", line) for line in paragraph.strip("\n").split("\n")]
             assert len(lines) == 1 or max(map(len, lines)) <= 78, (name, lines)
