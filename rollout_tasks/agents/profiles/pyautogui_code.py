@@ -33,8 +33,8 @@ from rollout_tasks.environments.osworld.action_spaces.base import CONTROL
 from rollout_tasks.environments.osworld.action_spaces.pyautogui import SCRIPT
 from rollout_tasks.environments.osworld.guest_python import script_for
 
-Part = dict[str, Any]
-"""One of OSWorld's actions, as `guest_python` has them."""
+OSWorldAction = dict[str, Any]
+"""An action of OSWorld, as `guest_python` has them."""
 
 
 def tool_call(operation: Operation, call_id: str) -> ToolCall:
@@ -53,7 +53,7 @@ def tool_call(operation: Operation, call_id: str) -> ToolCall:
         case Fail():
             return _control(call_id, "fail")
         case _:
-            return ToolCall(call_id, SCRIPT.name, {"script": script_for(_parts(operation))})
+            return ToolCall(call_id, SCRIPT.name, {"script": script_for(_osworld_actions(operation))})
 
 
 def _control(call_id: str, action: str, **pause: float) -> ToolCall:
@@ -65,7 +65,7 @@ _Input = (
 )
 
 
-def _parts(operation: _Input) -> list[Part]:
+def _osworld_actions(operation: _Input) -> list[OSWorldAction]:
     match operation:
         case Move(to):
             return [_at("MOVE_TO", to)]
@@ -95,15 +95,15 @@ def _parts(operation: _Input) -> list[Part]:
             assert_never(operation)
 
 
-def _at(kind: str, place: Point | None) -> Part:
+def _at(kind: str, place: Point | None) -> OSWorldAction:
     return {"action_type": kind} if place is None else {"action_type": kind, "x": place[0], "y": place[1]}
 
 
-def _move(place: Point | None) -> list[Part]:
+def _move(place: Point | None) -> list[OSWorldAction]:
     return [] if place is None else [_at("MOVE_TO", place)]
 
 
-def _drag(path: tuple[Point, ...], button: Button) -> Iterable[Part]:
+def _drag(path: tuple[Point, ...], button: Button) -> Iterable[OSWorldAction]:
     """Yields one drag to one place; along a path, the button stays down from the first place to the last."""
     if len(path) == 1:
         yield {**_at("DRAG_TO", path[0]), "button": button}
@@ -113,12 +113,12 @@ def _drag(path: tuple[Point, ...], button: Button) -> Iterable[Part]:
     yield {"action_type": "MOUSE_UP", "button": button}
 
 
-def _press(keys: Keys) -> Part:
+def _press(keys: Keys) -> OSWorldAction:
     return {"action_type": "PRESS", "key": keys[0]} if len(keys) == 1 else {"action_type": "HOTKEY", "keys": list(keys)}
 
 
-def _holding(keys: Keys, inner: list[Part]) -> list[Part]:
-    """Returns the parts, with keys held down during them."""
+def _holding(keys: Keys, inner: list[OSWorldAction]) -> list[OSWorldAction]:
+    """Returns the actions, with keys held down during them."""
     down = [{"action_type": "KEY_DOWN", "key": key} for key in keys]
     up = [{"action_type": "KEY_UP", "key": key} for key in reversed(keys)]
     return [*down, *inner, *up]
