@@ -50,7 +50,7 @@ _SHOWN = 500
 """Characters of a wrong URL that are shown."""
 _TIMEOUT = httpx.Timeout(SILENCE_SECONDS, connect=15.0)
 
-Progress = Callable[[int, int | None], None]
+DownloadCallback = Callable[[int, int | None], None]
 """Called with the bytes received, and the total if it is known."""
 
 
@@ -97,7 +97,7 @@ class DownloadCache:
             pass
         return None
 
-    def fetch(self, url: str, progress: Progress = lambda _have, _total: None) -> Download:
+    def fetch(self, url: str, progress: DownloadCallback = lambda _have, _total: None) -> Download:
         """Returns the file of a URL; downloads it unless it is cached, and waits if another process downloads it.
 
         Raises:
@@ -137,7 +137,7 @@ class DownloadCache:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(download.path, target)
 
-    def _download(self, url: str, progress: Progress) -> Download:
+    def _download(self, url: str, progress: DownloadCallback) -> Download:
         partial = self.folder / "partial" / _key(url)
         for left in reversed(range(TRIES)):
             asked: float | None = None
@@ -223,7 +223,7 @@ class _State:
     total: int | None
 
 
-def _receive(url: str, partial: Path, progress: Progress) -> None:
+def _receive(url: str, partial: Path, progress: DownloadCallback) -> None:
     """Tries to download once: goes on where an earlier try ended, if the server still has the same file."""
     have = partial.stat().st_size if partial.exists() else 0
     state = _read_state(partial) if have else None
