@@ -4,7 +4,7 @@
 ``server`` run inside the guest, with what Debian has there; the top level and most of ``conformance`` run on the host.
 """
 
-from desktop_image.cache import Progress
+from desktop_image.cache import ProgressCallback
 from desktop_image.cached_images import CachedImage, is_built, list_images, prune, remove_image
 from desktop_image.disk import GuestDisk, disk_of, guest_disk
 from desktop_image.errors import GuestBuildError
@@ -24,7 +24,7 @@ __all__ = [
     "GuestDisk",
     "GuestRoot",
     "Image",
-    "Progress",
+    "ProgressCallback",
     "Release",
     "define",
     "disk_of",

@@ -24,7 +24,7 @@ from desktop_image.cache_folder import user_cache_folder
 from desktop_image.errors import GuestBuildError
 from desktop_image.locks import hold_file, locked
 
-Progress = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 """Called with a sentence for each step of a build."""
 
 _WHY_CHARACTERS = 300
@@ -49,7 +49,7 @@ def guest_cache_folder() -> Path:
     return user_cache_folder() / "guest"
 
 
-def part(name: str, build: Callable[[Path], None], progress: Progress, *, as_root: bool = True) -> Path:
+def part(name: str, build: Callable[[Path], None], progress: ProgressCallback, *, as_root: bool = True) -> Path:
     """Returns a part's folder; builds it first if it is missing.
 
     Args:
@@ -188,7 +188,7 @@ def _use(name: str) -> None:
 
 
 @contextmanager
-def _lock(name: str, progress: Progress) -> Iterator[None]:
+def _lock(name: str, progress: ProgressCallback) -> Iterator[None]:
     deadline = time.monotonic() + _BUILD_SECONDS
     while True:
         with build_lock(_lock_file(name), seconds=_LOOK_SECONDS) as got:

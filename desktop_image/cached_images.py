@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desktop_image import cache
-from desktop_image.cache import Progress, guest_cache_folder
+from desktop_image.cache import ProgressCallback, guest_cache_folder
 from desktop_image.disk import disk_name
 from desktop_image.errors import GuestBuildError
 from desktop_image.image_facts import facts_folder_name
@@ -54,7 +54,7 @@ def is_built(name: str) -> bool:
     return all((guest_cache_folder() / layer).is_dir() for layer in layer_names(image_named(name)))
 
 
-def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
+def prune(progress: ProgressCallback = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
     """Removes outdated parts, except those that a process uses, and what killed processes left.
 
     Returns:
@@ -76,7 +76,9 @@ def prune(progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage
     return removed, kept
 
 
-def remove_image(name: str, progress: Progress = lambda _sentence: None) -> tuple[list[CachedImage], list[CachedImage]]:
+def remove_image(
+    name: str, progress: ProgressCallback = lambda _sentence: None
+) -> tuple[list[CachedImage], list[CachedImage]]:
     """Removes an image that a user made, with all parts that no other image uses.
 
     Returns:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desktop_image import build_programs, files_layer, namespace, packages_layer, rootless
-from desktop_image.cache import Progress, part
+from desktop_image.cache import ProgressCallback, part
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import Image, image_named
 from desktop_image.kernel import GuestKernel, guest_kernel
@@ -48,7 +48,7 @@ class GuestDisk:
     """Changes whenever anything in the disk or the kernel does."""
 
 
-def guest_disk(image_name: str, progress: Progress = lambda _sentence: None) -> GuestDisk:
+def guest_disk(image_name: str, progress: ProgressCallback = lambda _sentence: None) -> GuestDisk:
     """Returns the disk of a named image; builds it first when it is missing.
 
     Raises:
@@ -57,7 +57,7 @@ def guest_disk(image_name: str, progress: Progress = lambda _sentence: None) -> 
     return disk_of(image_named(image_name), progress)
 
 
-def disk_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestDisk:
+def disk_of(image: Image, progress: ProgressCallback = lambda _sentence: None) -> GuestDisk:
     """Returns an image's disk; builds it first when it is missing.
 
     Raises:
@@ -82,7 +82,7 @@ def disk_name(image: Image) -> str:
     return f"disk-{image.name}-{root_digest(image)}-{_FORMAT}"
 
 
-def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:
+def build_from_nothing(profile: str, target: Path, progress: ProgressCallback) -> None:
     """Builds a disk as the root of a user namespace; its layers are not kept.
 
     Raises:
@@ -100,7 +100,7 @@ def build_from_nothing(profile: str, target: Path, progress: Progress) -> None:
         shutil.rmtree(folder)
 
 
-def _build(root: GuestRoot, target: Path, progress: Progress) -> None:
+def _build(root: GuestRoot, target: Path, progress: ProgressCallback) -> None:
     _check_tools()
     progress("Writing the guest's disk: putting its layers together")
     target.mkdir()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from desktop_image import build_programs, packages_layer
-from desktop_image.cache import Progress
+from desktop_image.cache import ProgressCallback
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import DEBS, FONTS, SCRIPTS, Extension
 from desktop_image.release import Release
@@ -32,7 +32,9 @@ def digest(extension: Extension, below: str) -> str:
     return hashlib.sha256("\0".join((extension.digest(), below, _EXTEND.read_text())).encode()).hexdigest()[:16]
 
 
-def build(extension: Extension, release: Release, lower: Sequence[Path], target: Path, progress: Progress) -> None:
+def build(
+    extension: Extension, release: Release, lower: Sequence[Path], target: Path, progress: ProgressCallback
+) -> None:
     """Fills `target`, which must not exist, with `LAYER`; owners are shifted like those of the layers below.
 
     Args:
@@ -98,7 +100,7 @@ def _let_everybody_read(folder: Path) -> None:
         path.chmod(0o755 if path.is_dir() or path.suffix == ".sh" or path.parent.name == SCRIPTS else 0o644)
 
 
-def _apply(given: Path, lower: Sequence[Path], target: Path, progress: Progress) -> None:
+def _apply(given: Path, lower: Sequence[Path], target: Path, progress: ProgressCallback) -> None:
     command = [
         *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
         *(sys.executable, "-m", "desktop_image", "extension", str(target), str(given), *map(str, lower)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from desktop_image.cache import Progress, guest_cache_folder, part
+from desktop_image.cache import ProgressCallback, guest_cache_folder, part
 from desktop_image.conformance.facts import VERSION
 
 _FILE = "facts"
@@ -24,7 +24,7 @@ def kept_facts(image: str) -> str:
         return ""
 
 
-def facts_of_image(image: str, find: Callable[[], str], progress: Progress) -> str:
+def facts_of_image(image: str, find: Callable[[], str], progress: ProgressCallback) -> str:
     """Returns the facts about an image; finds them first when they are missing.
 
     Args:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desktop_image import mmdebstrap, rootless
-from desktop_image.cache import Progress, part
+from desktop_image.cache import ProgressCallback, part
 from desktop_image.errors import GuestBuildError
 from desktop_image.release import SUITE
 
@@ -35,7 +35,7 @@ class GuestKernel:
     digest: str
 
 
-def guest_kernel(progress: Progress) -> GuestKernel:
+def guest_kernel(progress: ProgressCallback) -> GuestKernel:
     """Returns the kernel; fetches it first when it is missing.
 
     Raises:
@@ -59,7 +59,7 @@ def _digest() -> str:
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
-def build(target: Path, progress: Progress) -> None:
+def build(target: Path, progress: ProgressCallback) -> None:
     """Fetches the kernel into `target`, which must not exist, as root of the machine or of a user namespace.
 
     Raises:

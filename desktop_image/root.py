@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desktop_image import extension_layer, files_layer, packages_layer
-from desktop_image.cache import Progress, part
+from desktop_image.cache import ProgressCallback, part
 from desktop_image.errors import GuestBuildError
 from desktop_image.images import Image, image_named
 from desktop_image.ownership import GUEST_ID_COUNT, GUEST_ID_SHIFT, shift_owners
@@ -26,7 +26,7 @@ class GuestRoot:
     """Changes whenever anything in the image does."""
 
 
-def guest_root(name: str, progress: Progress = lambda _sentence: None) -> GuestRoot:
+def guest_root(name: str, progress: ProgressCallback = lambda _sentence: None) -> GuestRoot:
     """Returns the root of a named image; builds it first when it is missing.
 
     Raises:
@@ -35,7 +35,7 @@ def guest_root(name: str, progress: Progress = lambda _sentence: None) -> GuestR
     return root_of(image_named(name), progress)
 
 
-def root_of(image: Image, progress: Progress = lambda _sentence: None) -> GuestRoot:
+def root_of(image: Image, progress: ProgressCallback = lambda _sentence: None) -> GuestRoot:
     """Returns an image's root; builds it first when it is missing.
 
     Raises:
@@ -99,7 +99,7 @@ def size_of(layer: Path) -> int:
     return sum(counted.values())
 
 
-def _layer(name: str, build: Callable[[Path], None], progress: Progress) -> Path:
+def _layer(name: str, build: Callable[[Path], None], progress: ProgressCallback) -> Path:
     def build_shifted(target: Path) -> None:
         build(target)
         shift_owners(target, GUEST_ID_SHIFT, GUEST_ID_COUNT)

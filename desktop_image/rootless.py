@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from desktop_image import build_locks, namespace
-from desktop_image.cache import Progress
+from desktop_image.cache import ProgressCallback
 from desktop_image.errors import GuestBuildError
 
 REPOSITORY = Path(__file__).parents[1]
@@ -22,7 +22,7 @@ def is_needed() -> bool:
     return os.geteuid() != 0
 
 
-def build(what: str, target: Path, progress: Progress) -> None:
+def build(what: str, target: Path, progress: ProgressCallback) -> None:
     """Builds a part into `target`, which must not exist.
 
     Args:

@@ -22,7 +22,7 @@ from desktop_image import (
     CachedImage,
     GuestBuildError,
     Image,
-    Progress,
+    ProgressCallback,
     Release,
     define,
     disk_of,
@@ -282,7 +282,7 @@ def _build(wanted: AbstractContextManager[Image], disk: bool, as_json: bool) -> 
         typer.echo(f"Its desktops: --provider-option profile={image.name}")
 
 
-def _built(image: Image, disk: bool, progress: Progress) -> dict[str, Any]:
+def _built(image: Image, disk: bool, progress: ProgressCallback) -> dict[str, Any]:
     """Builds the image, or its disk; returns its description, as --json prints it."""
     about = {"image": image.name, "profile": image.profile, "suite": image.release.suite}
     if disk:
@@ -294,7 +294,7 @@ def _built(image: Image, disk: bool, progress: Progress) -> dict[str, Any]:
     return {**about, "digest": root.digest, "layers": layers, "bytes": sum(map(size_of, root.layers))}
 
 
-def _look_at(profile: str, progress: Progress) -> None:
+def _look_at(profile: str, progress: ProgressCallback) -> None:
     """Finds out what the image has, so that a submission can tell which tasks it cannot serve."""
     try:
         image_facts("local", {"profile": profile}, progress)
@@ -303,7 +303,7 @@ def _look_at(profile: str, progress: Progress) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
+def _progress() -> Iterator[ProgressCallback]:
     """Shows what is being done: beside a spinner, or as a line every few seconds."""
     console = Console(stderr=True)
     if not console.is_terminal or console.is_dumb_terminal:
@@ -313,7 +313,7 @@ def _progress() -> Iterator[Progress]:
         yield lambda sentence: status.update(escape(one_line(sentence)))
 
 
-def _every_few_seconds() -> Progress:
+def _every_few_seconds() -> ProgressCallback:
     last = 0.0
 
     def report(sentence: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from desktop_image.cache import Progress, discard, part
+from desktop_image.cache import ProgressCallback, discard, part
 from vm_pool import canary
 from vm_pool.providers import guest_server
 from vm_pool.providers.guest_server import DesktopUnwell
@@ -65,7 +65,7 @@ class MachineType:
         """The name of what they boot."""
         return str(self._boot.image) if self._own else f"guest image {self._options.profile}"
 
-    def start(self, machine: QemuProcess, progress: Progress) -> None:
+    def start(self, machine: QemuProcess, progress: ProgressCallback) -> None:
         """Starts a machine, in the state that `revert` goes back to.
 
         Only the first guest of a machine type boots; the others continue from its saved state.
@@ -80,7 +80,7 @@ class MachineType:
             self._given_up = self._options.accelerator == "auto"
             raise
 
-    def _start(self, machine: QemuProcess, progress: Progress) -> None:
+    def _start(self, machine: QemuProcess, progress: ProgressCallback) -> None:
         if self._own:
             self._first_boot(machine, progress)
             machine.let_out()
@@ -129,7 +129,7 @@ class MachineType:
         health = _health(machine, seconds)
         return {"processes": health.processes, "windows": health.windows}
 
-    def _save(self, machine: QemuProcess, target: Path, progress: Progress) -> None:
+    def _save(self, machine: QemuProcess, target: Path, progress: ProgressCallback) -> None:
         """Boots the guest image, and saves its state for all machines."""
         self._first_boot(machine, progress)
         folder = machine.quit()
@@ -137,7 +137,7 @@ class MachineType:
         shutil.move(folder / DISK, target / DISK)
         machine.put_away()
 
-    def _first_boot(self, machine: QemuProcess, progress: Progress) -> None:
+    def _first_boot(self, machine: QemuProcess, progress: ProgressCallback) -> None:
         if self._given_up:
             raise ProcessorFailed(f"{machine.vm_id}: KVM has failed another VM of the same image")
         began = time.monotonic()
