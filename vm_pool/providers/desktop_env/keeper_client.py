@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from vm_pool.processes import command_lines, ends_within, environment_for_guests
 from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.folder_lock import still_holds
+from vm_pool.providers.forked_children import release_in_children
 from vm_pool.providers.program_output import last_lines
 
 PROGRAM = "vm_pool.providers.desktop_env.keeper"
@@ -71,7 +71,7 @@ class KeeperClient:
         except BaseException:
             self._unlock()
             raise
-        _keepers.add(self)
+        release_in_children(self)
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
@@ -280,14 +280,3 @@ def environment_of_keepers() -> dict[str, str]:
     own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
     inherited = {name: value for name, value in environment_for_guests().items() if name != "TMPDIR"}
     return inherited | own
-
-
-_keepers: weakref.WeakSet[KeeperClient] = weakref.WeakSet()
-
-
-def _let_go_of_all() -> None:
-    for keeper in _keepers:
-        keeper.let_go()
-
-
-os.register_at_fork(after_in_child=_let_go_of_all)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from vm_pool.processes import environment_for_guests
 from vm_pool.providers.folder_lock import still_holds
+from vm_pool.providers.forked_children import release_in_children
 from vm_pool.providers.guest_server import PORTS, DesktopUnwell
 from vm_pool.providers.program_output import ending, last_lines
 from vm_pool.providers.qemu.command_line import CONSOLE, CONSOLE_BYTES
@@ -70,7 +70,7 @@ class QemuProcess:
         self._monitor: QMP | None = None
         self._clock: socket.socket | None = None
         self._console = b""
-        _processes.add(self)
+        release_in_children(self)
 
     @property
     def stopped(self) -> bool:
@@ -294,14 +294,3 @@ def _skip_received(connection: socket.socket) -> None:
     with suppress(BlockingIOError):
         while connection.recv(1 << 16) and time.monotonic() < until:
             pass
-
-
-_processes: weakref.WeakSet[QemuProcess] = weakref.WeakSet()
-
-
-def _let_go_of_all() -> None:
-    for machine in _processes:
-        machine.let_go()
-
-
-os.register_at_fork(after_in_child=_let_go_of_all)
