@@ -316,12 +316,17 @@ def refused(*options: str, without: str = "Traceback", **variables: str) -> str:
     ("options", "said"),
     [
         (["--provider=locl"], "no VM provider is called 'locl'; installed: "),
-        (
+        pytest.param(
             ["--provider=simulated", "--provider-option=boot_second=1"],
             "VM provider 'simulated' does not accept its options",
+            marks=pytest.mark.slow,
         ),
-        (["--provider-option=x"], "--provider-option: must look like key=value, got 'x'"),
-        (["--vm-pool=a b"], "a b"),
+        pytest.param(
+            ["--provider-option=x"],
+            "--provider-option: must look like key=value, got 'x'",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(["--vm-pool=a b"], "a b", marks=pytest.mark.slow),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -116,7 +116,7 @@ def test_no_socket_has_the_host_load_a_module(machine: str) -> None:
     assert [verdict(program, number, architecture, 16, 3, protocol) for protocol in (0, 4)] == [ALLOW, EPROTONOSUPPORT]
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("machine", ["x86_64", pytest.param("aarch64", marks=pytest.mark.slow)])
 def test_no_command_to_a_device_has_the_host_load_a_module(machine: str) -> None:
     """Those for line disciplines, bridges, Frame Relay and VLANs do, before the kernel asks for any right."""
     program, architecture = seccomp.program(ALONE, machine), ARCHITECTURES[machine]

@@ -271,6 +271,7 @@ STARTS = [
 LENGTHS = [(name, MOST_CHARACTERS) for name in GOOD_TEXT] + [("thought_action_code", LONGEST_CODE - 10)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "length"), LENGTHS)
 def test_long_replies_take_no_longer_than_their_length(name: str, length: int) -> None:
     parse = text_parser(name)
