@@ -27,6 +27,8 @@ _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _ERROR = 0x00050000
 """Plus the error's number."""
+_SUCCESS = 0x00050000
+"""Without making the call."""
 _EPERM = 0x00050001
 _EINVAL = 0x00050016
 _ENOSYS = 0x00050026
@@ -49,9 +51,15 @@ _STREAMS, _DATAGRAMS = (1, (0, 6)), (2, (0, 17))
 """Types of IPv4 and IPv6 sockets, each with its protocols. For any other, the host would look for a module to load."""
 _ROUTES = 0
 """The protocol of netlink sockets, for the same reason."""
-_FILE_COMMANDS = (*range(8), 1030, 1032, 1033, 1034)
-"""Of `fcntl`: duplicates, flags, locks of a process, size of a pipe, seals. Among the others are leases, which stop every
-program of the host that opens the file.
+_FILE_COMMANDS = (*range(6), 1030, 1032, 1033, 1034)
+"""Of `fcntl`: duplicates, flags, whether a lock is in the way, size of a pipe, seals. Among the others are leases, which stop
+every program of the host that opens the file.
+"""
+_LOCK_COMMANDS = (6, 7)
+"""F_SETLK and F_SETLKW of `fcntl`, which seem to succeed and do nothing. A process could have millions of locks, which take
+192 bytes of kernel memory each, and no limit counts them. Counting them from outside is too slow: on a busy machine, a list
+of 166,000 locks (/proc/locks) took three minutes to read. These locks keep only processes apart: SQLite itself does that for
+connections within one. `flock` works, with one lock for an open file.
 """
 _HUGE_PAGES = 0x40000
 """MAP_HUGETLB of `mmap`: pages that the host has reserved for certain programs. Desktops are refused it, too."""
@@ -84,7 +92,8 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
     Args:
         allowed: Names of system calls. `clone` cannot make namespaces; sockets are limited to `_FAMILIES` and their usual
             protocols, `socketpair` to Unix sockets, `fcntl` to `_FILE_COMMANDS`, `ioctl` to all but
-            `_REFUSED_COMMANDS`; `mmap` makes no huge pages and no shared memory without a file.
+            `_REFUSED_COMMANDS`; `fcntl` makes no locks (`_LOCK_COMMANDS`), `mmap` no huge pages and no shared memory
+            without a file.
 
     Raises:
         KeyError: There is no table for the machine (see `supported`), or a call is not in it.
@@ -107,7 +116,7 @@ def program(allowed: Collection[str], machine: str | None = None) -> bytes:
         lines += _when(_EQUAL, number("clone3"), [_line(_RETURN, _ENOSYS)])
         lines += _when(_EQUAL, number("clone"), _flags_checked())
     if "fcntl" in allowed:
-        lines += _when(_EQUAL, number("fcntl"), _one_of(_SECOND_ARGUMENT_OFFSET, _FILE_COMMANDS, _EINVAL))
+        lines += _when(_EQUAL, number("fcntl"), _file_command_checked())
     if "ioctl" in allowed:
         lines += _when(_EQUAL, number("ioctl"), _none_of(_SECOND_ARGUMENT_OFFSET, _REFUSED_COMMANDS))
     if "mmap" in allowed:
@@ -129,6 +138,13 @@ def _flags_checked() -> list[bytes]:
         _line(_RETURN, _EPERM),
         _line(_RETURN, _ALLOW),
     ]
+
+
+def _file_command_checked() -> list[bytes]:
+    lines = [_line(_LOAD, _SECOND_ARGUMENT_OFFSET)]
+    for command in _LOCK_COMMANDS:
+        lines += _when(_EQUAL, command, [_line(_RETURN, _SUCCESS)])
+    return [*lines, *_one_of(_SECOND_ARGUMENT_OFFSET, _FILE_COMMANDS, _EINVAL)]
 
 
 def _mapping_checked() -> list[bytes]:

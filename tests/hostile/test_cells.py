@@ -399,6 +399,17 @@ def test_too_much_of_what_all_share_ends_it(code: str, why: str, opened: Opened)
     assert why in str(raised.value) or "MemoryError" in getattr(raised.value, "kind", "")
 
 
+def test_its_locks_of_files_take_no_memory_of_the_kernel(inside: Inside) -> None:
+    tried(
+        inside,
+        "import fcntl\nservice.kept = open('locked', 'w')\n"
+        "for number in range(100): fcntl.lockf(service.kept, fcntl.LOCK_EX, 1, 2 * number)",
+    )
+    owners = [line.split()[-4] for line in Path("/proc/locks").read_text().splitlines()]
+
+    assert str(inside.cell._watch._pid) not in owners
+
+
 @pytest.mark.parametrize(
     "answer",
     [

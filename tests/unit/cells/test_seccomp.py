@@ -15,6 +15,7 @@ from vm_pool.providers.local import seccomp as desktops
 
 ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026, 0x00050061
 EINVAL, ENOTTY, EPROTONOSUPPORT = 0x00050016, 0x00050019, 0x0005005D
+SUCCESS = 0x00050000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 COLUMNS = {"x86_64": 0, "aarch64": 1}
 SETS = [ALONE, ALONE | PROCESSES, ALONE | PROCESSES | SOCKETS, frozenset({"read"}), frozenset[str]()]
@@ -171,14 +172,16 @@ def test_memory_is_private_or_a_files_and_has_no_huge_pages(machine: str) -> Non
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_files_are_locked_and_not_leased(machine: str) -> None:
+def test_locks_of_files_seem_to_be_made_and_leases_are_refused(machine: str) -> None:
     program, architecture = seccomp.program(ALONE, machine), ARCHITECTURES[machine]
     number = NUMBERS["fcntl"][COLUMNS[machine]]
     assert number is not None
 
     allowed = {command for command in range(2000) if verdict(program, number, architecture, 3, command) == ALLOW}
 
-    assert allowed == {*range(8), 1030, 1032, 1033, 1034}
+    assert allowed == {*range(6), 1030, 1032, 1033, 1034}
+    for lock in (6, 7, (1 << 32) + 6):
+        assert verdict(program, number, architecture, 3, lock) == SUCCESS
     assert verdict(program, number, architecture, 3, 1024) == EINVAL
     assert verdict(program, number, architecture, 3, (1 << 32) + 1024) == EINVAL
 

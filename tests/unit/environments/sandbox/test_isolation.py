@@ -60,6 +60,11 @@ def said(interpreter: Interpreter, code: str) -> Any:
     return ast.literal_eval(output.text)
 
 
+def locks_of(pid: int) -> int:
+    """How many file locks the kernel has of a process."""
+    return sum(line.split()[-4] == str(pid) for line in Path("/proc/locks").read_text().splitlines())
+
+
 @pytest.mark.parametrize("namespace", ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"])
 def test_it_has_every_namespace_for_itself(inside: psutil.Process, namespace: str) -> None:
     theirs = Path(f"/proc/{inside.pid}/ns/{namespace}").readlink()
@@ -112,8 +117,33 @@ def test_it_leases_no_file_of_the_host(interpreter: Interpreter) -> None:
     )
 
     assert said(interpreter, lease) == errno.EINVAL
-    lock = "with open('mine', 'w') as mine:\n    fcntl.lockf(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)\nos.unlink('mine')\n7"
-    assert said(interpreter, f"import fcntl, os\n{lock}") == 7
+
+
+def test_its_locks_of_files_take_no_memory_of_the_kernel(interpreter: Interpreter, inside: psutil.Process) -> None:
+    lock = (
+        "import fcntl, os\nmine = open('mine', 'w')\nos.unlink('mine')\n"
+        "for number in range(100): fcntl.lockf(mine, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * number)\n7"
+    )
+
+    assert said(interpreter, lock) == 7
+    assert locks_of(inside.pid) == 0
+    assert said(interpreter, "fcntl.flock(mine, fcntl.LOCK_EX)\n8") == 8
+    assert locks_of(inside.pid) == 1, "one for an open file at most"
+    assert said(interpreter, "mine.close()\n9") == 9
+
+
+def test_its_databases_are_locked_all_the_same(interpreter: Interpreter) -> None:
+    """SQLite keeps connections of one process apart by itself."""
+    told = (
+        "import os, sqlite3\none, other = (sqlite3.connect('some.db', timeout=0) for _ in range(2))\n"
+        "one.execute('create table numbers (n)')\none.execute('insert into numbers values (7)')\n"
+        "def refused():\n    try:\n        other.execute('insert into numbers values (8)')\n"
+        "    except sqlite3.OperationalError as error:\n        return str(error)\n"
+        "answer = refused()\none.commit()\nrows = other.execute('select n from numbers').fetchall()\n"
+        "one.close()\nother.close()\nos.unlink('some.db')\n[answer, rows]"
+    )
+
+    assert said(interpreter, told) == ["database is locked", [(7,)]]
 
 
 def test_no_command_to_a_device_has_the_host_load_a_module(interpreter: Interpreter) -> None:
