@@ -48,6 +48,10 @@ class CellLimits:
     folder_files: int = 20_000
     processes: int = 128
     """Processes and threads together."""
+    mappings: int = 100_000
+    """Of memory, for all its processes together; a Python process has about 500. Each takes up to 640 bytes of kernel memory,
+    with a file that it keeps open and a lock on that; `memory_bytes` does not count those.
+    """
     cpu_seconds: int = 3600
     """Processor time of each process."""
     open_files: int = 512

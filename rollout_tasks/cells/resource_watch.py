@@ -1,11 +1,11 @@
-"""Watches from outside what a cell uses as a whole (memory, sockets), which limits of single processes do not count."""
+"""Watches from outside what a cell uses as a whole (memory, mappings, sockets), which limits of single processes do not count."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from rollout_tasks.cells.isolation import CellLimits
@@ -64,6 +64,9 @@ class ResourceWatch:
             return f"it used more than {limits.memory_bytes >> 20} MiB of memory"
         if sum(map(_threads_of, processes)) > limits.processes:  # the kernel does not limit root's processes
             return f"it had more than {limits.processes} processes and threads"
+        mappings = chain.from_iterable(map(_mappings_of, processes))
+        if next(islice(mappings, limits.mappings, None), None) is not None:
+            return f"it had more than {limits.mappings} mappings of memory"
         sockets, connections = _sockets_of(self._pid)
         if sockets > limits.sockets or connections > limits.connections:
             return f"it had more than {limits.sockets} sockets open, or more than {limits.connections} of TCP"
@@ -97,6 +100,15 @@ def _threads_of(pid: int) -> int:
         return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return 0
+
+
+def _mappings_of(pid: int) -> Iterator[bytes]:
+    """Yields a line for each mapping of a process; none if it has ended."""
+    try:
+        with Path(f"/proc/{pid}/maps").open("rb") as lines:
+            yield from lines
+    except OSError:
+        return
 
 
 def _memory_of(pid: int) -> int:

@@ -388,6 +388,11 @@ def test_what_it_may_have_of_each_is_limited(what: str, opened: Opened, template
             "of TCP",
         ),
         ("kept = [bytearray(b'x' * (50 << 20)) for _ in range(10)]", "MiB of memory"),
+        (
+            "import mmap\nkept = [mmap.mmap(-1, 4096, 0x22, 1 + number % 2) for number in range(40_000)]\n"
+            "for _ in range(3):\n    if os.fork() == 0: break",
+            "more than 100000 mappings of memory",
+        ),
     ],
 )
 def test_too_much_of_what_all_share_ends_it(code: str, why: str, opened: Opened) -> None:
