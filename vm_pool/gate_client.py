@@ -69,7 +69,7 @@ def connect(endpoint: Endpoint, purpose: str) -> socket.socket:
 def relayed(endpoint: Endpoint) -> Iterator[Endpoint]:
     """Yields an endpoint at an IPv4 address, for programs that know neither tokens nor IPv6, while the context lasts.
 
-    Every program on this machine can reach it without a login.
+    Every program on this machine can reach it without a login, but no web page from elsewhere (see `OriginCheck`).
 
     Args:
         endpoint: As a lease has it.
@@ -82,7 +82,7 @@ def relayed(endpoint: Endpoint) -> Iterator[Endpoint]:
     if not endpoint.token and not endpoint.certificate and ":" not in endpoint.address:
         yield endpoint
         return
-    gates = Gates()
+    gates = Gates(no_pages=True)
     gate = gates.open(list(endpoint.ports), lambda purpose: dial(endpoint, purpose))
     try:
         yield gate.endpoint
