@@ -117,7 +117,7 @@ def test_items_that_are_left_out_are_told_and_the_first_where_none_is_left(count
     found, left_out = preflight.check_items(config(env_mode="osworld"), [*unsupported, right])
 
     assert found == [right]
-    assert [sentence.partition(" is no ")[0] for sentence in left_out] == [
+    assert [sentence.partition(" is not ")[0] for sentence in left_out] == [
         f"item 'u{number}': config, step 1: no_step_u{number}" for number in range(count)
     ]
     says = told(lambda: preflight.check_items(config(env_mode="osworld"), unsupported))
