@@ -119,7 +119,7 @@ def _template(path: Path, folder: Path, pid: int) -> str | None:
     """A file's name in every play; None if it is not the run's."""
     if path.is_relative_to(folder):
         file = str(path.relative_to(folder))
-    elif path.is_relative_to(folder.parent):
+    elif path.is_relative_to(folder.parent) and path != folder.parent:
         hidden, *below = path.relative_to(folder.parent).parts
         if not re.fullmatch(rf"\.{re.escape(folder.name)}\.[0-9a-f]+\.new-run", hidden):
             return None

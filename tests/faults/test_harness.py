@@ -217,6 +217,7 @@ def test_calls_of_a_submission_that_makes_its_folder_are_known_by_number_or_by_w
 7 fsync(9<{made}/.run.json.7-7.tmp>) = 0
 7 rename("{made}/.run.json.7-7.tmp", "{made}/run.json") = 0
 7 rename("{made}", "/results/run-1") = 0
+7 fsync(9</results>) = 0
 """
     assert calls_in(traced, folder, "submitter", 7) == [
         Call("submitter", 7, "mkdir", "(new folder)", "", makes=True, number=2),
