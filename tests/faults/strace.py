@@ -96,7 +96,9 @@ def calls_in(text: str, folder: Path, role: str, pid: int) -> list[Call]:
         makes = match["call"] in _MAKING or "O_CREAT" in match["arguments"] or "O_TMPFILE" in match["arguments"]
         if match["call"] == "openat" and not makes and "O_DIRECTORY" in match["arguments"]:
             continue
-        watched = next((file for file in files if file and _is_foreseeable(file)), "")
+        watched = (
+            files[0] if files[0] and _is_foreseeable(files[0]) else ""
+        )  # strace finds no call by the name that it makes
         if not watched and not match["call"].startswith(_COUNTED):
             continue
         found.append(Call(role, pid, match["call"], files[-1] or "", watched, makes, numbers[match["call"]]))

@@ -223,7 +223,7 @@ def test_calls_of_a_submission_that_makes_its_folder_are_known_by_number_or_by_w
         Call("submitter", 7, "mkdir", "(new folder)", "", makes=True, number=2),
         Call("submitter", 7, "fsync", "(new folder)/.run.json.{pid}-{pid}.tmp", "", makes=False),
         Call("submitter", 7, "rename", "(new folder)/run.json", "", makes=True),
-        Call("submitter", 7, "rename", ".", ".", makes=True, number=2),
+        Call("submitter", 7, "rename", ".", "", makes=True, number=2),
     ]
 
 
