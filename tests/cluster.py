@@ -95,6 +95,7 @@ class Cluster:
         num_vms: int = 3,
         provider: str = "simulated",
         options: Mapping[str, object] | None = None,
+        folder: Path = REPOSITORY,
     ) -> None:
         command = [
             sys.executable,
@@ -107,7 +108,7 @@ class Cluster:
         given = {**quick, **(options or {})}
         for key, value in given.items():
             command += ["--option", f"{key}={json.dumps(value)}"]
-        self.start(name, command)
+        self.start(name, command, folder=folder)
         self._wait_for_vms_of(name)
 
     def _wait_for_vms_of(self, host: str, seconds: float = 30) -> None:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +109,8 @@ class ValkeyServer:
     port: int = field(default_factory=free_port)
     password: str = field(default_factory=lambda: secrets.token_hex(8))
     aof: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it has besides ours."""
     process: subprocess.Popen[bytes] | None = None
     answered: bool = False
 
@@ -146,7 +148,11 @@ class ValkeyServer:
             "maxmemory-policy": "noeviction",
         }
         self.process = subprocess.Popen(
-            [str(get_binary_path()), "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [str(get_binary_path()), "-"],
+            env={**os.environ, **self.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         assert self.process.stdin is not None
         self.process.stdin.write("\n".join(f"{key} {value}" for key, value in settings.items()).encode())

@@ -56,3 +56,25 @@ def test_a_run_is_right_while_its_workers_are_upgraded(cluster: Cluster, before:
     assert {"before", "now"} <= workers, "one of the versions did nothing"
     check_pool(cluster)
     check_broker(cluster)
+
+
+@pytest.mark.slow
+def test_a_run_is_right_while_its_vm_host_is_upgraded(cluster: Cluster, before: Path) -> None:
+    """In the order that is documented: workers first, so newer workers use the VMs of an older host."""
+    cluster.start_vm_host("old", num_vms=2, folder=before)
+    cluster.start_worker("now", concurrency=2)
+    cluster.wait_for_worker("now")
+    items = [{"id": f"item-{number}", "question": "work"} for number in range(ITEMS)]
+
+    run = cluster.submit({"env_mode": "simulated", "max_attempts": 4, "simulated": {"seconds": [0.2, 0.6]}}, items)
+    run.wait_for(committed=ITEMS // 3, seconds=120)
+    assert {
+        verdict.lease.vm_id.rpartition("-")[0] for verdict in cluster.store.verdicts(run.run_id) if verdict.lease
+    } == {"old"}
+    cluster.stop("old")
+    cluster.start_vm_host("upgraded", num_vms=2)
+
+    run.wait(seconds=180)
+    assert check_run(run, rollouts=ITEMS) == {"completed": ITEMS}
+    check_pool(cluster)
+    check_broker(cluster)

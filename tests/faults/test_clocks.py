@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +100,53 @@ def test_a_wrong_clock_changes_no_result(machines: Machines, process: str, kind:
     check_durations(run)
     check_broker(cluster)
     check_pool(cluster)
+
+
+@pytest.fixture
+def server_clock(tmp_path: Path) -> WrongClock:
+    return WrongClock(tmp_path / "clock")
+
+
+@pytest.fixture
+def clocked(tmp_path: Path, server_clock: WrongClock) -> Iterator[Cluster]:
+    """A cluster whose Redis has a clock that can be set."""
+    (tmp_path / "valkey").mkdir()
+    server = ValkeyServer(tmp_path / "valkey", environment=server_clock.environment)
+    server.start()
+    cluster = Cluster(server, tmp_path)
+    try:
+        yield cluster
+    finally:
+        cluster.stop_all()
+        server.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["forward", "back"])
+def test_the_servers_clock_is_set_and_no_result_is_lost(
+    clocked: Cluster, server_clock: WrongClock, seconds: int
+) -> None:
+    """All leases end at once, or an hour later: attempts may be lost, rollouts are not."""
+    clocked.start_worker("worker", concurrency=2)
+    clocked.start_vm_host(num_vms=VMS)
+    clocked.wait_for_worker("worker")
+    items = [{"id": f"item-{number}", "question": "work"} for number in range(ROLLOUTS)]
+    config = {"env_mode": "simulated", "max_attempts": 4, "simulated": {"seconds": [2.0, 3.0]}}
+
+    run = clocked.submit(config, items)
+    run.wait_for(committed=1)
+    before = clocked.client.time()[0]
+    server_clock.set(seconds)
+    assert abs(clocked.client.time()[0] - before - seconds) < HOUR / 2
+    progress = run.progress()
+    assert progress is not None
+    assert progress.committed < ROLLOUTS, "the run was over before the clock was set: nothing was tested"
+
+    run.wait(seconds=180)
+    assert check_run(run, rollouts=ROLLOUTS) == {"completed": ROLLOUTS}
+    check_pool(clocked)
+    check_broker(clocked)
 
 
 def check_durations(run: Run) -> None:
