@@ -285,7 +285,7 @@ def _box(node: Any, component: str) -> Box | None:
 def _one_line(text: str | None, *, spaced: bool = False) -> str:
     """Returns a text without line breaks; with each of its spaces, or one between words."""
     text = (text or "").replace("\ufffc", " ")
-    if not text or (text.isspace() and not (spaced and "\n" not in text)):
+    if text.isspace() and ("\n" in text or not spaced):
         return ""
     joined = re.sub(r"\s", " ", text) if spaced else " ".join(text.split())
     return joined if len(joined) <= MAX_DESCRIPTION else joined[:MAX_DESCRIPTION] + "..."
