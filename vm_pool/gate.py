@@ -66,13 +66,13 @@ class Gates:
     Args:
         address: Of this machine, for the gates to listen on and for clients to connect to.
         key: The key that tokens are made with; None: no token is needed.
-        no_pages: Whether foreign web pages are refused; see `OriginCheck`. Only on 127.0.0.1, and without a key.
+        refuse_pages: Whether foreign web pages are refused; see `OriginCheck`. Only on 127.0.0.1, and without a key.
     """
 
-    def __init__(self, address: str = "127.0.0.1", key: bytes | None = None, *, no_pages: bool = False) -> None:
+    def __init__(self, address: str = "127.0.0.1", key: bytes | None = None, *, refuse_pages: bool = False) -> None:
         self.address = address
         self._key = key
-        self._no_pages = no_pages
+        self._refuse_pages = refuse_pages
         self._certificate: Certificate | None = None
         self._retired: deque[int] = deque(maxlen=_how_many_retire())
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Gates:
                 for listener in listeners.values():
                     listener.close()
                 raise self._cannot_listen(error) from error
-            gate = Gate(self._thread.loop, listeners, dial, login, self._certificate, no_pages=self._no_pages)
+            gate = Gate(self._thread.loop, listeners, dial, login, self._certificate, refuse_pages=self._refuse_pages)
             self._retired.extend(gate.endpoint.ports.values())
         return gate
 
@@ -171,7 +171,7 @@ class Gate:
         login: Login | None = None,
         certificate: Certificate | None = None,
         *,
-        no_pages: bool = False,
+        refuse_pages: bool = False,
     ) -> None:
         address = next(iter(listeners.values())).getsockname()[0] if listeners else ""
         self.endpoint = Endpoint(
@@ -185,7 +185,7 @@ class Gate:
         self._dial = dial
         self._login = login
         self._certificate = certificate
-        self._no_pages = no_pages
+        self._refuse_pages = refuse_pages
         self._strangers: dict[asyncio.Task[None], None] = {}
         self._dialler = ThreadPoolExecutor(DIALLING, thread_name_prefix="gate dials")
         self._listeners = listeners
@@ -269,7 +269,7 @@ class Gate:
         """
         plain = PlainEnd(self._loop, near)
         if self._login is None and self._certificate is None:
-            return OriginCheck(plain, near.getsockname()[1]) if self._no_pages else plain, b""
+            return OriginCheck(plain, near.getsockname()[1]) if self._refuse_pages else plain, b""
         task = asyncio.current_task()
         if task is not None:
             self._strangers[task] = None

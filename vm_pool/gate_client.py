@@ -82,7 +82,7 @@ def relayed(endpoint: Endpoint) -> Iterator[Endpoint]:
     if not endpoint.token and not endpoint.certificate and ":" not in endpoint.address:
         yield endpoint
         return
-    gates = Gates(no_pages=True)
+    gates = Gates(refuse_pages=True)
     gate = gates.open(list(endpoint.ports), lambda purpose: dial(endpoint, purpose))
     try:
         yield gate.endpoint
