@@ -6,7 +6,6 @@ addresses are in `rollout_tasks.settings`, which reads the environment.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +17,7 @@ from rollout_tasks.config_fields import (
     Part,
     check_url,
     field_spellings,
+    json_object,
     option,
     request_fields,
     safe_name,
@@ -147,11 +147,6 @@ class ModelConfig(Part):
     @field_validator("extra_body", mode="before")
     @classmethod
     def _object(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"is not JSON: {error}") from error
         return request_fields(value)
 
     @property
@@ -293,6 +288,12 @@ class RunConfig(Part):
     agent: str | None = option(
         None, "The agent, or the file of a profile; default: the environment's own (rollouts list agents).", "--agent"
     )
+    agent_options: dict[str, Any] = option(
+        {},
+        'Arguments of one of OSWorld\'s own agents, as a JSON object: \'{"coordinate_type": "qwen25"}\'.',
+        "--agent-options",
+        validate_default=False,
+    )
     system_prompt: str | None = Field(
         None,
         description="In place of the agent's own; {instructions} and {tools} stand for the environment's.",
@@ -343,6 +344,11 @@ class RunConfig(Part):
     run_id: Annotated[str | None, safe_name(100)] = option(
         None, "The run's name; default: made from date, environment and random letters.", "--run-id"
     )
+
+    @field_validator("agent_options", mode="before")
+    @classmethod
+    def _agents_arguments(cls, value: Any) -> Any:
+        return json_object(value)
 
 
 def parse_config(values: dict[str, Any], *, where: str | None = None) -> RunConfig:

@@ -89,19 +89,40 @@ def _encodable(path: Path | None) -> Path | None:
 
 
 def request_fields(value: Any) -> dict[str, Any]:
-    """Returns further fields of each request to a model; run.json stores them, so they must not hold a secret.
+    """Returns further fields of each request to a model.
+
+    Args:
+        value: An object, or its JSON text.
 
     Raises:
         ValueError: They are not a JSON object, or set what a run sets itself, or a field is named as secrets are.
     """
+    fields = json_object(value)
+    if taken := sorted(_OF_THE_REQUEST & fields.keys()):
+        raise ValueError(f"may not set {taken[0]}, which the run sets itself")
+    return fields
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    """Returns an object that run.json stores, so that it must not hold a secret.
+
+    Args:
+        value: The object, or its JSON text.
+
+    Raises:
+        ValueError: It is not a JSON object, or a field is named as secrets are.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(f"must be a JSON object, got {shown(value)}")
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError("holds something that JSON does not have") from error
-    if taken := sorted(_OF_THE_REQUEST & value.keys()):
-        raise ValueError(f"may not set {taken[0]}, which the run sets itself")
     if secret := _secret_in(value, _DEEPEST):
         raise ValueError(
             f"may not hold {secret}, which run.json would store: keys belong in OPENAI_API_KEY, or in .env"

@@ -15,6 +15,8 @@ from typing import Any, cast
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent
+from rollout_tasks.agents.osworld.agent_classes import PREFIX as OFFICIAL
+from rollout_tasks.agents.osworld.agent_classes import agent_classes
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment
 from rollout_tasks.errors import UserError
@@ -40,6 +42,10 @@ def agent(name: str) -> type[Agent]:
     Raises:
         UserError: No package offers that name, it cannot be imported, or it breaks its contract.
     """
+    if name.startswith(OFFICIAL):
+        from rollout_tasks.agents.osworld.agent import official_agent  # here, because few runs have such an agent
+
+        return official_agent(name)
     return cast(type[Agent], _load(AGENTS, "agent", name, Agent))
 
 
@@ -55,8 +61,9 @@ def known_environments() -> list[str]:
 
 
 def known_agents() -> list[str]:
-    """Returns the names of all agents that users can name; imports none."""
-    return sorted(_offered(AGENTS).keys() - {FILE_AGENT})
+    """Returns the names of all agents that users can name, and those of OSWorld's that can be used here; imports none."""
+    official = (f"{OFFICIAL}{name}" for name, one in agent_classes().items() if not one.unusable)
+    return sorted([*(_offered(AGENTS).keys() - {FILE_AGENT}), *official])
 
 
 def available_environments() -> dict[str, str | None]:

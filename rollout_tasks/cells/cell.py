@@ -134,7 +134,7 @@ class Cell:
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         if not said or not pid:
             raise CellEnded(f"a cell cannot be made: {self._how_it_ended()}")
-        self._watch = ResourceWatch(pid, limits, self._overdone)
+        self._watch = ResourceWatch(pid, limits, self.abort)
         self._gate = self._gates.open_on(dict(zip(json.loads(said), self._listeners, strict=True)), dial)
         mine.settimeout(None)
 
@@ -248,8 +248,8 @@ class Cell:
             answer, content = {"error": f"{type(error).__name__}: {error}"}, None
         self._channel.send(answer, content)
 
-    def _overdone(self, why: str) -> None:
-        """Ends the cell from the watching thread; the waiting call reports why."""
+    def abort(self, why: str) -> None:
+        """Ends the cell from another thread; the waiting call reports why."""
         self._ended = self._ended or why
         with suppress(OSError):
             self._template.shutdown(socket.SHUT_RDWR)

@@ -99,8 +99,11 @@ class ContextOverflow(RolloutFailure):
         super().__init__(FailureClass.MODEL, message)
 
 
-class Model(Protocol):
+class BoundModel(Protocol):
     """A model bound to one rollout's session."""
+
+    session_id: str
+    """Names the session to endpoints; printable ASCII."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
         """Asks for one turn; retries as the run's configuration says.
@@ -110,3 +113,10 @@ class Model(Protocol):
             RolloutFailure: ``model`` if the endpoint refuses or its answer is invalid, ``model_overload`` if it stays
                 overloaded, slow or unreachable in all tries.
         """
+
+
+class Model(BoundModel, Protocol):
+    """A model as agents get it, with what its calls cost."""
+
+    def count(self, usage: Usage) -> None:
+        """Counts a call that was made in this session by other means, as by an agent that has its own client."""

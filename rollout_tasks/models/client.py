@@ -93,6 +93,7 @@ class ModelClient:
         self._api_key = api_key
         self._base_url = base_url
         self._api = APIS[config.api]
+        self.session_id = session_id
         self._session = (SESSION_HEADER.encode(), session_id.encode())
         self._received = 0
         self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}

@@ -6,14 +6,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollout_tasks.models.base import Message, Model, Reply, Usage
+from rollout_tasks.models.base import BoundModel, Message, Reply, Usage
 
 
 class UsageMeter:
     """A model that adds up its replies' usage and time."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: BoundModel) -> None:
         self._model = model
+        self.session_id = model.session_id
         self.usage = Usage()
         self.turns = 0
         self.seconds = 0.0
@@ -34,3 +35,9 @@ class UsageMeter:
         self.usage += reply.usage
         self.turns += 1
         return reply
+
+    def count(self, usage: Usage) -> None:
+        """See `Model`."""
+        self.seconds += usage.seconds
+        self.usage += usage
+        self.turns += 1

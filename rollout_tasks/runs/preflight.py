@@ -11,6 +11,7 @@ from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from benchmark.metrics import metric, reference_problem
 from rollout_tasks import registry
+from rollout_tasks.agents.osworld.constructor import check_options
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import ItemUnsupported
 from rollout_tasks.errors import UserError
@@ -44,6 +45,7 @@ def check_names(config: RunConfig, items: Iterable[Item], places: Mapping[str, s
     check_metric(config.metric)
     if config.agent is not None:
         _look_up("--agent", registry.agent, config.agent)
+    _check_agent_options(config)
     if config.env_mode != RunConfig.model_fields["env_mode"].default:
         _look_up("--env-mode", registry.environment, config.env_mode)
     names: set[str] = set()
@@ -60,15 +62,28 @@ def check_names(config: RunConfig, items: Iterable[Item], places: Mapping[str, s
 
 
 def _check_acts_there(config: RunConfig, environment: str) -> None:
-    """Checks that an agent with a profile has a desktop to act on, and that all environments' own agents have the same."""
-    if config.profile is not None and not registry.environment(environment).needs_desktop:
-        agent = config.profile.get("name", config.agent)
+    """Checks that an agent that needs a desktop has one, and that all environments' own agents have the same profile."""
+    agent = config.agent
+    on_desktops = config.profile is not None or (
+        agent is not None and getattr(registry.agent(agent), "needs_desktop", False)
+    )
+    if on_desktops and not registry.environment(environment).needs_desktop:
+        agent = (config.profile or {}).get("name", agent)
         raise UserError(f"--agent: {agent} acts on desktops, which --env-mode {environment} does not have")
     if config.agent is None and default_profile_name(environment) != (config.profile or {}).get("name"):
         raise UserError(
             f"--env-mode {config.env_mode}: its own agent has another profile than that of {environment}, where items run:"
             " name an agent for all (--agent), or make two runs"
         )
+
+
+def _check_agent_options(config: RunConfig) -> None:
+    """Checks the options for the agent: only OSWorld's own take any."""
+    kind = getattr(registry.agent(config.agent), "agent_class", None) if config.agent is not None else None
+    if kind is not None:
+        check_options(kind, config.agent_options)
+    elif config.agent_options:
+        raise UserError(f"--agent-options: only OSWorld's own agents (--agent {registry.OFFICIAL}CLASS) take options")
 
 
 def _named(item: Item, places: Mapping[str, str]) -> str:

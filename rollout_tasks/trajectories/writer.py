@@ -71,6 +71,11 @@ class TrajectoryWriter:
         self._sent: dict[bytes, int] = {}
         self._names: set[str] = set()
 
+    @property
+    def folder(self) -> Path | None:
+        """The attempt's folder, where its agent may keep more files; None if nothing is kept."""
+        return self._directory if self._enabled else None
+
     def start(self, header: dict[str, Any]) -> None:
         """Begins the record; replaces one that an earlier process left.
 

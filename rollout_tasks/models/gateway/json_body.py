@@ -1,0 +1,74 @@
+"""Reads the JSON of a request within bounds: what a client sends is not trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+DEEPEST = 64
+"""Nesting of lists and objects; schemas of tools are the deepest that is sent."""
+MOST_VALUES = 2_000_000
+"""Values in one body, counted by the commas and brackets in it: each takes up to a hundred bytes of memory."""
+MOST_DIGITS = 100
+
+
+class BadBodyError(ValueError):
+    """A body that is not accepted; the message is one sentence."""
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Returns a body's JSON object.
+
+    Raises:
+        BadBodyError: It is no UTF-8, no JSON, no object, too deep, or has too many values or numbers that are none.
+    """
+    if len(body) > MOST_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise BadBodyError(f"the body has more than {MOST_VALUES:,} values")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise BadBodyError(f"the body is not UTF-8: byte {error.start} is invalid") from error
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number)
+    except RecursionError as error:
+        raise BadBodyError(f"the body is nested more than {DEEPEST} deep") from error
+    except BadBodyError:
+        raise
+    except ValueError as error:
+        raise BadBodyError(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadBodyError("the body must be a JSON object")
+    if _deeper_than(value, DEEPEST):
+        raise BadBodyError(f"the body is nested more than {DEEPEST} deep")
+    return value
+
+
+def _deeper_than(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner.extend(one.values())
+            elif isinstance(one, list):
+                inner.extend(one)
+        level = [one for one in inner if isinstance(one, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _refuse(name: str) -> float:
+    raise BadBodyError(f"the body is not JSON: {name} is no number")
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise BadBodyError(f"the body has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text[:50])

@@ -1,0 +1,147 @@
+"""Engines that give up, hang or lie: the session has their class of failure, whatever its agent does then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.models.gateway.session import SessionLimits
+from tests.integration.models.gateway.upstream import ANSWER, KEY, USER, Agent, Answer, Upstream, error
+
+Open = Callable[..., Agent]
+
+FAULTS: dict[str, tuple[Answer, int, FailureClass, str, int]] = {
+    "overload": (error(503, "busy"), 503, FailureClass.MODEL_OVERLOAD, "answered 503: busy (try 3 of 3)", 3),
+    "no reply": (Answer(body=b'{"choices": []}'), 502, FailureClass.MODEL, "answered without choices", 3),
+    "bad JSON": (Answer(body=b"{"), 502, FailureClass.MODEL, "answered with bad JSON: '{' (try 3 of 3)", 3),
+    "bad request": (error(400, "no tools here"), 400, FailureClass.MODEL, "answered 400: no tools here", 1),
+    "context": (
+        error(400, "too long", "context_length_exceeded"),
+        400,
+        FailureClass.MODEL,
+        "the conversation no longer fits the model's context: ",
+        1,
+    ),
+    "wrong key": (error(401, f"wrong key {KEY}"), 502, FailureClass.MODEL, "answered 401: wrong key ***", 1),
+    "long wait": (
+        error(429, "later", retry_after="300"),
+        503,
+        FailureClass.MODEL_OVERLOAD,
+        "it asks for a wait of 300 s, longer than the limit of 120 s",
+        1,
+    ),
+    "redirect": (
+        Answer(307, b"", {"location": "http://me:secret@10.0.0.1/v1?x=secret"}),
+        502,
+        FailureClass.MODEL,
+        "it redirects to http://10.0.0.1/v1, which is not followed",
+        1,
+    ),
+    "packed": (
+        Answer(headers={"content-encoding": "gzip"}),
+        502,
+        FailureClass.MODEL,
+        "answered in an encoding that was not asked for (try 3 of 3)",
+        3,
+    ),
+    "false log-probabilities": (
+        Answer(body=json.dumps({**ANSWER, "choices": [{**ANSWER["choices"][0], "token_ids": [1], "logprobs": {"content": [{"logprob": float("nan")}]}}]}).encode()),  # type: ignore[index,dict-item] # noqa: E501
+        502,
+        FailureClass.MODEL,
+        "answered with a log-probability 0 that is no finite number (try 3 of 3)",
+        3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("fault", "status", "failure_class", "said", "tries"), FAULTS.values(), ids=FAULTS.keys())
+def test_an_engine_that_gave_up_decides_the_class(
+    agent: Open,
+    upstream: Upstream,
+    fault: Answer,
+    status: int,
+    failure_class: FailureClass,
+    said: str,
+    tries: int,
+    stream: bool,
+) -> None:
+    one = agent()
+    upstream.will(*[fault] * tries)
+
+    answer = one.chat(stream=stream)
+    later = one.chat()
+
+    assert (answer.status_code, len(upstream.requests)) == (status, tries)
+    assert said in answer.json()["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
+    assert later.status_code == 503
+    assert "has failed and answers no more calls" in later.json()["error"]["message"]
+    summary = one.handle.close()
+    assert (summary.failure_class, summary.failed, summary.calls) == (failure_class, 1, 1)
+    assert said in summary.failure
+    (call,) = one.recorder.calls
+    assert (call.outcome, call.failure_class, call.usage.requests) == ("failed", failure_class, tries)
+    assert list(call.messages) == [USER]
+    assert said in call.sentence
+    for text in (answer.text, later.text, summary.failure, call.sentence):
+        assert KEY not in text
+        assert "secret" not in text
+
+
+@pytest.mark.parametrize("proxy", ["http://10.0.0.256:1", "http://me:hunter2", "http://me:hunter2@[::1", "ftp://h"])
+def test_a_proxy_that_cannot_be_used(agent: Open, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    one = agent(max_retries=1)
+
+    answer = httpx.post(
+        f"{one.handle.base_url}/chat/completions",
+        headers={"Authorization": f"Bearer {one.handle.token}"},
+        json={"messages": [USER]},
+        trust_env=False,
+    )
+
+    assert "cannot be reached: the proxy that HTTP_PROXY, " in answer.json()["error"]["message"]
+    assert "hunter2" not in answer.text
+    assert one.summary.failure_class is FailureClass.MODEL_OVERLOAD
+
+
+def test_what_passes_is_tried_again_and_counted(agent: Open, upstream: Upstream) -> None:
+    one = agent()
+    upstream.will(error(429, "slow down", retry_after="0.02"), error(500, "oops"))
+
+    assert one.chat().json()["choices"][0]["message"]["content"] == "42"
+    assert (one.recorder.calls[0].usage.requests, one.summary.failure_class) == (3, None)
+
+
+def test_a_call_that_takes_too_long_is_the_endpoints_failure(agent: Open, upstream: Upstream) -> None:
+    one = agent(SessionLimits(call_seconds=0.3))
+    upstream.will(Answer(write=lambda _write, server: server.stopping.wait(20)))
+
+    answer = one.chat()
+
+    assert answer.status_code == 504
+    assert "gave no whole reply within 0.3 s" in answer.json()["error"]["message"]
+    assert one.summary.failure_class is FailureClass.MODEL_OVERLOAD
+
+
+def test_an_endpoint_that_hangs_is_asked_again(agent: Open, upstream: Upstream) -> None:
+    one = agent(timeout=1.0)
+    upstream.will(Answer(write=lambda _write, server: server.stopping.wait(20)))
+
+    assert one.chat().status_code == 200
+    assert one.recorder.calls[0].usage.requests == 2
+
+
+def test_a_reply_that_is_too_large_is_not_taken(agent: Open, upstream: Upstream) -> None:
+    one = agent(SessionLimits(reply_bytes=1000), max_retries=1)
+    upstream.will(Answer(body=b" " * 1001))
+
+    answer = one.chat()
+
+    assert answer.status_code == 502
+    assert "answered with more than 1,000 bytes" in answer.json()["error"]["message"]
