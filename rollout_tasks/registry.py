@@ -15,14 +15,15 @@ from typing import Any, cast
 from benchmark.errors import BenchmarkError
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent
-from rollout_tasks.agents.osworld.agent_classes import PREFIX as OFFICIAL
-from rollout_tasks.agents.osworld.agent_classes import agent_classes
+from rollout_tasks.agents.osworld import agent_classes as agents_of_osworld
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import Environment
 from rollout_tasks.errors import UserError
 
 ENVIRONMENTS = "rollout_tasks.environments"
 AGENTS = "rollout_tasks.agents"
+OFFICIAL = agents_of_osworld.PREFIX
+"""Before the names of OSWorld's own agents."""
 FILE_AGENT = "profile"
 """The agent of a run whose profile came from a file. Users name the file."""
 
@@ -62,7 +63,7 @@ def known_environments() -> list[str]:
 
 def known_agents() -> list[str]:
     """Returns the names of all agents that users can name, and those of OSWorld's that can be used here; imports none."""
-    official = (f"{OFFICIAL}{name}" for name, one in agent_classes().items() if not one.unusable)
+    official = (f"{OFFICIAL}{name}" for name, one in agents_of_osworld.agent_classes().items() if not one.unusable)
     return sorted([*(_offered(AGENTS).keys() - {FILE_AGENT}), *official])
 
 

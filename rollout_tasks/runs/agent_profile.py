@@ -24,6 +24,7 @@ from rollout_tasks.runs.stored_profile import check_stored
 
 _MOST_TOKENS = {"responses": "max_output_tokens"}
 """What an API calls the most tokens of a reply, if not ``max_tokens``."""
+_OFFICIAL_DESKTOP = {"action_space": "pyautogui", "observation_type": "screenshot", "require_a11y_tree": False}
 _Options = TypeVar("_Options", bound=BaseModel)
 
 
@@ -38,7 +39,7 @@ def with_profile(config: RunConfig) -> RunConfig:
     config = without_other_profile(config)
     profile = _profile(config)
     if profile is None:
-        return config
+        return _for_official_agent(config)
     named = f"--agent {config.agent or profile.name}"
     if _has_file(config):
         config = config.model_copy(update={"agent": registry.FILE_AGENT})
@@ -58,6 +59,21 @@ def with_profile(config: RunConfig) -> RunConfig:
         "limits": _filled(config.limits, _fillings(profile)["limits"]),
     }
     return _as_stored(config.model_copy(update=update), named)
+
+
+def _for_official_agent(config: RunConfig) -> RunConfig:
+    """Returns a configuration with the actions and the observation that OSWorld's own agents have; any other agent's unchanged.
+
+    Raises:
+        UserError: An option contradicts them.
+    """
+    if config.agent is None or not config.agent.startswith(registry.OFFICIAL):
+        return config
+    desktop = _filled(config.desktop, _OFFICIAL_DESKTOP)
+    for name, spelling in (("action_space", "--action-space"), ("observation_type", "--observation-type")):
+        if (given := getattr(desktop, name)) != _OFFICIAL_DESKTOP[name]:
+            raise UserError(f"{spelling} {given}: --agent {config.agent} has {_OFFICIAL_DESKTOP[name]}")
+    return config.model_copy(update={"desktop": desktop})
 
 
 def without_other_profile(config: RunConfig) -> RunConfig:
