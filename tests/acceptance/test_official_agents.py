@@ -1,4 +1,4 @@
-"""OSWorld's own agents solve one task on real desktops: each class as installed, its model the scripted one, in its own protocol."""
+"""OSWorld's own agents solve one task on real desktops: each class as installed, its model scripted, in its own protocol."""
 
 from __future__ import annotations
 
