@@ -29,7 +29,7 @@ from rollout_tasks.embedded.run import run_embedded
 from rollout_tasks.environments.osworld.needs import needs_of, total
 from rollout_tasks.environments.osworld.task import metrics_of, task_config
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.scripted.reading import read_json
+from rollout_tasks.models.scripted.json_files import read_json
 from rollout_tasks.models.scripted.scripts import METADATA_KEY
 from rollout_tasks.runs import preflight
 from rollout_tasks.runs.folder import RunFolder, find_run

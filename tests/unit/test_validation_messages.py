@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from typing_extensions import TypedDict
 
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.scripted.reading import validate
+from rollout_tasks.models.scripted.json_files import validate
 from rollout_tasks.validation_messages import location_of
 from rollout_tasks.vm_options import open_provider
 from vm_pool.errors import ProviderError

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from rollout_tasks.models.scripted.reading import read_json, validate
+from rollout_tasks.models.scripted.json_files import read_json, validate
 from rollout_tasks.models.scripted.sessions import SessionId
 
 

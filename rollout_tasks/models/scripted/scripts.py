@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator,
 
 from benchmark.items import Item
 from rollout_tasks.errors import UserError
+from rollout_tasks.models.scripted.json_files import read_json, validate
 from rollout_tasks.models.scripted.policies import choose, worked_example, wrong_text
-from rollout_tasks.models.scripted.reading import read_json, validate
 
 METADATA_KEY = "script"
 EVERY = "*"
