@@ -20,7 +20,7 @@ from rollout_tasks.queues import FINALIZE_QUEUE
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.enqueue import queues_of
-from rollout_tasks.runs.folder_lock import held
+from rollout_tasks.runs.run_lock import held
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission

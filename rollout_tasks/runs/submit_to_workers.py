@@ -8,7 +8,7 @@ from dataclasses import replace
 from rollout_tasks.redis_client import checked_client
 from rollout_tasks.runs import model_check, preflight
 from rollout_tasks.runs.counting import Counting, silently
-from rollout_tasks.runs.folder_lock import held
+from rollout_tasks.runs.run_lock import held
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.submission_interrupted import stopped

@@ -20,7 +20,7 @@ from rollout_tasks.cli.listing import listing
 from rollout_tasks.cli.submit_script import application
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.finalize import score_run
-from rollout_tasks.runs.folder_lock import held
+from rollout_tasks.runs.run_lock import held
 from rollout_tasks.runs.submission import load_benchmark, new_submission
 from rollout_tasks.runs.submit import write_down
 from rollout_tasks.runs.verdict import Verdict
@@ -92,7 +92,7 @@ def taken_up_by_another(shell: Shell, before: str = "") -> subprocess.CompletedP
 import os
 from pathlib import Path
 from rollout_tasks.runs.folder import RunFolder
-from rollout_tasks.runs.folder_lock import held
+from rollout_tasks.runs.run_lock import held
 {before}
 os.chdir({str(shell.run.path)!r})
 os.setgroups([])
