@@ -8,7 +8,7 @@ from typing import Any
 
 from rollout_tasks.cli.program import DONE, print_json
 from rollout_tasks.runs import model_check, preflight
-from rollout_tasks.runs.conformance import Checked
+from rollout_tasks.runs.conformance_check import Checked
 from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.submit import check_free, check_not_on_workers
 from rollout_tasks.unicode_text import one_line

@@ -20,7 +20,7 @@ from rollout_tasks.cli.submission_progress import NOTHING, submitting
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.runs import preflight
-from rollout_tasks.runs.conformance import Checked, check
+from rollout_tasks.runs.conformance_check import Checked, check
 from rollout_tasks.runs.counting import Counting
 from rollout_tasks.runs.folder import find_run
 from rollout_tasks.runs.submission import Submission, load_benchmark, new_submission, resumed_submission
