@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from desktop_image.conformance.commands import Use, host_of, split, uses_of_shell, uses_of_words
+from desktop_image.conformance.command_uses import Use, host_of, split, uses_of_shell, uses_of_words
 
 Kind = Literal[
     "account",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from desktop_image.conformance.commands import host_of, uses_of_python, uses_of_shell, uses_of_words
+from desktop_image.conformance.command_uses import host_of, uses_of_python, uses_of_shell, uses_of_words
 
 
 @pytest.mark.parametrize(
