@@ -14,8 +14,8 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.per_process import per_process
 from rollout_tasks.redis_connections import PatientRetry, connection_class
 from rollout_tasks.settings import settings
+from vm_pool.lua_scripts import scripts
 from vm_pool.redis_refusals import refused_login, untrusted
-from vm_pool.scripts import scripts
 
 PATIENT_TRIES = 240
 """With 2 s between tries after the first few: about eight minutes, longer than a Redis server's restart."""

@@ -13,9 +13,9 @@ import redis.asyncio
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from vm_pool.lua_scripts import PoolKeys
 from vm_pool.pool import POP_GRACE_SECONDS
 from vm_pool.redis_connection import REPLY_SECONDS, as_pool_error, connection_options, packed, place_of
-from vm_pool.scripts import PoolKeys
 from vm_pool.waiting import Ask, Grant, Leave, Pop, Request, Step, acquisition
 
 

@@ -8,12 +8,12 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from vm_pool import scripts
+from vm_pool import lua_scripts
 from vm_pool.errors import HostSuperseded, HostTaken, TransitionRefused, UnknownVM
 from vm_pool.lease import endpoint_to_json
+from vm_pool.lua_scripts import checked_vm_id, microseconds
 from vm_pool.pool import POP_GRACE_SECONDS, VMPool
 from vm_pool.processes import has_ended, machine, this_process
-from vm_pool.scripts import checked_vm_id, microseconds
 from vm_pool.states import Endpoint, VMState
 
 log = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ class HostClient:
         self._run("retire", self.host_id, self._instance)
 
     def _run(self, script: str, *args: str | int) -> Any:
-        return scripts.run(self.pool.redis, self.pool.keys, script, *args)
+        return lua_scripts.run(self.pool.redis, self.pool.keys, script, *args)
 
     @staticmethod
     def _row(row: list[Any], now: int) -> HostedVM:

@@ -13,13 +13,13 @@ from typing import Any
 
 import redis
 
-from vm_pool import scripts
+from vm_pool import lua_scripts
 from vm_pool.errors import AcquireTimeout, PoolError, TransitionRefused, UnknownVM
 from vm_pool.gate_login import key_of, token_of
 from vm_pool.heartbeat import LeaseHeartbeat
 from vm_pool.lease import Lease, endpoint_to_json
+from vm_pool.lua_scripts import EVENTS_KEPT, PoolKeys, checked_vm_id
 from vm_pool.redis_connection import REPLY_SECONDS, RedisConnection
-from vm_pool.scripts import EVENTS_KEPT, PoolKeys, checked_vm_id
 from vm_pool.snapshot import parse_events, parse_status
 from vm_pool.states import Endpoint, Event, PoolStatus, VMState
 from vm_pool.waiting import Ask, Grant, Leave, Pop, Request, Step, acquisition
@@ -273,7 +273,7 @@ class VMPool:
         raise UnknownVM(f"pool {self.name!r} has no VM {vm_id}")
 
     def _run(self, script: str, *args: str | int, seconds: float = REPLY_SECONDS) -> Any:
-        return scripts.run(self.redis, self.keys, script, *args, seconds=seconds)
+        return lua_scripts.run(self.redis, self.keys, script, *args, seconds=seconds)
 
     def _drive(self, steps: Generator[Step, Any, Grant]) -> Grant:
         """Performs an acquisition's steps on this thread."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vm_pool.errors import PASSING, AcquireStopped, AcquireTimeout, PoolEmpty, PoolError
+from vm_pool.lua_scripts import microseconds
 from vm_pool.processes import this_process
-from vm_pool.scripts import microseconds
 
 log = logging.getLogger(__name__)
 

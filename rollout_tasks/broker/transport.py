@@ -33,7 +33,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from redis.exceptions import ConnectionError, TimeoutError
 
-from rollout_tasks.broker.scripts import SCRIPTS
+from rollout_tasks.broker.lua_scripts import SCRIPTS
 from rollout_tasks.redis_client import celery_retry_options
 from rollout_tasks.redis_connections import RedisRefuses, TCPConnection, TLSConnection
 

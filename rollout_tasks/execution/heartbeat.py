@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import redis
 
-from rollout_tasks.broker.scripts import SCRIPTS
+from rollout_tasks.broker.lua_scripts import SCRIPTS
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.per_process import per_process

@@ -15,7 +15,7 @@ from redis.lock import Lock
 import rollout_tasks
 from rollout_tasks.runs import reconcile
 from tests.faults.resp import Command
-from vm_pool.scripts import scripts as pool_scripts
+from vm_pool.lua_scripts import scripts as pool_scripts
 
 HANDSHAKE = frozenset({"HELLO", "AUTH", "CLIENT", "SELECT"})
 BLOCKING = frozenset({"BRPOP", "BLPOP", "BLMOVE", "BZPOPMIN", "XREAD"})

@@ -19,7 +19,7 @@ from tests.integration.vm_pool.test_pool_faults import all_free, renews, until
 from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import Endpoint, Lease, PoolError, VMPool
 from vm_pool.host import VMHost
-from vm_pool.scripts import scripts
+from vm_pool.lua_scripts import scripts
 
 
 class LoggingProvider(CountingProvider):

@@ -19,7 +19,7 @@ from tests.conftest import ValkeyServer
 from tests.unit.vm_pool.pool_model import Data, Fence, Pool, new_pool
 from vm_pool import Endpoint, VMPool
 from vm_pool.lease import endpoint_from_json, endpoint_to_json
-from vm_pool.scripts import microseconds
+from vm_pool.lua_scripts import microseconds
 from vm_pool.waiting import Request
 
 NUM_VMS = 2

@@ -18,7 +18,7 @@ import redis
 from tests.conftest import ValkeyServer
 from vm_pool import AcquireTimeout, Endpoint, LeaseLost, PoolError, VMPool, VMState
 from vm_pool import waiting as waiting_module
-from vm_pool.scripts import scripts
+from vm_pool.lua_scripts import scripts
 
 ACTORS = Path(__file__).with_name("actors.py")
 

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from vm_pool import Endpoint, Event, TransitionRefused, UnknownVM, VMPool, VMState
 from vm_pool.host_client import HostClient
-from vm_pool.scripts import microseconds, run
+from vm_pool.lua_scripts import microseconds, run
 from vm_pool.waiting import Request
 
 SHORT = 0.01

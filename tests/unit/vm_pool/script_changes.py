@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from vm_pool import scripts
+from vm_pool import lua_scripts
 from vm_pool.pool import VMPool
 
 SECOND = 1_000_000
@@ -33,7 +33,7 @@ class Recorder:
     def run(self, script: str, *args: str | int) -> State:
         """Runs a script; returns what is different afterwards, with `-` for what is gone."""
         before, asked = self.state(), self._time()
-        self.reply = scripts.run(self.pool.redis, self.pool.keys, script, *args)
+        self.reply = lua_scripts.run(self.pool.redis, self.pool.keys, script, *args)
         answered, after = self._time(), self.state()
         changed = {name: after.get(name, "-") for name in {*before, *after} if before.get(name) != after.get(name)}
         self.now = self._now_of([*changed.values(), str(self.reply)], asked, answered) or self.now

@@ -16,8 +16,8 @@ from vm_pool import Endpoint, PoolUnreachable, VMPool, VMState, aio
 from vm_pool import pool as pool_module
 from vm_pool.aio import AsyncVMPool
 from vm_pool.host_client import HostClient
+from vm_pool.lua_scripts import PoolKeys
 from vm_pool.redis_connection import REPLY_SECONDS
-from vm_pool.scripts import PoolKeys
 from vm_pool.waiting import Ask, Leave, Pop, Sleep, Step
 
 OWN = "the connection's own"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vm_pool
-from vm_pool.scripts import PoolKeys, microseconds, scripts
+from vm_pool.lua_scripts import PoolKeys, microseconds, scripts
 
 FOLDER = Path(vm_pool.__file__).parent / "lua"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.lua") if path.stem != "prelude")

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from desktop_image.cache_folder import user_cache_folder
-from vm_pool.scripts import checked_vm_id
+from vm_pool.lua_scripts import checked_vm_id
 
 
 def state_folder(provider: str) -> Path:

@@ -7,11 +7,11 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from vm_pool.lua_scripts import checked_vm_id
 from vm_pool.processes import is_stopped
 from vm_pool.providers.folder_lock import abandoned, check_unused
 from vm_pool.providers.local import cgroups
 from vm_pool.providers.local.keeper_process import END_SECONDS, end_keeper, keepers_below, keepers_of
-from vm_pool.scripts import checked_vm_id
 
 log = logging.getLogger(__name__)
 

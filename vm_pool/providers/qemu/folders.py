@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from desktop_image.cache_folder import user_cache_folder
+from vm_pool.lua_scripts import checked_vm_id
 from vm_pool.processes import command_lines, kill
 from vm_pool.providers.folder_lock import abandoned, check_unused, make_held
-from vm_pool.scripts import checked_vm_id
 
 log = logging.getLogger(__name__)
 
