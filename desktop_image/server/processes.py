@@ -20,7 +20,7 @@ LARGEST_OUTPUT = 64 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompletedCommand:
     """A command that has ended."""
 
     output: str
@@ -30,7 +30,7 @@ class Done:
 
 def run(
     command: str | Sequence[str], seconds: float, *, shell: bool = False, folder: str | None = None, merge: bool = False
-) -> Done:
+) -> CompletedCommand:
     """Runs a command.
 
     Args:
@@ -51,7 +51,7 @@ def run(
         kill(process)
         raise too_late(f"the command did not end within {seconds:g} s and was killed: {shown(command)}") from None
     texts = [pipe.text() for pipe in pipes]
-    return Done(texts[0], texts[1] if len(texts) > 1 else "", process.returncode)
+    return CompletedCommand(texts[0], texts[1] if len(texts) > 1 else "", process.returncode)
 
 
 def start(

@@ -32,7 +32,7 @@ def takes(command: str | Sequence[str], *, shell: bool) -> bool:
     return found is not None and os.path.realpath(found) == os.path.realpath(PYTHON)
 
 
-def run(code: str, seconds: float) -> processes.Done | None:
+def run(code: str, seconds: float) -> processes.CompletedCommand | None:
     """Runs Python code as `processes.run` would; returns None when there is no interpreter and nothing was run.
 
     Raises:
@@ -75,7 +75,7 @@ def run(code: str, seconds: float) -> processes.Done | None:
             processes.kill_group(pid)
             code_of_end = -9
         texts = [output.text() for output in outputs]
-        return processes.Done(texts[0], texts[1], code_of_end)
+        return processes.CompletedCommand(texts[0], texts[1], code_of_end)
 
 
 def start() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from .. import user
 from . import dbus_format
-from .dbus_format import Call, Reply
+from .dbus_format import Call, MethodReply
 
 SILENCE_SECONDS, SILENT_BEFORE_SECONDS = 5.0, 1.0
 """A program that answers nothing for this long, while calls wait for it, is no longer asked: opening a window takes
@@ -53,7 +53,7 @@ class Bus:
         """Ends the connection."""
         self._socket.close()
 
-    def ask(self, calls: Sequence[Call], deadline: float) -> list[Reply | None]:
+    def ask(self, calls: Sequence[Call], deadline: float) -> list[MethodReply | None]:
         """Sends all calls at once and returns the answers.
 
         Args:
@@ -66,7 +66,7 @@ class Bus:
         Raises:
             BusError: The connection has ended.
         """
-        answers: list[Reply | None] = [None] * len(calls)
+        answers: list[MethodReply | None] = [None] * len(calls)
         waiting: dict[str, deque[int]] = defaultdict(deque)
         for place, call in enumerate(calls):
             waiting[call.destination].append(place)
@@ -109,7 +109,7 @@ class Bus:
     def _patience(self, name: str) -> float:
         return SILENT_BEFORE_SECONDS if name in self._silent_before else SILENCE_SECONDS
 
-    def _exchange(self, out: bytearray, seconds: float) -> list[tuple[int, Reply | None]]:
+    def _exchange(self, out: bytearray, seconds: float) -> list[tuple[int, MethodReply | None]]:
         """Sends what can be sent, and returns what has come."""
         try:
             readable, writable, _ = select.select([self._socket], [self._socket] if out else [], [], seconds)

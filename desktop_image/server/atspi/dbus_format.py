@@ -23,7 +23,7 @@ class Call(NamedTuple):
     body: bytes = b""
 
 
-class Reply(NamedTuple):
+class MethodReply(NamedTuple):
     """An answer; an error when `error` is not empty."""
 
     body: bytes
@@ -63,7 +63,7 @@ def _padded(data: bytes) -> bytes:
     return data + b"\x00" * (-len(data) % 8)
 
 
-def decode(buffer: bytearray, start: int) -> tuple[int, int, Reply | None]:
+def decode(buffer: bytearray, start: int) -> tuple[int, int, MethodReply | None]:
     """Decodes the message that begins at `start`.
 
     Returns:
@@ -85,7 +85,7 @@ def decode(buffer: bytearray, start: int) -> tuple[int, int, Reply | None]:
     if kind not in (_METHOD_RETURN, _ERROR):
         return end, 0, None
     reply_to, signature, error = _fields(buffer, start + HEADER.size, start + HEADER.size + fields_length, start)
-    return end, reply_to, Reply(bytes(buffer[body:end]), signature, error or ("failed" if kind == _ERROR else ""))
+    return end, reply_to, MethodReply(bytes(buffer[body:end]), signature, error or ("failed" if kind == _ERROR else ""))
 
 
 def _fields(buffer: bytearray, at: int, end: int, start: int) -> tuple[int, str, str]:

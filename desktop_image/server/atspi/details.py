@@ -8,7 +8,7 @@ from functools import partial
 
 from . import dbus_format, names
 from .bus import Bus
-from .dbus_format import Reader, Reply
+from .dbus_format import MethodReply, Reader
 from .nodes import Node, read_property
 
 LONGEST_TEXT = 50_000
@@ -34,7 +34,7 @@ def read_places(bus: Bus, nodes: Sequence[Node], deadline: float) -> None:
             _box(node, answer)
 
 
-def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Node, Reply], None]]]:
+def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Node, MethodReply], None]]]:
     if names.COMPONENT in node.interfaces:
         yield names.COMPONENT, "GetExtents", "u", dbus_format.numbers(node.coordinates), _box
     if names.TEXT in node.interfaces:
@@ -51,32 +51,32 @@ def _questions(node: Node) -> Iterator[tuple[str, str, str, bytes, Callable[[Nod
             yield names.PROPERTIES, "Get", "ss", dbus_format.texts(names.VALUE, name), partial(_value, short)
 
 
-def _box(node: Node, answer: Reply) -> None:
+def _box(node: Node, answer: MethodReply) -> None:
     if answer.signature == "(iiii)":
         reader = Reader(answer.body)
         node.box = reader.i32(), reader.i32(), reader.i32(), reader.i32()
 
 
-def _text(node: Node, answer: Reply) -> None:
+def _text(node: Node, answer: MethodReply) -> None:
     if answer.signature == "s":
         node.text = Reader(answer.body).text().translate(_PLACEHOLDERS)[:LONGEST_TEXT]
 
 
-def _value(short: str, node: Node, answer: Reply) -> None:
+def _value(short: str, node: Node, answer: MethodReply) -> None:
     value = float(read_property(answer, math.nan))
     if math.isfinite(value):
         node.values[short] = value
 
 
-def _attributes(node: Node, answer: Reply) -> None:
+def _attributes(node: Node, answer: MethodReply) -> None:
     _pairs(node.attributes, answer)
 
 
-def _document(node: Node, answer: Reply) -> None:
+def _document(node: Node, answer: MethodReply) -> None:
     _pairs(node.document, answer)
 
 
-def _pairs(into: dict[str, str], answer: Reply) -> None:
+def _pairs(into: dict[str, str], answer: MethodReply) -> None:
     if answer.signature != "a{ss}":
         return
     reader = Reader(answer.body)
@@ -86,7 +86,7 @@ def _pairs(into: dict[str, str], answer: Reply) -> None:
         into[key] = value
 
 
-def _actions(node: Node, answer: Reply) -> None:
+def _actions(node: Node, answer: MethodReply) -> None:
     if answer.signature != "a(sss)":
         return
     reader = Reader(answer.body)

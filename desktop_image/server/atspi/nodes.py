@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from . import dbus_format, names
 from .bus import Bus
-from .dbus_format import Call, Reader, Reply
+from .dbus_format import Call, MethodReply, Reader
 
 WIDEST = 1024
 DEEPEST = 50
@@ -98,7 +98,7 @@ class Program:
     """Why its tree is not complete; empty when it is."""
 
 
-def read_reference(reply: Reply | None) -> tuple[str, str] | None:
+def read_reference(reply: MethodReply | None) -> tuple[str, str] | None:
     """Returns the program and path that an answer names; None when it names nothing."""
     if reply is None or reply.signature != "(so)":
         return None
@@ -106,7 +106,7 @@ def read_reference(reply: Reply | None) -> tuple[str, str] | None:
     return None if found[1] == names.NULL_PATH else found
 
 
-def read_references(reply: Reply | None) -> list[tuple[str, str]]:
+def read_references(reply: MethodReply | None) -> list[tuple[str, str]]:
     """Returns the programs and paths that an answer lists."""
     if reply is None or reply.signature != "a(so)":
         return []
@@ -117,7 +117,7 @@ def read_references(reply: Reply | None) -> list[tuple[str, str]]:
     return [(program, path) for program, path in found if path != names.NULL_PATH]
 
 
-def read_property(reply: Reply | None, default: str | int | float) -> str | int | float:
+def read_property(reply: MethodReply | None, default: str | int | float) -> str | int | float:
     """Returns a property of the default's type, or the default."""
     if reply is None or reply.signature != "v":
         return default
@@ -128,7 +128,7 @@ def read_property(reply: Reply | None, default: str | int | float) -> str | int 
     return value if isinstance(value, type(default)) else default
 
 
-def read_states(reply: Reply | None) -> int:
+def read_states(reply: MethodReply | None) -> int:
     """Returns the states that an answer lists, as bits."""
     if reply is None or reply.signature != "au":
         return 0
@@ -138,7 +138,7 @@ def read_states(reply: Reply | None) -> int:
     return low | (reader.u32() << 32 if reader.before(end) else 0)
 
 
-def read_cache(program: str, reply: Reply | None) -> dict[str, Node]:
+def read_cache(program: str, reply: MethodReply | None) -> dict[str, Node]:
     """Returns the nodes in a program's cache by path, linked into their tree."""
     if reply is None or reply.signature != "a((so)(so)(so)iiassusau)":
         return {}

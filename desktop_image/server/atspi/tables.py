@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from . import dbus_format, names
 from .bus import Bus
-from .dbus_format import Reader, Reply
+from .dbus_format import MethodReply, Reader
 from .nodes import Box, Node, Program, expand, fetch, fetch_alike, read_property, read_reference
 
 FEW = 400
@@ -125,7 +125,9 @@ def _read_list(bus: Bus, program: Program, holder: Node, screen: Box, deadline: 
     return _take(bus, program, holder, bus.ask(asked, deadline), deadline)
 
 
-def _take(bus: Bus, program: Program, holder: Node, answers: Sequence[Reply | None], deadline: float) -> list[Node]:
+def _take(
+    bus: Bus, program: Program, holder: Node, answers: Sequence[MethodReply | None], deadline: float
+) -> list[Node]:
     """Makes the nodes in these answers the holder's children."""
     found: list[Node] = []
     for reference in dict.fromkeys(reference for answer in answers if (reference := read_reference(answer))):
@@ -143,5 +145,5 @@ def _take(bus: Bus, program: Program, holder: Node, answers: Sequence[Reply | No
     return found
 
 
-def _number(reply: Reply | None) -> int:
+def _number(reply: MethodReply | None) -> int:
     return Reader(reply.body).i32() if reply is not None and reply.signature == "i" else -1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from desktop_image.server.atspi import names, reader
-from desktop_image.server.atspi.dbus_format import Call, Reply, texts
+from desktop_image.server.atspi.dbus_format import Call, MethodReply, texts
 from desktop_image.server.atspi.nodes import Node, Program
 
 SHOWN = names.VISIBLE | names.SHOWING
@@ -23,15 +23,15 @@ class Children:
         self._children = children
         self.silent: set[str] = set()
 
-    def ask(self, calls: Sequence[Call], _deadline: float) -> list[Reply | None]:
+    def ask(self, calls: Sequence[Call], _deadline: float) -> list[MethodReply | None]:
         return [references(self._children[call.path]) if call.member == "GetChildren" else None for call in calls]
 
 
-def references(paths: Sequence[str]) -> Reply:
+def references(paths: Sequence[str]) -> MethodReply:
     body = b""
     for path in paths:
         body += b"\0" * (-len(body) % 8) + texts("p", path)
-    return Reply(struct.pack("<Ixxxx", len(body)) + body, "a(so)", "")
+    return MethodReply(struct.pack("<Ixxxx", len(body)) + body, "a(so)", "")
 
 
 def node(path: str, role: str, children: int) -> Node:
