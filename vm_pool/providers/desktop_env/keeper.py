@@ -21,7 +21,7 @@ from typing import Any
 
 from desktop_image.locks import hold_file, locked
 from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Gone, Unavailable, VMSettings, words_of
-from vm_pool.providers.desktop_env.keeper_files import lock_of
+from vm_pool.providers.desktop_env.keeper_files import lock_of, write_record
 
 _FIND_SECONDS = 3600.0
 """How long to wait for other keepers, which make their VMs one after another."""
@@ -186,9 +186,7 @@ class Keeper:
 
     def _keep(self, path: str) -> None:
         self._request["path"], self._request["region"] = path, self._tool().region
-        partial = self._record.with_suffix(".new")
-        partial.write_text(json.dumps(self._request))
-        partial.rename(self._record)
+        write_record(self._record, self._request)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import vm_pool
 from desktop_image.locks import hold_file
 from vm_pool.errors import ProviderError, VMsInUse
 from vm_pool.processes import command_lines, ends_within, environment_for_guests
-from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder
+from vm_pool.providers.desktop_env.keeper_files import lock_of, record_of, state_folder, write_record
 from vm_pool.providers.desktop_env.options import DesktopEnvOptions
 from vm_pool.providers.folder_lock import still_holds
 from vm_pool.providers.forked_children import release_in_children
@@ -233,9 +233,7 @@ class KeeperClient:
             earlier = json.loads(self._record.read_text())
             if earlier["path"] is not None:
                 request |= {"path": earlier["path"], "region": earlier["region"], "account": earlier.get("account")}
-        partial = self._record.with_suffix(".new")
-        partial.write_text(json.dumps(request))
-        partial.rename(self._record)
+        write_record(self._record, request)
 
     def _last_words(self) -> str:
         return last_lines(self._log, 2) or "nothing"

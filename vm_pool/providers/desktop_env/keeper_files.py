@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from desktop_image.cache_folder import user_cache_folder
 from vm_pool.lua_scripts import checked_vm_id
@@ -21,6 +24,13 @@ def record_of(provider: str, vm_id: str) -> Path:
         ValueError: The VM's id is not valid.
     """
     return state_folder(provider) / "vms" / f"{checked_vm_id(vm_id)}.json"
+
+
+def write_record(record: Path, request: Mapping[str, Any]) -> None:
+    """Writes a VM's record, or replaces it: whoever reads it sees the whole of one or the other."""
+    partial = record.with_suffix(".new")
+    partial.write_text(json.dumps(request))
+    partial.rename(record)
 
 
 def lock_of(provider: str, vm_id: str) -> Path:
