@@ -205,11 +205,13 @@ def kill_with_children(pid: int, seconds: float) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Returns the ids of the processes that a process without threads has started, and that were not yet waited for."""
-    try:
-        return list(map(int, (_PROC / str(pid) / "task" / str(pid) / "children").read_text("ascii").split()))
-    except OSError:
-        return []
+    """Returns the ids of the processes that any thread of a process has started, and that were not yet waited for."""
+    children: list[int] = []
+    with suppress(OSError):  # it has ended
+        for thread in (_PROC / str(pid) / "task").iterdir():
+            with suppress(OSError):
+                children.extend(map(int, (thread / "children").read_text("ascii").split()))
+    return children
 
 
 def _await_stop(pid: int, seconds: float) -> None:

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from rollout_tasks.cells.isolation import CellLimits
+from vm_pool.processes import children_of
 
 logger = logging.getLogger(__name__)
 
@@ -79,15 +80,7 @@ def _with_descendants(pid: int) -> Iterator[int]:
     while left:
         pid = left.pop()
         yield pid
-        try:
-            threads = list(Path(f"/proc/{pid}/task").iterdir())
-        except OSError:
-            continue
-        for thread in threads:
-            try:
-                left.extend(map(int, (thread / "children").read_text(encoding="utf-8").split()))
-            except OSError:
-                continue
+        left.extend(children_of(pid))
 
 
 def _own_share_of(pid: int) -> int:
