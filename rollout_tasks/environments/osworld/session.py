@@ -24,8 +24,8 @@ from rollout_tasks.environments.osworld.session_results import AttemptFiles, Com
 from rollout_tasks.environments.osworld.stable_screen import shows_something, wait_until_stable
 from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
+from rollout_tasks.log_lines import keep_to_one_line
 from rollout_tasks.temporary_files import TemporaryFolder, programs_use
-from rollout_tasks.unicode_text import one_line
 from vm_pool.gate_client import relayed
 from vm_pool.states import Endpoint
 
@@ -164,9 +164,10 @@ class AttachedSession:
 
 @contextlib.contextmanager
 def keeping_records(files: AttemptFiles) -> Iterator[None]:
-    """Keeps what desktop-env logs with an attempt."""
+    """Keeps what desktop-env logs with an attempt, one line for each record: pages choose part of it."""
+    keep_to_one_line()  # in a cell, nothing else does
     handler = _Kept(files)
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     package = logging.getLogger(desktop_env_import.LOGGER)
     package.setLevel(logging.INFO)
     package.addHandler(handler)
@@ -174,14 +175,6 @@ def keeping_records(files: AttemptFiles) -> Iterator[None]:
         yield
     finally:
         package.removeHandler(handler)
-
-
-class _OneLine(logging.Formatter):
-    """Puts a record on one line, as `log_lines` does in a worker but not in a cell: pages choose part of it."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """See `logging.Formatter`; the lines of a traceback stay."""
-        return one_line(super().formatMessage(record))
 
 
 class _Kept(logging.Handler):
