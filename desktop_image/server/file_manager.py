@@ -14,6 +14,7 @@ from pathlib import Path
 from .atspi.bus import Bus, BusError
 from .atspi.dbus_format import Call
 from .desktop_icons import NOTES
+from .polling import wait_until
 
 SERVICE = "org.xfce.FileManager"
 STARTS_IT = f"[D-BUS Service]\nName={SERVICE}\nExec=/usr/bin/Thunar --daemon\n"
@@ -29,9 +30,7 @@ def offer() -> None:
 
 
 def _offer() -> None:
-    deadline = time.monotonic() + DESKTOP_SECONDS
-    while not (Path.home() / NOTES).exists() and time.monotonic() < deadline:
-        time.sleep(_LOOK_SECONDS)
+    wait_until((Path.home() / NOTES).exists, DESKTOP_SECONDS, _LOOK_SECONDS)
     folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "dbus-1" / "services"
     try:
         folder.mkdir(parents=True, exist_ok=True)

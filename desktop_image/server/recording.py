@@ -11,13 +11,13 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import IO
 
 from flask import Blueprint, Response, current_app, jsonify, send_file
 
 from . import processes
+from .polling import wait_until
 from .problems import Problem, bad_request, too_late
 
 blueprint = Blueprint("recording", __name__)
@@ -92,9 +92,7 @@ def end_recording() -> Response:
 
 def _wait_for_a_picture(recorder: subprocess.Popen[bytes]) -> None:
     """Waits until something is recorded, the recorder has ended, or `FIRST_PICTURE_SECONDS` have passed."""
-    deadline = time.monotonic() + FIRST_PICTURE_SECONDS
-    while not _has_content(RECORDED) and recorder.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: _has_content(RECORDED) or recorder.poll() is not None, FIRST_PICTURE_SECONDS)
 
 
 def _last_words() -> str:
