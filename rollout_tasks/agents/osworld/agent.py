@@ -28,7 +28,8 @@ from rollout_tasks.environments.base import Observation, ToolCall, World
 from rollout_tasks.environments.osworld.action_spaces.base import CONTROL
 from rollout_tasks.environments.osworld.action_spaces.pyautogui import SCRIPT
 from rollout_tasks.environments.osworld.guest_python import SPECIAL
-from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.environments.osworld.session_opening import limits_of_cell
+from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
 from rollout_tasks.models.base import Model
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import SessionHandle
@@ -132,7 +133,9 @@ class _Episode:
             def dial(_name: str) -> socket.socket:
                 return socket.create_connection((address.hostname, address.port), _DIAL_SECONDS)
 
-            self._cell = Cell(shared_template(_CELL_MODULE), ports=_PORTS, dial=dial)
+            with boundary(FailureClass.ENV_SETUP, f"opening a cell for {PREFIX}{self._kind.name}"):
+                template = shared_template(_CELL_MODULE)
+                self._cell = Cell(template, ports=_PORTS, dial=dial, limits=limits_of_cell(self._config))
             try:
                 yield session
             finally:

@@ -16,6 +16,7 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
     # The names of models choose the API that these speak, or the host: the gateway puts the run's model in their place.
     f"{PACKAGE}.agent.PromptAgent": {"model": "gpt-4o", "action_space": "pyautogui"},
     f"{PACKAGE}.opencua.opencua_agent.OpenCUAAgent": {"model": "opencua", "history_type": "action_history"},
+    f"{PACKAGE}.anthropic.main.AnthropicAgent": {"model": "claude-4-sonnet-20250514", "platform": "Ubuntu"},
     f"{PACKAGE}.aguvis_agent.AguvisAgent": {"planner_model": None, "executor_model": "aguvis-72b"},
     f"{PACKAGE}.openai_cua_agent.OpenAICUAAgent": {"provider_name": "local"},
     f"{PACKAGE}.uitars15_v2.UITarsAgent": {
