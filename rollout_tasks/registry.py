@@ -22,7 +22,7 @@ from rollout_tasks.errors import UserError
 
 ENVIRONMENTS = "rollout_tasks.environments"
 AGENTS = "rollout_tasks.agents"
-OFFICIAL = agents_of_osworld.PREFIX
+OSWORLD_AGENT = agents_of_osworld.PREFIX
 """Before the names of OSWorld's own agents."""
 FILE_AGENT = "profile"
 """The agent of a run whose profile came from a file. Users name the file."""
@@ -43,10 +43,10 @@ def agent(name: str) -> type[Agent]:
     Raises:
         UserError: No package offers that name, it cannot be imported, or it breaks its contract.
     """
-    if name.startswith(OFFICIAL):
-        from rollout_tasks.agents.osworld.agent import official_agent  # here, because few runs have such an agent
+    if name.startswith(OSWORLD_AGENT):
+        from rollout_tasks.agents.osworld.agent import osworld_agent  # here, because few runs have such an agent
 
-        return official_agent(name)
+        return osworld_agent(name)
     return cast(type[Agent], _load(AGENTS, "agent", name, Agent))
 
 
@@ -63,8 +63,8 @@ def known_environments() -> list[str]:
 
 def known_agents() -> list[str]:
     """Returns the names of all agents that users can name, and those of OSWorld's that can be used here; imports none."""
-    official = (f"{OFFICIAL}{name}" for name, one in agents_of_osworld.agent_classes().items() if not one.unusable)
-    return sorted([*(_offered(AGENTS).keys() - {FILE_AGENT}), *official])
+    osworlds = (f"{OSWORLD_AGENT}{name}" for name, one in agents_of_osworld.agent_classes().items() if not one.unusable)
+    return sorted([*(_offered(AGENTS).keys() - {FILE_AGENT}), *osworlds])
 
 
 def available_environments() -> dict[str, str | None]:

@@ -111,6 +111,9 @@ class Attempt:
             boundary(FailureClass.ENV_SETUP, "preparing"),
         ):
             environment_class.prepare(self.config, self.item)
+            agent = registry.agent(self.config.agent or environment_class.default_agent)
+            if (prepare := getattr(agent, "prepare", None)) is not None:
+                prepare()
 
     def _episode(
         self, verdict: Verdict, environment_class: type[Environment], vm: VMAccess | None, pulse: Pulse

@@ -118,5 +118,11 @@ class BoundModel(Protocol):
 class Model(BoundModel, Protocol):
     """A model as agents get it, with what its calls cost."""
 
-    def count(self, usage: Usage) -> None:
-        """Counts a call that was made in this session by other means, as by an agent that has its own client."""
+    def count(self, usage: Usage, *, turn: int, answered: bool) -> None:
+        """Counts a call that was made in this session by other means, as by an agent that has its own client.
+
+        Args:
+            usage: What it took.
+            turn: The agent's turn.
+            answered: Whether it brought a reply.
+        """

@@ -36,8 +36,9 @@ class UsageMeter:
         self.turns += 1
         return reply
 
-    def count(self, usage: Usage) -> None:
+    def count(self, usage: Usage, *, turn: int, answered: bool) -> None:
         """See `Model`."""
         self.seconds += usage.seconds
         self.usage += usage
-        self.turns += 1
+        self.turns = turn
+        self.unanswered = 0.0 if answered else usage.seconds

@@ -17,14 +17,16 @@ from rollout_tasks import registry
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.profile_file import checked_profile, is_file_name, read_profile
 from rollout_tasks.agents.profiles.profile_texts import with_texts
-from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.config import ModelConfig, RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.profile_options import check_options
 from rollout_tasks.runs.stored_profile import check_stored
 
 _MOST_TOKENS = {"responses": "max_output_tokens"}
 """What an API calls the most tokens of a reply, if not ``max_tokens``."""
-_OFFICIAL_DESKTOP = {"action_space": "pyautogui", "observation_type": "screenshot", "require_a11y_tree": False}
+_OF_OTHER_AGENTS = {"max_images": "--max-images", "keep_thinking": "--keep-thinking", "images_in": "--images-in"}
+"""Options of prompts that OSWorld's own agents make themselves."""
+_OSWORLD_DESKTOP = {"action_space": "pyautogui", "observation_type": "screenshot", "require_a11y_tree": False}
 _Options = TypeVar("_Options", bound=BaseModel)
 
 
@@ -39,7 +41,7 @@ def with_profile(config: RunConfig) -> RunConfig:
     config = without_other_profile(config)
     profile = _profile(config)
     if profile is None:
-        return _for_official_agent(config)
+        return _for_osworld_agent(config)
     named = f"--agent {config.agent or profile.name}"
     if _has_file(config):
         config = config.model_copy(update={"agent": registry.FILE_AGENT})
@@ -61,18 +63,25 @@ def with_profile(config: RunConfig) -> RunConfig:
     return _as_stored(config.model_copy(update=update), named)
 
 
-def _for_official_agent(config: RunConfig) -> RunConfig:
+def _for_osworld_agent(config: RunConfig) -> RunConfig:
     """Returns a configuration with the actions and the observation that OSWorld's own agents have; any other agent's unchanged.
 
     Raises:
-        UserError: An option contradicts them.
+        UserError: An option contradicts them, or would be ignored.
     """
-    if config.agent is None or not config.agent.startswith(registry.OFFICIAL):
+    if config.agent is None or not config.agent.startswith(registry.OSWORLD_AGENT):
         return config
-    desktop = _filled(config.desktop, _OFFICIAL_DESKTOP)
+    desktop = _filled(config.desktop, _OSWORLD_DESKTOP)
     for name, spelling in (("action_space", "--action-space"), ("observation_type", "--observation-type")):
-        if (given := getattr(desktop, name)) != _OFFICIAL_DESKTOP[name]:
-            raise UserError(f"{spelling} {given}: --agent {config.agent} has {_OFFICIAL_DESKTOP[name]}")
+        if (given := getattr(desktop, name)) != _OSWORLD_DESKTOP[name]:
+            raise UserError(f"{spelling} {given}: --agent {config.agent} has {_OSWORLD_DESKTOP[name]}")
+    ignored = ["--system-prompt-file"] if config.system_prompt is not None else []
+    default = ModelConfig()
+    ignored += [
+        spelling for name, spelling in _OF_OTHER_AGENTS.items() if getattr(config.model, name) != getattr(default, name)
+    ]
+    if ignored:
+        raise UserError(f"{ignored[0]}: --agent {config.agent} makes its prompts itself")
     return config.model_copy(update={"desktop": desktop})
 
 

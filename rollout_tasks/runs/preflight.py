@@ -81,9 +81,11 @@ def _check_agent_options(config: RunConfig) -> None:
     """Checks the options for the agent: only OSWorld's own take any."""
     kind = getattr(registry.agent(config.agent), "agent_class", None) if config.agent is not None else None
     if kind is not None:
-        check_options(kind, config.agent_options)
+        check_options(kind, config)
     elif config.agent_options:
-        raise UserError(f"--agent-options: only OSWorld's own agents (--agent {registry.OFFICIAL}CLASS) take options")
+        raise UserError(
+            f"--agent-options: only OSWorld's own agents (--agent {registry.OSWORLD_AGENT}CLASS) take options"
+        )
 
 
 def _named(item: Item, places: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ PREFIX = "osworld:"
 """Before the name of a class, in the name of an agent."""
 PACKAGE = "mm_agents"
 _METHODS = frozenset({"predict", "reset"})
-_HOSTED = {
+_UNSUITABLE = {
     "AGIAgent": "a service of its maker decides; there is no model to be asked",
     "OwlAgent": "it sends every screenshot to a storage service of Alibaba Cloud",
 }
@@ -42,7 +42,7 @@ class AgentClass:
         """Why it cannot be used here; empty if it can."""
         if self.missing:
             return f"not installed: {', '.join(self.missing)}"
-        return _HOSTED.get(self.class_name, "")
+        return _UNSUITABLE.get(self.class_name, "")
 
 
 def agent_class(name: str) -> AgentClass:
@@ -92,8 +92,8 @@ class _Sources:
         self._trees: dict[str, ast.Module | None] = {}
 
     def modules(self) -> list[str]:
-        """Returns the names of all modules."""
-        paths = sorted(self._root.rglob("*.py"))
+        """Returns the names of the modules that may have a class."""
+        paths = [path for path in sorted(self._root.rglob("*.py")) if b"def predict(" in path.read_bytes()]
         parts = [[PACKAGE, *path.relative_to(self._root).with_suffix("").parts] for path in paths]
         return [".".join(part for part in one if part != "__init__") for one in parts]
 

@@ -7,26 +7,25 @@ from difflib import get_close_matches
 from typing import Any
 
 from rollout_tasks.agents.osworld.agent_classes import PACKAGE, PREFIX, AgentClass
-from rollout_tasks.config import Limits, RunConfig
+from rollout_tasks.config import DesktopConfig, Limits, RunConfig
 from rollout_tasks.errors import UserError
 
-_PLATFORMS = {"Windows": "windows"}
 _PIXELS = 28 * 28
 _OWN: Mapping[str, Mapping[str, Any]] = {
     # The names of models choose the API that these speak, or the host: the gateway puts the run's model in their place.
-    f"{PACKAGE}.agent.PromptAgent": {"model": "gpt-4o", "action_space": "pyautogui"},
-    f"{PACKAGE}.opencua.opencua_agent.OpenCUAAgent": {"model": "opencua", "history_type": "action_history"},
-    f"{PACKAGE}.anthropic.main.AnthropicAgent": {"model": "claude-4-sonnet-20250514", "platform": "Ubuntu"},
-    f"{PACKAGE}.aguvis_agent.AguvisAgent": {"planner_model": None, "executor_model": "aguvis-72b"},
-    f"{PACKAGE}.openai_cua_agent.OpenAICUAAgent": {"provider_name": "local"},
-    f"{PACKAGE}.uitars15_v2.UITarsAgent": {
+    "agent.PromptAgent": {"model": "gpt-4o", "action_space": "pyautogui"},
+    "anthropic.main.AnthropicAgent": {"model": "claude-3-5-sonnet-20241022"},
+    "aguvis_agent.AguvisAgent": {"planner_model": None, "executor_model": "aguvis-72b"},
+    "opencua.opencua_agent.OpenCUAAgent": {"model": "opencua", "history_type": "action_history"},
+    "openai_cua_agent.OpenAICUAAgent": {"provider_name": "local"},
+    "uitars15_v2.UITarsAgent": {
         "model_type": "doubao",
         "max_tokens": 3000,
         "top_p": 0.9,
         "temperature": 0.0,
         "max_image_history_length": 5,
     },
-    f"{PACKAGE}.uitars15_v1.UITARSAgent": {
+    "uitars15_v1.UITARSAgent": {
         "runtime_conf": {
             "infer_mode": "qwen25vl_normal",
             "prompt_style": "qwen25vl_normal",
@@ -44,45 +43,82 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """Of classes with parameters that the run's options do not say."""
+_LAST_TURN = frozenset(
+    {"mano_agent.ManoAgent", "uitars_agent.UITARSAgent", "uitars15_v1.UITARSAgent", "uitars15_v2.UITarsAgent"}
+)
+"""Classes whose ``max_trajectory_length`` is the number of their last turn; elsewhere it is a number of screenshots."""
+_ONE_SCREEN: Mapping[str, tuple[int, int]] = {"uitars15_v2.UITarsAgent": (1920, 1080)}
+"""Classes that have the size of the screen in their code."""
+_PLATFORMS: Mapping[str, Mapping[str, str]] = {
+    "anthropic.main.AnthropicAgent": {"ubuntu": "Ubuntu", "windows": "Windows"}
+}
+"""What classes call the platforms that others call ubuntu and windows."""
+_SET_BY_RUNS = frozenset(
+    {"action_space", "api_key", "client_password", "env", "observation_type", "password", "platform", "provider"}
+)
+"""Parameters that options for the agent cannot give: the run's own options do, or they are no values."""
 
 
 def arguments_of(kind: AgentClass, config: RunConfig, limits: Limits) -> dict[str, Any]:
     """Returns the constructor's arguments, but for the desktop that some take.
 
     Raises:
-        UserError: The run's options for the agent name an argument that the class does not have.
+        UserError: The run's options for the agent name an argument that the class does not have, or its screen has a size that the
+            class does not know.
     """
-    desktop = config.desktop
-    known = {
-        "platform": _PLATFORMS.get(desktop.os_type, "ubuntu"),
-        "model": config.model.name,
+    check_options(kind, config)
+    name = _name(kind)
+    own = dict(_OWN.get(name, {}))
+    if name == "uitars_agent.UITARSAgent":
+        own["runtime_conf"] = {
+            "screen_width": config.desktop.screen_width,
+            "screen_height": config.desktop.screen_height,
+        }
+    if name in _LAST_TURN:
+        own["max_trajectory_length"] = limits.max_turns
+    given = {
+        option: {**own[option], **value}
+        if isinstance(value, Mapping) and isinstance(own.get(option), Mapping)
+        else value
+        for option, value in config.agent_options.items()
+    }
+    arguments = {"model": config.model.name, **_of_desktop(kind, config.desktop), "max_steps": limits.max_turns}
+    return {option: value for option, value in {**arguments, **own, **given}.items() if option in kind.parameters}
+
+
+def _of_desktop(kind: AgentClass, desktop: DesktopConfig) -> dict[str, Any]:
+    platform = "windows" if desktop.os_type == "Windows" else "ubuntu"
+    return {
+        "platform": _PLATFORMS.get(_name(kind), {}).get(platform, platform),
         "observation_type": "screenshot",
-        "max_steps": limits.max_turns,
         "client_password": desktop.client_password,
         "password": desktop.client_password,
         "screen_size": [desktop.screen_width, desktop.screen_height],
         "screen_width": desktop.screen_width,
         "screen_height": desktop.screen_height,
-        "max_trajectory_length": limits.max_turns,
     }
-    own = _OWN.get(f"{kind.module}.{kind.class_name}", {})
-    check_options(kind, config.agent_options)
-    given = {
-        name: {**own[name], **value} if isinstance(value, dict) and isinstance(own.get(name), Mapping) else value
-        for name, value in config.agent_options.items()
-    }
-    return {name: value for name, value in {**known, **own, **given}.items() if name in kind.parameters}
 
 
-def check_options(kind: AgentClass, options: Mapping[str, Any]) -> None:
-    """Checks that a class has the arguments that a run's options for it name.
+def check_options(kind: AgentClass, config: RunConfig) -> None:
+    """Checks a run's options for a class.
 
     Raises:
-        UserError: It does not.
+        UserError: They name an argument that the class does not have, or the screen has a size that the class does not know.
     """
-    for name in options:
-        if name not in kind.parameters or name == "env":
-            close = get_close_matches(name, kind.parameters, n=1)
+    known = kind.parameters - _SET_BY_RUNS
+    for name in config.agent_options:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
-            known = ", ".join(sorted(kind.parameters - {"env"}))
-            raise UserError(f"--agent-options: {PREFIX}{kind.name} has no argument {name!r}: {hint}known: {known}")
+            listed = ", ".join(sorted(known))
+            raise UserError(
+                f"--agent-options: {PREFIX}{kind.name} has no argument {name!r} to give: {hint}known: {listed}"
+            )
+    size = config.desktop.screen_width, config.desktop.screen_height
+    wanted = _ONE_SCREEN.get(_name(kind), size)
+    if size != wanted:
+        raise UserError(f"--agent {PREFIX}{kind.name} only knows a screen of {wanted[0]}x{wanted[1]} pixels")
+
+
+def _name(kind: AgentClass) -> str:
+    return f"{kind.module.removeprefix(f'{PACKAGE}.')}.{kind.class_name}"

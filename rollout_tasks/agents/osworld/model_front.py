@@ -1,4 +1,4 @@
-"""Inside a cell: every host that its code connects to is the session gateway, with TLS or without.
+"""Inside a cell: whatever host its Python code connects to is the session gateway, with TLS or without.
 
 Some agents have their model's endpoint in their code. A cell reaches no network but the worker's gateway, so names resolve to the
 cell's loopback, and what is sent to any of them is passed on to the session. TLS is ended here, by certificates of an authority
@@ -10,99 +10,117 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import socket
 import ssl
 import sys
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from rollout_tasks.agents.osworld.cell_authority import CellAuthority
 
-_LOOPBACK = "127.0.0.1"
 GATEWAY_PORT = 18765
 """Where the session gateway is, on the cell's loopback; no agent has this port in its code."""
+_LOOPBACK = "127.0.0.1"
 _APIS = ("/chat/completions", "/responses", "/messages", "/models")
 """How the paths of the gateway's APIs end, whatever the hosts put before them."""
-_PASSED_ON = frozenset({"content-type", "content-length", "transfer-encoding", "x-should-retry", "retry-after"})
-"""Headers of the gateway's answers."""
+_SENT_ON = ("Content-Type", "Content-Encoding")
+_SENT_BACK = frozenset({"content-type", "content-length", "transfer-encoding", "x-should-retry", "retry-after"})
 _PIECE = 1 << 16
-_DAYS = 30
-_TLS_PORT = 443
+_PORTS = {"http": 80, "https": 443}
+_HANDSHAKE = b"\x16"
+"""The first byte of a connection with TLS."""
 _MAKERS = ("ANTHROPIC", "DASHSCOPE", "DOUBAO", "GENAI", "GROQ", "MANO", "OPENAI", "OPENCUA", "TOGETHER")
 """Whose keys agents want in their environment."""
 
 
 class ModelFront:
-    """The servers, from `start` to the end of the process."""
+    """The server, from `start` to the end of the process."""
 
     def __init__(self, session_path: str, token: str, folder: Path) -> None:
         """Starts nothing yet.
 
         Args:
-            session_path: The session's address there, before ``/v1``.
+            session_path: The session's address at the gateway, before ``/v1``.
             token: The session's key.
             folder: For the authority's certificate.
         """
-        self._gateway = (_LOOPBACK, GATEWAY_PORT)
-        self._handler = type(
-            "_Handler", (_Handler,), {"gateway": self._gateway, "session": session_path, "token": token}
-        )
-        self._authority = _Authority(folder)
-        self._bundle = folder / "authority.pem"
-        self._ports: dict[bool, int] = {}
-        """By whether TLS is spoken there."""
+        self.elsewhere = ""
+        """The last address that was asked for and is not a model's."""
+        self._session_path = session_path
+        self._token = token
+        self._authority = CellAuthority(folder)
 
     def start(self) -> None:
         """Begins to answer, and makes this process's connections lead here."""
-        self._bundle.write_bytes(self._authority.certificate)
         for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-            os.environ[name] = str(self._bundle)
-        for tls in (False, True):
-            server = ThreadingHTTPServer((_LOOPBACK, 0), self._handler)
-            if tls:
-                server.socket = self._authority.context().wrap_socket(
-                    server.socket, server_side=True, do_handshake_on_connect=False
-                )
-            self._ports[tls] = server.server_address[1]
-            threading.Thread(target=server.serve_forever, name="model-front", daemon=True).start()
-        self._take_over()
+            os.environ[name] = str(self._authority.file)
+        values = {"front": self, "session_path": self._session_path, "token": self._token}
+        server = _Server((_LOOPBACK, 0), type("_Handler", (_Handler,), values))
+        server.context = self._authority.context()
+        threading.Thread(target=server.serve_forever, name="model-front", daemon=True).start()
+        _lead_to(server.server_address[1])
 
-    def _take_over(self) -> None:
-        socket_class: Any = socket.socket
-        connect, connect_ex = socket_class.connect, socket_class.connect_ex
 
-        def resolve(
-            _host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
-        ) -> list[tuple[Any, ...]]:
-            del family, flags
-            kind = type or socket.SOCK_STREAM
-            return [(socket.AF_INET, kind, proto, "", (_LOOPBACK, int(port or 0)))]
+def _lead_to(port: int) -> None:
+    """Makes this process resolve every name to the loopback, and connect to this port there, but for the gateway's own."""
+    sockets, module = socket.socket, socket
+    connect, connect_ex = sockets.connect, sockets.connect_ex
 
-        def led(one: socket.socket, address: Any) -> Any:
-            if one.family not in (socket.AF_INET, socket.AF_INET6) or address == self._gateway:
-                return address
-            return _LOOPBACK, self._ports[address[1] == _TLS_PORT]
+    def resolve(
+        host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> list[tuple[Any, ...]]:
+        del host, family, flags
+        number = _PORTS.get(port) or int(port or 0)
+        return [(socket.AF_INET, type or socket.SOCK_STREAM, proto, "", (_LOOPBACK, number))]
 
-        module: Any = socket
-        module.getaddrinfo, module.gethostbyname = resolve, lambda _host: _LOOPBACK
-        socket_class.connect = lambda one, address: connect(one, led(one, address))
-        socket_class.connect_ex = lambda one, address: connect_ex(one, led(one, address))
+    def led(one: socket.socket, address: Any) -> Any:
+        if one.family != socket.AF_INET or address == (_LOOPBACK, GATEWAY_PORT):
+            return address
+        return _LOOPBACK, port
+
+    patched: Mapping[Any, Mapping[str, Any]] = {
+        module: {"getaddrinfo": resolve, "gethostbyname": lambda _host: _LOOPBACK, "has_ipv6": False},
+        sockets: {
+            "connect": lambda one, address: connect(one, led(one, address)),
+            "connect_ex": lambda one, address: connect_ex(one, led(one, address)),
+        },
+    }
+    for owner, values in patched.items():
+        for name, value in values.items():
+            setattr(owner, name, value)
+
+
+class _Server(ThreadingHTTPServer):
+    """Speaks TLS with those who begin with it."""
+
+    daemon_threads = True
+    context: ssl.SSLContext
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serves one connection, in a thread of its own."""
+        try:
+            if request.recv(1, socket.MSG_PEEK) == _HANDSHAKE:
+                request = self.context.wrap_socket(request, server_side=True)
+        except OSError as error:
+            sys.stderr.write(f"a connection for the model was not made: {error}\n")
+            return
+        super().finish_request(request, client_address)
+        with suppress(OSError):  # a socket that was wrapped is no longer the one that the server closes
+            request.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
     """Passes one connection's requests on to the gateway."""
 
     protocol_version = "HTTP/1.1"
-    gateway: ClassVar[tuple[str, int]]
-    session: ClassVar[str]
+    front: ClassVar[ModelFront]
+    session_path: ClassVar[str]
     token: ClassVar[str]
 
     def do_GET(self) -> None:
@@ -119,20 +137,32 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path.rstrip("/")
         api = next((one for one in _APIS if path.endswith(one)), None)
         if api is None:
-            where = f"{self.headers.get('Host', '')}{path}"
-            sys.stderr.write(f"{self.command} {where}: an agent reaches its model only, not this address\n")
-            self._answer_error(404, f"{where} is no address of a model's API")
+            self.front.elsewhere = f"{self.headers.get('Host', '')}{path}"[:200]
+            sys.stderr.write(f"{self.front.elsewhere} is not an address of a model's API: nothing else is reached\n")
+            self._answer_error(404, f"{self.front.elsewhere} is not an address of a model's API")
             return
-        connection = http.client.HTTPConnection(*self.gateway)
+        connection = http.client.HTTPConnection(_LOOPBACK, GATEWAY_PORT)
         try:
-            headers = {"Content-Type": self.headers.get("Content-Type", "application/json")}
+            headers = {name: value for name in _SENT_ON if (value := self.headers.get(name))}
             headers["Authorization"] = f"Bearer {self.token}"
-            connection.request(self.command, f"{self.session}/v1{api}", body or None, headers)
-            self._answer(connection.getresponse())
-        except OSError as error:
+            connection.request(self.command, f"{self.session_path}/v1{api}", body or None, headers)
+            if self._is_wanted(connection.sock):
+                response = connection.getresponse()
+            else:
+                self.close_connection = True
+                return
+        except (OSError, http.client.HTTPException) as error:
             self._answer_error(502, f"the session gateway cannot be reached: {error}")
+            return
+        else:
+            self._answer(response)
         finally:
             connection.close()
+
+    def _is_wanted(self, upstream: socket.socket) -> bool:
+        """Waits for the answer; returns whether the agent still does."""
+        ready, _, _ = select.select([upstream, self.connection], [], [])
+        return upstream in ready  # else it has closed its side: it sends nothing while it waits
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
@@ -147,11 +177,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, response: http.client.HTTPResponse) -> None:
         self.send_response(response.status)
-        chunked = response.chunked
         for name, value in response.getheaders():
-            if name.lower() in _PASSED_ON:
+            if name.lower() in _SENT_BACK:
                 self.send_header(name, value)
         self.end_headers()
+        chunked = response.chunked
         while piece := response.read1(_PIECE) if chunked else response.read(_PIECE):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
         if chunked:
@@ -164,56 +194,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-
-class _Authority:
-    """A certificate authority, and its certificates for the hosts that are asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "model front")])
-        made = _begun(self._name, self._name, self._key).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), True
-        )
-        self.certificate = made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-        self._secret = self._key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        self._contexts: dict[str, ssl.SSLContext] = {}
-
-    def context(self) -> ssl.SSLContext:
-        """Returns the server's context, which has a certificate for each host that a client names."""
-        context = self._context_for("localhost")
-        context.sni_callback = self._choose
-        return context
-
-    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, host: str | None, _context: ssl.SSLContext) -> None:
-        if host:
-            connection.context = self._context_for(host)
-
-    def _context_for(self, host: str) -> ssl.SSLContext:
-        if host not in self._contexts:
-            subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a model's host")])
-            names = x509.SubjectAlternativeName([x509.DNSName(host)])
-            made = _begun(subject, self._name, self._key).add_extension(names, False).sign(self._key, hashes.SHA256())
-            file = self._folder / f".certificate-{threading.get_ident()}.pem"
-            file.write_bytes(made.public_bytes(serialization.Encoding.PEM) + self._secret)
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(file)
-            file.unlink()
-            self._contexts[host] = context
-        return self._contexts[host]
-
-
-def _begun(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=_DAYS))
-        .not_valid_after(now + timedelta(days=_DAYS))
-    )
 
 
 def environment_of_agents() -> Mapping[str, str]:

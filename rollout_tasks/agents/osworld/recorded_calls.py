@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from rollout_tasks.models.base import THINKING_FIELDS, Model, Reply
+from rollout_tasks.models.base import THINKING_FIELDS, Model, Reply, Usage
 from rollout_tasks.models.served_call import ServedCall
 from rollout_tasks.trajectories.calls import CallWriter
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
 
 class RecordedCalls:
-    """The `Recorder` of one session."""
+    """The `Recorder` of one session; closed after it."""
 
     def __init__(self, trajectory: TrajectoryWriter, model: Model, header: Mapping[str, Any]) -> None:
         """Writes nothing yet.
@@ -30,6 +30,13 @@ class RecordedCalls:
         self._writer: CallWriter | None = None
         self._calls: deque[ServedCall] = deque()
         """Those that are not yet in the trajectory."""
+        self._turn = 0
+        self.usage = Usage()
+        """Of all calls that were written."""
+        self.served_in_turn = 0
+        """Calls of this turn that were served and written."""
+        self.last: ServedCall | None = None
+        """The last call that was served."""
 
     def record(self, call: ServedCall) -> None:
         """See `Recorder`; called in the gateway's thread."""
@@ -37,14 +44,22 @@ class RecordedCalls:
             self._writer.record(call)
         self._calls.append(call)
 
-    def write(self, turn: int) -> None:
+    def begin_turn(self, turn: int) -> None:
+        """Says to which of the agent's turns the next calls belong."""
+        self._turn = turn
+        self.served_in_turn = 0
+
+    def write(self) -> None:
         """Writes the new calls' messages to the trajectory, and counts them."""
         while self._calls:
             call = self._calls.popleft()
-            self._model.count(call.usage)
+            self.usage += call.usage
+            self._model.count(call.usage, turn=self._turn, answered=call.reply is not None)
             if call.reply is not None:
+                self.last = call
+                self.served_in_turn += 1
                 reply = _reply_of(call, call.reply)
-                self._trajectory.message(reply.message, turn=turn, reply=reply, prompt=call.messages)
+                self._trajectory.message(reply.message, turn=self._turn, reply=reply, prompt=call.messages)
 
     def __enter__(self) -> Self:
         if self._trajectory.folder is not None:
@@ -54,8 +69,11 @@ class RecordedCalls:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if self._writer is not None:
-            self._writer.finish()
+        try:
+            self.write()  # those that the session's end has cut off
+        finally:
+            if self._writer is not None:
+                self._writer.finish()
 
 
 def _reply_of(call: ServedCall, said: Mapping[str, Any]) -> Reply:

@@ -19,7 +19,7 @@ from rollout_tasks.models.gateway.dialect import Asked, Dialect, event
 from rollout_tasks.models.gateway.engine import EngineError
 from rollout_tasks.models.gateway.json_body import BadBodyError, read_object
 from rollout_tasks.models.gateway.refused import Refused
-from rollout_tasks.models.gateway.session import Session
+from rollout_tasks.models.gateway.session import MOST_BODIES_AT_ONCE, Session
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +106,16 @@ class GatewayApp:
 
 
 async def _body(session: Session, connection: Connection) -> dict[str, Any]:
+    if session.bodies >= MOST_BODIES_AT_ONCE:
+        raise Refused(429, f"session {session.id} sends {MOST_BODIES_AT_ONCE} requests already, the most at a time")
+    session.bodies += 1
+    try:
+        return await _read_body(session, connection)
+    finally:
+        session.bodies -= 1
+
+
+async def _read_body(session: Session, connection: Connection) -> dict[str, Any]:
     most = session.limits.request_bytes
     length = connection.header(b"content-length")
     if connection.header(b"content-encoding") not in {b"", b"identity"}:

@@ -17,7 +17,14 @@ from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.client import LARGEST_RESPONSE, SESSION_HEADER, endpoint_of
 from rollout_tasks.models.gateway.completion_stream import EventLines, StreamedReply
-from rollout_tasks.models.gateway.engine import EngineCall, EngineError, EngineReply, OnPiece, read_completion
+from rollout_tasks.models.gateway.engine import (
+    CONTEXT_OVERFLOW,
+    EngineCall,
+    EngineError,
+    EngineReply,
+    OnPiece,
+    read_completion,
+)
 from rollout_tasks.models.parsing import NotAReplyError
 from rollout_tasks.models.refusals import ModelEndpoint, read_refusal, shown_url
 from rollout_tasks.models.retries import FailedTry, decide
@@ -209,7 +216,7 @@ class EndpointEngine:
         status = response.status_code
         refusal = read_refusal(self._endpoint, status, response.reason_phrase, response.headers, text, self._key)
         if refusal.context_overflow:
-            return _Failure(refusal.failed, status, "context_length_exceeded")
+            return _Failure(refusal.failed, status, CONTEXT_OVERFLOW)
         own = 400 <= status < 500 and not refusal.failed.retried and status not in {401, 403, 407}
         return _Failure(refusal.failed, status if own else 0)
 

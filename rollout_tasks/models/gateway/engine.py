@@ -16,6 +16,8 @@ from rollout_tasks.models.served_call import CallFactsError, Sampled, Served, Ve
 from rollout_tasks.unicode_text import storable
 
 _MOST_SPANS = 1000
+CONTEXT_OVERFLOW = "context_length_exceeded"
+"""The code of an `EngineError` about a prompt that is too long for the model."""
 
 
 @dataclass(frozen=True, slots=True)

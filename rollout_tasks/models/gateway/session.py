@@ -14,7 +14,7 @@ from typing import Any
 from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.connection import ClientGone
-from rollout_tasks.models.gateway.engine import Engine, EngineCall, EngineError, EngineReply, OnPiece
+from rollout_tasks.models.gateway.engine import CONTEXT_OVERFLOW, Engine, EngineCall, EngineError, EngineReply, OnPiece
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.refused import Refused
 from rollout_tasks.models.served_call import CallFactsError, Recorder, ServedCall
@@ -26,6 +26,8 @@ _END_SECONDS = 5.0
 _KEPT_CALLS = 10_000
 """In a session's trace, the newest."""
 _KEPT_REFUSALS = 20
+MOST_BODIES_AT_ONCE = 4
+"""Of requests that are being read: each may be as large as a request may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class SessionLimits:
     """Prompts and replies of all calls together. The call that exceeds it is still served."""
     call_seconds: float = 600.0
     """For one call, with all its tries."""
+    refusals: int | None = None
+    """Requests in a row that may be refused, or be too long for the model, before the session fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class SessionSummary:
     """Its sentence."""
     limit: str
     """Which of its limits the session reached, as a sentence; empty for none."""
+    unserved: str
+    """Why the last request was refused, or was too long for the model; empty if a call has been served since."""
 
 
 class Session:
@@ -108,7 +114,11 @@ class Session:
         self._outcomes = {"served": 0, "failed": 0, "cut": 0}
         self._refusals: deque[str] = deque(maxlen=_KEPT_REFUSALS)
         self._refused = 0
+        self._unserved: list[str] = []
+        """Why requests were refused, since the last call that was served."""
         self._limit = ""
+        self.bodies = 0
+        """Requests whose bodies are being read."""
         self._in_flight: set[asyncio.Task[Any]] = set()
 
     async def call(self, dialect: str, asked: Mapping[str, Any], on_piece: OnPiece | None) -> tuple[str, EngineReply]:
@@ -148,7 +158,10 @@ class Session:
         try:
             answer = await self._answer(request, on_piece)
         except EngineError as error:
-            self._record_failure(call, started, RolloutFailure(error.failure_class, str(error)), error.tries)
+            failure = RolloutFailure(error.failure_class, str(error))
+            self._record_failure(call, started, failure, error.tries, over=error.code != CONTEXT_OVERFLOW)
+            if error.code == CONTEXT_OVERFLOW:  # agents shorten their prompt, and ask again
+                self._not_served(str(error))
             raise
         except (asyncio.CancelledError, ClientGone) as cut:
             why = (
@@ -173,6 +186,7 @@ class Session:
             served=answer.served,
         )
         self._record(served, started)
+        self._unserved = []
         if self._failure is not None and self._failure.failure_class is FailureClass.INTERNAL:
             raise EngineError(FailureClass.INTERNAL, str(self._failure), status=500)
         return call.id, answer
@@ -185,6 +199,7 @@ class Session:
         """Counts a request that was refused, for the trace."""
         self._refused += 1
         self._refusals.append(sentence[:500])
+        self._not_served(sentence)
 
     def set_reward(self, reward: object) -> None:
         """Stores the reward that the agent's side gives.
@@ -225,6 +240,7 @@ class Session:
             failure_class=failure.failure_class if failure else None,
             failure=str(failure) if failure else "",
             limit=self._limit,
+            unserved=next(reversed(self._unserved), ""),
         )
 
     async def close(self) -> None:
@@ -276,13 +292,26 @@ class Session:
         self._failure = self._failure or failure
         self._tell(str(self._failure))
 
+    def _not_served(self, sentence: str) -> None:
+        self._unserved.append(sentence[:500])
+        if self.limits.refusals is not None and len(self._unserved) >= self.limits.refusals:
+            self._fail(
+                RolloutFailure(
+                    FailureClass.MODEL, f"{len(self._unserved)} requests in a row, the last: {sentence[:500]}"
+                )
+            )
+
     def _tell(self, why: str) -> None:
         told, self._when_over = self._when_over, None
         if told is not None:
             told(why)
 
-    def _record_failure(self, call: ServedCall, started: float, failure: RolloutFailure, tries: int) -> None:
-        self._fail(failure)
+    def _record_failure(
+        self, call: ServedCall, started: float, failure: RolloutFailure, tries: int, *, over: bool = True
+    ) -> None:
+        """Records a call that failed, then lets the session fail by it, if that is `over`."""
+        if over:
+            self._failure = self._failure or failure
         failed = replace(
             call,
             outcome="failed",
@@ -291,6 +320,8 @@ class Session:
             usage=Usage(requests=tries, seconds=time.monotonic() - started),
         )
         self._record(failed, started)
+        if over:
+            self._fail(failure)
 
     def _record(self, call: ServedCall, started: float) -> None:
         call = replace(call, ended=call.began + time.monotonic() - started)  # clocks may be changed meanwhile

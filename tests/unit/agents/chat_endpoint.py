@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ class ChatEndpoint:
         self.choices: list[dict[str, Any]] = []
         self.bodies: list[dict[str, Any]] = []
         self.completion_tokens = 5
+        self.when_asked: Callable[[], object] = lambda: None
         self._server = AnswerServer(self._answer)
         self.url = f"http://127.0.0.1:{self._server.port}/v1"
 
@@ -36,6 +38,7 @@ class ChatEndpoint:
 
     def _answer(self, request: Request) -> Answer:
         self.bodies.append(json.loads(request.body))
+        self.when_asked()
         if "status" in self.choices[0]:  # stays: it is asked again
             return Answer(b"{}", status=self.choices[0]["status"])
         if "error" in self.choices[0]:

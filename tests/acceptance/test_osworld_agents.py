@@ -15,7 +15,7 @@ from rollout_tasks.runs.folder import find_run
 from tests.conftest import REPOSITORY
 from tests.desktops import needs_local_desktops
 
-pytest.importorskip("mm_agents", reason="the official agents are not installed")
+pytest.importorskip("mm_agents", reason="OSWorld's own agents are not installed")
 pytestmark = [pytest.mark.slow, needs_local_desktops]
 
 TEXT = "milk and honey"
@@ -84,13 +84,13 @@ def test_a_class_solves_a_task(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "scripts/submit.py", "--embedded", "--data-path", str(tmp_path / "tasks")]
     command += ["--env-mode", "osworld", "--provider", "local", "--num-vms", "1", "--num-rollouts", "1"]
     command += ["--agent", f"osworld:{name}", "--max-turns", "5", "--sleep-after-execution", "1"]
-    command += ["--output-dir", str(tmp_path / "results"), "--run-id", "official", "--json"]
+    command += ["--output-dir", str(tmp_path / "results"), "--run-id", "osworlds", "--json"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "REDIS_"))}
 
     run = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300)
 
     assert run.returncode == 0, run.stderr[-4000:]
-    folder = find_run("official", tmp_path / "results")
+    folder = find_run("osworlds", tmp_path / "results")
     verdict = folder.verdict("shopping#0")
     assert verdict is not None
     assert (verdict.status, verdict.score) == ("completed", 1.0), verdict

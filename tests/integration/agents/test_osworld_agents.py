@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,20 @@ import pytest
 from benchmark.items import Item
 from rollout_tasks import registry
 from rollout_tasks.agents.base import Episode
-from rollout_tasks.config import Limits, ModelConfig, RunConfig
-from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.agents.osworld.agent_classes import agent_class
+from rollout_tasks.agents.osworld.constructor import arguments_of
+from rollout_tasks.config import DesktopConfig, Limits, ModelConfig, RunConfig
+from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, UserError
+from rollout_tasks.interruption import Interruption
 from rollout_tasks.models import retries
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.usage_meter import UsageMeter
 from rollout_tasks.trajectories.reader import read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter
-from tests.unit.agents.chat_endpoint import ChatEndpoint, said
+from tests.unit.agents.chat_endpoint import OVERFLOW, ChatEndpoint, said
 from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop
 
-pytest.importorskip("mm_agents", reason="the official agents are not installed")
+pytest.importorskip("mm_agents", reason="OSWorld's own agents are not installed")
 
 TASK = "Open the trash."
 UI_TARS = [
@@ -68,14 +72,27 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatEndpoint]:
     endpoint.close()
 
 
+def config_of(name: str, endpoint: ChatEndpoint) -> RunConfig:
+    return RunConfig(agent=f"osworld:{name}", model=ModelConfig(name="policy", base_url=endpoint.url, max_retries=1))
+
+
+def meter(name: str, endpoint: ChatEndpoint) -> UsageMeter:
+    return UsageMeter(open_model(config_of(name, endpoint).model, session_id=f"{name}/1/0/1", api_key="none"))
+
+
 def play(
-    name: str, endpoint: ChatEndpoint, desktop: DrawnDesktop, directory: Path, limits: Limits | None = None
+    name: str,
+    endpoint: ChatEndpoint,
+    desktop: DrawnDesktop,
+    directory: Path,
+    limits: Limits | None = None,
+    model: UsageMeter | None = None,
 ) -> tuple[Episode, UsageMeter]:
-    config = RunConfig(agent=f"osworld:{name}", model=ModelConfig(name="policy", base_url=endpoint.url, max_retries=1))
+    config = config_of(name, endpoint)
     trajectory = TrajectoryWriter(directory)
     trajectory.start({})
     trajectory.observed(desktop.look())
-    model = UsageMeter(open_model(config.model, session_id=f"{name}/1/0/1", api_key="none"))
+    model = model or meter(name, endpoint)
     agent = registry.agent(f"osworld:{name}")(config)
     try:
         item = Item(id="1", question=TASK)
@@ -115,4 +132,73 @@ def test_an_endpoint_that_gives_up_is_no_action_of_the_agent(name: str, endpoint
 
     assert failure.value.failure_class is FailureClass.MODEL_OVERLOAD
     assert "503" in str(failure.value)
-    assert [word for turn in desktop.scripts() for word in turn if word in ("DONE", "FAIL")] == []
+
+
+def test_a_reply_that_the_class_cannot_read_is_the_models_failure(endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    endpoint.will(*[said(UI_TARS[0])] * 30)  # without the summary that this class wants
+
+    with pytest.raises(RolloutFailure, match="osworld:ManoAgent cannot go on: ValueError") as failure:
+        play("ManoAgent", endpoint, DrawnDesktop(), tmp_path)
+
+    assert failure.value.failure_class is FailureClass.PARSE
+    assert "Traceback" in (tmp_path / "agent.log").read_text()
+
+
+def test_a_prompt_that_does_not_fit_is_the_classes_to_shorten(endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    endpoint.will(OVERFLOW, *CLASSES["uitars_agent.UITARSAgent"])
+
+    episode, model = play("uitars_agent.UITARSAgent", endpoint, DrawnDesktop(), tmp_path)
+
+    assert (episode.ending, model.turns, model.usage.requests) == ("done", 2, 3)
+
+
+def test_a_prompt_that_never_fits_is_no_action(endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    endpoint.will(*[OVERFLOW] * 30)
+
+    with pytest.raises(RolloutFailure, match="maximum context length") as failure:
+        play("uitars_agent.UITARSAgent", endpoint, DrawnDesktop(), tmp_path)
+
+    assert failure.value.failure_class is FailureClass.MODEL
+
+
+def test_a_broken_call_of_the_computer_tool_ends_nothing(endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    broken = {"id": "c", "type": "function", "function": {"name": "computer", "arguments": '{"type": "click"}'}}
+    endpoint.will(*[said(None, finish_reason="tool_calls", tool_calls=[broken])] * 3)
+
+    with pytest.raises(RolloutFailure, match="3 turns in a row") as failure:
+        play("OpenAICUAAgent", endpoint, DrawnDesktop(), tmp_path)
+
+    assert failure.value.failure_class is FailureClass.PARSE
+
+
+@pytest.mark.parametrize("limits", [Limits(max_turns=1), Limits(max_turns=5, max_tokens=10)])
+def test_limits_end_the_episode(limits: Limits, endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    endpoint.will(*CLASSES["O3Agent"])
+
+    with pytest.raises(RolloutFailure) as failure:
+        play("O3Agent", endpoint, DrawnDesktop(), tmp_path, limits)
+
+    assert failure.value.failure_class is FailureClass.MAX_TURNS
+
+
+def test_an_endpoint_that_hangs_is_known_as_such_at_the_deadline(endpoint: ChatEndpoint, tmp_path: Path) -> None:
+    """As in an attempt: a deadline ends the episode, and what kept it waiting decides whose failure that is."""
+    endpoint.will(*CLASSES["O3Agent"])
+    late = threading.Event()
+    endpoint.when_asked = lambda: late.wait(30)
+    model = meter("O3Agent", endpoint)
+
+    with pytest.raises(EpisodeInterrupted), Interruption().scope(8.0, FailureClass.TIMEOUT, "late", grace=60):
+        play("O3Agent", endpoint, DrawnDesktop(), tmp_path, model=model)
+
+    late.set()
+    assert model.unanswered > 0.5
+
+
+def test_the_screen_that_a_class_has_in_its_code() -> None:
+    small = DesktopConfig(screen_width=1280, screen_height=720)
+
+    with pytest.raises(UserError, match="--agent osworld:UITarsAgent only knows a screen of 1920x1080 pixels"):
+        arguments_of(agent_class("UITarsAgent"), RunConfig(desktop=small), Limits())
+    given = arguments_of(agent_class("uitars_agent.UITARSAgent"), RunConfig(desktop=small), Limits())
+    assert given["runtime_conf"] == {"screen_width": 1280, "screen_height": 720}
