@@ -91,6 +91,9 @@ class ModelConfig(Part):
     base_url: str | None = option(
         None, "The endpoint, as in http://127.0.0.1:8000/v1. Default: OPENAI_BASE_URL, else OpenAI.", "--base-url"
     )
+    pool: Annotated[str | None, safe_name(64)] = option(
+        None, "A model pool of your workers' Redis, in place of an endpoint (rollouts model).", "--model-pool"
+    )
     temperature: float | None = option(
         None, "Sampling temperature; unset leaves it to the endpoint.", "--temperature", ge=0, le=2
     )

@@ -35,6 +35,8 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
         for name, kinds in needed.items():
             sys.stdout.write(f"The items in {name} need: {one_line(_listed(kinds))}\n")
     model = preflight.needs_model(config, environments)
+    if model and here:
+        model_check.check_no_pool(config)
     if model and here and model_check.model_address(config) is None:
         model_check.check_scripts(submission.config, submission.items)
         config = config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})

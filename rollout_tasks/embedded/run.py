@@ -153,6 +153,7 @@ def _choose_model(submission: Submission, environments: Iterable[str]) -> tuple[
     """
     if not preflight.needs_model(submission.config, environments):
         return submission, False
+    model_check.check_no_pool(submission.config)
     ours = submission.config.model.scripted and submission.config.model.base_url is None
     if not ours and model_check.model_address(submission.config) is not None:
         return replace(submission, config=model_check.check_model(submission.config)), False

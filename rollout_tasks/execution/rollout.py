@@ -31,8 +31,8 @@ from rollout_tasks.execution.results_disk import once_usable
 from rollout_tasks.execution.shutdown import ShutdownSignals, WorkerShutdown, put_message_back, worker_stops
 from rollout_tasks.execution.verdicts import RolloutVerdicts
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.models.client import endpoint_of
 from rollout_tasks.models.outage import wait_while_out
+from rollout_tasks.models.routes import endpoint_of
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Claim

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.models.served import Served
 
 Message = dict[str, Any]
 """A message or an item of any API: Chat Completions, Responses or Messages."""
@@ -67,7 +68,9 @@ class Reply:
     finish_reason: str
     usage: Usage
     served_by: str = ""
-    """Which model, version or replica answered."""
+    """The name of the model that answered, as the endpoint gives it."""
+    served: Served = field(default_factory=Served)
+    """Which replica of a model pool answered, with which weights."""
     token_data: Mapping[str, Any] = field(default_factory=dict)
     """Token ids and log-probabilities where the endpoint gave them."""
     thinking: Mapping[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -25,6 +25,7 @@ from rollout_tasks.models.base import ContextOverflow, Message, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError
 from rollout_tasks.models.refusals import ModelEndpoint, read_refusal
 from rollout_tasks.models.retries import FailedTry, decide
+from rollout_tasks.models.routes import Route, route_of
 from rollout_tasks.per_process import per_process
 from rollout_tasks.settings import checked_key, settings
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 SESSION_HEADER = "X-Session-Id"
 """Keeps a trajectory on one replica, and tells a scripted model which script to play."""
-OPENAI_URL = "https://api.openai.com/v1"
 LARGEST_RESPONSE = 64 << 20
 """Bytes, decompressed; token ids and log-probabilities of 100,000 tokens take a quarter of it."""
 LARGEST_CONVERSATION = 250_000_000
@@ -59,11 +59,6 @@ def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
     return "/".join(quote(str(part), safe="") for part in (run_id, item_id, index, attempt))
 
 
-def endpoint_of(config: ModelConfig) -> str:
-    """Returns the base URL for a run's model calls: the configuration's, else the environment's, else OpenAI's."""
-    return (config.base_url or settings().openai_base_url or OPENAI_URL).rstrip("/")
-
-
 def open_model(
     config: ModelConfig, *, session_id: str, api_key: str | None = None, base_url: str | None = None
 ) -> ModelClient:
@@ -73,7 +68,7 @@ def open_model(
         config: The run's model options.
         session_id: Sent with every request; printable ASCII, from the function of the same name.
         api_key: The endpoint's key; default: the environment's.
-        base_url: The endpoint; default: that of `endpoint_of`.
+        base_url: The endpoint; default: that of `route_of`.
 
     Raises:
         UserError: The key cannot be sent in a header.
@@ -82,16 +77,18 @@ def open_model(
     if api_key is None and configured.openai_api_key is not None:
         api_key = configured.openai_api_key.get_secret_value()
     key = checked_key(api_key or "") or _NO_KEY
-    return ModelClient(config, session_id, key, base_url.rstrip("/") if base_url else endpoint_of(config))
+    return ModelClient(config, session_id, key, route_of(config, session_id, base_url))
 
 
 class ModelClient:
     """One session's `Model`. Not thread-safe."""
 
-    def __init__(self, config: ModelConfig, session_id: str, api_key: str, base_url: str) -> None:
+    def __init__(self, config: ModelConfig, session_id: str, api_key: str, route: Route) -> None:
         self._config = config
         self._api_key = api_key
-        self._base_url = base_url
+        self._route = route
+        self._base_url = ""
+        """Where the current try goes."""
         self._api = APIS[config.api]
         self.session_id = session_id
         self._session = (SESSION_HEADER.encode(), session_id.encode())
@@ -109,16 +106,34 @@ class ModelClient:
         body = json.dumps(request).encode()
         headers = [(name.encode(), value.encode()) for name, value in self._api.tool_headers(tools).items()]
         started = time.monotonic()
-        tries = 0
+        tries, failed = 0, set[str]()
         while True:
             tries += 1
-            outcome = self._try(body, headers, tries, started)
+            outcome = self._routed(body, headers, tries, started, failed)
             if isinstance(outcome, Reply):
                 return outcome
             decision = decide(outcome, tries, self._config.max_retries)
             if decision.delay is None:
                 raise RolloutFailure(outcome.failure_class, self._without_key(decision.sentence))
             time.sleep(decision.delay)
+
+    def _routed(
+        self, body: bytes, headers: list[tuple[bytes, bytes]], tries: int, started: float, failed: set[str]
+    ) -> Reply | FailedTry:
+        """Makes a try where the route leads; a replica that has failed is added to `failed`."""
+        destination = self._route.begin(failed)
+        if isinstance(destination, FailedTry):
+            return destination
+        self._base_url = destination.base_url
+        try:
+            outcome = self._try(body, headers, tries, started)
+        finally:
+            served = self._route.end(destination)
+        if isinstance(outcome, Reply):
+            return replace(outcome, served=served)
+        if outcome.failure_class is FailureClass.MODEL_OVERLOAD and destination.replica_id:
+            failed.add(destination.replica_id)
+        return outcome
 
     def _try(self, body: bytes, headers: list[tuple[bytes, bytes]], tries: int, started: float) -> Reply | FailedTry:
         import httpx2  # what the openai package sends with

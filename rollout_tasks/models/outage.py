@@ -16,16 +16,15 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import redis
 
-from benchmark.deadline import Deadline, TooSlowError, keeping_deadlines
-from rollout_tasks.models.apis import APIS
+from rollout_tasks.models.endpoint_check import ANSWER_SECONDS, problem_of
+from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
+from rollout_tasks.models.routes import POOL_SCHEME
 from rollout_tasks.redis_client import server_time
-from rollout_tasks.settings import settings
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,6 @@ PATIENCE_SECONDS = 12 * 3600.0
 """How long an endpoint is waited for from when its outage was noticed: a night."""
 ASK_EVERY_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
-_ANSWER_SECONDS = 5.0
 _NOTE_SECONDS = 60
 _SENTENCE = 200
 """Characters of a problem that are kept."""
@@ -78,7 +76,7 @@ def wait_while_out(
 
     Args:
         client: Where outages are recorded.
-        endpoint: Its base URL.
+        endpoint: Its base URL, or its name if it is a model pool (`POOL_SCHEME`).
         suspected: Whether a call to it just failed: then it is asked even if no outage is recorded.
         before_waiting: Called once, before the first wait of an outage.
         wanted: Called about once a second: whether to go on waiting; an error that it raises ends the wait.
@@ -107,8 +105,8 @@ def wait_while_out(
         too_long = time.monotonic() >= deadline or (outage is not None and outage.seconds >= PATIENCE_SECONDS)
         if not too_long and not wanted():
             return waited
-        if client.set(f"{_key(endpoint)}:asked", "1", nx=True, px=int((_ANSWER_SECONDS + ASK_EVERY_SECONDS) * 1000)):
-            problem = _ask(endpoint, api)
+        if client.set(f"{_key(endpoint)}:asked", "1", nx=True, px=int((ANSWER_SECONDS + ASK_EVERY_SECONDS) * 1000)):
+            problem = _ask(client, endpoint, api)
             _note(client, endpoint, problem, outage)
             suspected = suspected and bool(problem)  # whatever the server's clock says of the answer
             if problem and too_long:
@@ -140,22 +138,12 @@ def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | Non
         pipe.execute()
 
 
-def _ask(endpoint: str, api: str) -> str:
+def _ask(client: redis.Redis, endpoint: str, api: str) -> str:
     """Returns why the endpoint does not work, as the rest of a sentence; empty if it answers."""
-    import httpx2  # what the openai package sends with
-
-    key = settings().openai_api_key
-    headers = APIS[api].login(key.get_secret_value().strip()) if key else {}
-    try:
-        with (
-            keeping_deadlines(httpx2.Client(headers=headers, timeout=Deadline(_ANSWER_SECONDS))) as client,
-            closing(client.send(client.build_request("GET", f"{endpoint}/models"), stream=True)) as response,
-        ):
-            return f"answers HTTP {response.status_code}" if response.status_code >= 500 else ""
-    except (httpx2.TimeoutException, TooSlowError):
-        return f"gives no answer within {_ANSWER_SECONDS:g} s"
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError, ImportError) as error:
-        return f"cannot be reached ({type(error).__name__})"
+    if endpoint.startswith(POOL_SCHEME):
+        replicas = Replicas(client, endpoint.removeprefix(POOL_SCHEME)).all()
+        return "" if any(one.state is ReplicaState.READY for one in replicas) else "has no replica that takes calls"
+    return problem_of(endpoint, api)
 
 
 def _key(endpoint: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.base import Message, Usage
+from rollout_tasks.models.served import Served, VersionSpan
 
 Outcome = Literal["served", "failed", "cut"]
 """A reply was given; the engine gave up; the client went away before it had the whole reply."""
@@ -19,27 +20,6 @@ Outcome = Literal["served", "failed", "cut"]
 
 class CallFactsError(ValueError):
     """Facts of a call that cannot be true; the message says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class VersionSpan:
-    """A part of the sampled tokens, and the version of the weights that they were sampled with."""
-
-    version: str
-    start: int
-    """The first token's index."""
-    end: int
-    """The index after the last token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """By whom a reply was made; fields are empty where the engine does not tell."""
-
-    replica: str = ""
-    version_at_start: str = ""
-    version_at_end: str = ""
-    spans: tuple[VersionSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

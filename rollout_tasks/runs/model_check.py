@@ -18,8 +18,8 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.apis import APIS
-from rollout_tasks.models.client import OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
+from rollout_tasks.models.routes import OPENAI_URL
 from rollout_tasks.runs.agent_profile import needed_context
 
 LARGEST_ANSWER = 16 << 20
@@ -69,7 +69,8 @@ def check_model(config: RunConfig) -> RunConfig:
         UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model, or says that
             the model's context is shorter than the agent's profile needs.
     """
-    address = model_address(config)
+    pool = config.model.pool
+    address = _replica_of(config, pool) if pool is not None else model_address(config)
     if config.profile is not None and (address is None or (address == OPENAI_URL and config.model.api == "messages")):
         raise UserError(_endpoint_wanted(config))
     if address is None:
@@ -77,7 +78,8 @@ def check_model(config: RunConfig) -> RunConfig:
             "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url) to an OpenAI-compatible endpoint,"
             " or use rollouts run, or rollouts resume with --embedded, which start the scripted model"
         )
-    model = with_list_prices(config.model.model_copy(update={"base_url": address, "scripted": False}))
+    filled = {} if pool is not None else {"base_url": address}
+    model = with_list_prices(config.model.model_copy(update={**filled, "scripted": False}))
     config = config.model_copy(update={"model": model})
     answer = _ask(address, config.model.api)
     path = APIS[config.model.api].path
@@ -103,6 +105,41 @@ def check_model(config: RunConfig) -> RunConfig:
         if names and name not in names and not (option == "--model" and _is_an_alias(config, address)):
             raise UserError(f"{option}: {address} does not serve {name!r}; it serves {_listed(names)}")
     return config
+
+
+def check_no_pool(config: RunConfig) -> None:
+    """Checks that a run on this machine alone has no model pool: its Redis is its own, and pools are in that of the workers.
+
+    Raises:
+        UserError: It has one.
+    """
+    if config.model.pool is not None:
+        raise UserError(
+            "--model-pool: a run on this machine alone does not know the pools of your workers' Redis:"
+            " send it to the workers (rollouts submit), or name an endpoint (--base-url)"
+        )
+
+
+def _replica_of(config: RunConfig, pool: str) -> str:
+    """Returns the address of a replica of a model pool, for the checks before a run.
+
+    Raises:
+        UserError: An endpoint is named, too, or the pool has no replica that takes calls.
+    """
+    from rollout_tasks.models.pool.replicas import Replicas, ReplicaState  # here, as few runs have a pool
+    from rollout_tasks.redis_client import checked_client
+    from rollout_tasks.settings import settings
+
+    if config.model.base_url is not None:
+        raise UserError("--model-pool, --base-url: name one of them")
+    if config.metric == JUDGE_METRIC and settings().openai_base_url is None:
+        raise UserError("--metric: a judge is not asked in a model pool: name its endpoint in OPENAI_BASE_URL")
+    replicas = Replicas(checked_client(), pool).all()
+    ready = next((one for one in replicas if one.state is ReplicaState.READY), None)
+    if ready is None:
+        some = f"none of its {len(replicas)} replicas takes calls" if replicas else "it has no replica"
+        raise UserError(f"--model-pool {pool}: {some}: start some, as with rollouts model attach {pool} URL")
+    return ready.base_url
 
 
 def _endpoint_wanted(config: RunConfig) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import redis
 
 from rollout_tasks.models.outage import outage_of
+from rollout_tasks.models.routes import endpoint_of
 from rollout_tasks.runs import presence
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
@@ -79,8 +80,9 @@ def out_of_reach(store: RunStore, progress: Progress) -> str:
     if not progress.pending:
         return ""
     with suppress(KeyError, UnreadableRun):
-        endpoint = store.config(progress.run_id)[0].model.base_url  # None in a run that asks no model
-        return str(outage_of(store.client, endpoint) or "") if endpoint else ""
+        model = store.config(progress.run_id)[0].model
+        asked = model.base_url or model.pool  # neither in a run that asks no model
+        return str(outage_of(store.client, endpoint_of(model)) or "") if asked else ""
     return ""
 
 

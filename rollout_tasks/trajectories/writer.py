@@ -279,6 +279,13 @@ def _reply_facts(reply: Reply, left_out: LeftOut | None) -> dict[str, Any]:
         "requests": usage.requests,
         "seconds": usage.seconds,
     }
+    if reply.served.replica:
+        served = reply.served
+        facts["served"] = {
+            "replica": served.replica,
+            "version_at_start": served.version_at_start,
+            "version_at_end": served.version_at_end,
+        }
     if left_out is not None:
         facts["left_out"] = {"pictures": left_out.pictures, "thinking": left_out.thinking}
         if left_out.cut_off_after is not None:

@@ -27,7 +27,7 @@ _IDS = (
     (re.compile(r"@[\w.-]+"), "@*"),
     (re.compile(r"^rollout\.\w+$"), "rollout.*"),
 )
-_SCRIPTS = {"runs/lua": "run", "broker/lua": "transport"}
+_SCRIPTS = {"runs/lua": "run", "broker/lua": "transport", "models/pool/lua": "model pool"}
 """What the scripts of a folder are about."""
 _CALLED = re.compile(r"call\(\s*['\"](\w+)['\"]", re.IGNORECASE)
 

@@ -1,4 +1,4 @@
-"""An engine that asks a Chat Completions endpoint, with the project's one retry policy."""
+"""An engine that asks a Chat Completions endpoint, or a model pool's replicas, with the project's one retry policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmark.http_client import BAD_PROXY, UnusableProxy, plain_key, without_key
@@ -15,7 +15,7 @@ from benchmark.response_body import UnreadableBodyError
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.base import Usage
-from rollout_tasks.models.client import LARGEST_RESPONSE, SESSION_HEADER, endpoint_of
+from rollout_tasks.models.client import LARGEST_RESPONSE, SESSION_HEADER
 from rollout_tasks.models.gateway.completion_stream import EventLines, StreamedReply
 from rollout_tasks.models.gateway.engine import (
     CONTEXT_OVERFLOW,
@@ -28,7 +28,8 @@ from rollout_tasks.models.gateway.engine import (
 from rollout_tasks.models.parsing import NotAReplyError
 from rollout_tasks.models.refusals import ModelEndpoint, read_refusal, shown_url
 from rollout_tasks.models.retries import FailedTry, decide
-from rollout_tasks.models.served_call import Served
+from rollout_tasks.models.routes import OneEndpoint, Route, route_of
+from rollout_tasks.models.served import Served
 
 if TYPE_CHECKING:
     import httpx2
@@ -62,7 +63,7 @@ class _Connected:
 
 
 class EndpointEngine:
-    """An `Engine` for one endpoint and model; for any number of sessions of one gateway."""
+    """An `Engine` for one model; for any number of sessions of one gateway."""
 
     def __init__(self, config: ModelConfig, *, api_key: str = "", base_url: str | None = None) -> None:
         """Connects to nothing yet: the HTTP client is made at the first call, after any fork.
@@ -70,7 +71,7 @@ class EndpointEngine:
         Args:
             config: The run's model options. Those that it gives take precedence over what a client asks for.
             api_key: The endpoint's key; empty for none.
-            base_url: The endpoint; default: the configuration's, else the environment's.
+            base_url: The endpoint; default: that of `route_of`.
 
         Raises:
             ValueError: The key cannot be sent in a header.
@@ -78,9 +79,9 @@ class EndpointEngine:
         self.model = config.name
         self._config = config
         self._key = plain_key(api_key)
-        self._base_url = (base_url or endpoint_of(config)).rstrip("/")
-        self._endpoint = ModelEndpoint(config.name, self._base_url)
-        self._connection: _Connected | None = None
+        self._base_url = base_url
+        self._connections: dict[str, _Connected] = {}
+        """By base URL."""
 
     def prepared(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """See `Engine`."""
@@ -95,7 +96,9 @@ class EndpointEngine:
         if on_piece is not None:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         body = json.dumps(request).encode()
+        route = route_of(self._config, call.session_id, self._base_url)
         began, tries, passed_on = time.monotonic(), 0, False
+        failed_replicas: set[str] = set()
 
         async def pass_on(piece: dict[str, Any]) -> None:
             nonlocal passed_on
@@ -105,7 +108,9 @@ class EndpointEngine:
 
         while True:
             tries += 1
-            outcome = await self._try(call, body, pass_on if on_piece else None, tries, began)
+            outcome = await self._routed(
+                route, failed_replicas, call, body, pass_on if on_piece else None, tries, began
+            )
             if isinstance(outcome, EngineReply):
                 return outcome
             decision = decide(outcome.failed, tries, self._config.max_retries)
@@ -117,45 +122,73 @@ class EndpointEngine:
 
     async def close(self) -> None:
         """See `Engine`."""
-        connected, self._connection = self._connection, None
-        if connected is not None and connected.loop is asyncio.get_running_loop():
-            await connected.client.aclose()
+        connections, self._connections = self._connections, {}
+        for connected in connections.values():
+            if connected.loop is asyncio.get_running_loop():
+                await connected.client.aclose()
+
+    async def _routed(
+        self,
+        route: Route,
+        failed: set[str],
+        call: EngineCall,
+        body: bytes,
+        on_piece: OnPiece | None,
+        tries: int,
+        began: float,
+    ) -> EngineReply | _Failure:
+        """Makes a try where the route leads; a replica that has failed is added to `failed`."""
+        if isinstance(route, OneEndpoint):
+            return await self._try(route.base_url, call, body, on_piece, tries, began)
+        destination = await asyncio.to_thread(route.begin, failed)
+        if isinstance(destination, FailedTry):
+            return _Failure(destination)
+        served = Served()
+        try:
+            outcome = await self._try(destination.base_url, call, body, on_piece, tries, began)
+        finally:
+            served = await asyncio.shield(asyncio.to_thread(route.end, destination))
+        if isinstance(outcome, EngineReply):
+            return replace(outcome, served=replace(served, spans=outcome.served.spans))
+        if outcome.failed.failure_class is FailureClass.MODEL_OVERLOAD:
+            failed.add(destination.replica_id)
+        return outcome
 
     async def _try(
-        self, call: EngineCall, body: bytes, on_piece: OnPiece | None, tries: int, began: float
+        self, base_url: str, call: EngineCall, body: bytes, on_piece: OnPiece | None, tries: int, began: float
     ) -> EngineReply | _Failure:
         import httpx2  # what the openai package sends with
 
-        text = ""
+        text, endpoint = "", ModelEndpoint(self._config.name, base_url)
         try:
             async with asyncio.timeout(self._config.timeout) as clock:
-                response = await self._send(call, body)
+                response = await self._send(base_url, call, body)
                 try:
                     text = await self._read(response, min(call.reply_bytes, LARGEST_RESPONSE), on_piece, clock)
                 finally:
                     await response.aclose()
             if not response.is_success:
-                return self._refused(response, text)
+                return self._refused(endpoint, response, text)
             usage = Usage(requests=tries, seconds=time.monotonic() - began)
-            return read_completion(text, usage, Served(replica=shown_url(self._base_url)))
+            return read_completion(text, usage, Served(replica=shown_url(base_url)))
         except TimeoutError:
-            slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
+            slow = f"{endpoint} did not answer within {self._config.timeout:g} s"
             return _Failure(FailedTry(slow, FailureClass.MODEL_OVERLOAD))
         except httpx2.HTTPError as error:
-            unreachable = f"{self._endpoint} cannot be reached: {type(error).__name__}: {error}"
+            unreachable = f"{endpoint} cannot be reached: {type(error).__name__}: {error}"
             return _Failure(FailedTry(unreachable, FailureClass.MODEL_OVERLOAD))
         except (UnusableProxy, httpx2.InvalidURL):  # the error's text may contain a proxy's password
-            return _Failure(FailedTry(f"{self._endpoint} cannot be reached: {BAD_PROXY}", FailureClass.MODEL_OVERLOAD))
+            return _Failure(FailedTry(f"{endpoint} cannot be reached: {BAD_PROXY}", FailureClass.MODEL_OVERLOAD))
         except NotAReplyError as error:
             why = self._why_no_reply(text) if text else str(error)
-            return _Failure(FailedTry(f"{self._endpoint} answered {why}", FailureClass.MODEL))
+            return _Failure(FailedTry(f"{endpoint} answered {why}", FailureClass.MODEL))
         except UnreadableBodyError as error:
-            return _Failure(FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL))
+            return _Failure(FailedTry(f"{endpoint} answered {error}", FailureClass.MODEL))
 
-    async def _send(self, call: EngineCall, body: bytes) -> httpx2.Response:
+    async def _send(self, base_url: str, call: EngineCall, body: bytes) -> httpx2.Response:
         import httpx2
 
-        connected = self._connected()
+        connected = self._connected(base_url)
         request = httpx2.Request(
             "POST",
             connected.url,
@@ -189,7 +222,7 @@ class EndpointEngine:
             yield part
             clock.reschedule(now() + self._config.timeout)
 
-    def _connected(self) -> _Connected:
+    def _connected(self, base_url: str) -> _Connected:
         """Returns the client of this event loop, which is made now if there is none.
 
         Raises:
@@ -198,7 +231,8 @@ class EndpointEngine:
         import httpx2
 
         loop = asyncio.get_running_loop()
-        if self._connection is None or self._connection.loop is not loop:
+        known = self._connections.get(base_url)
+        if known is None or known.loop is not loop:
             headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
@@ -207,14 +241,14 @@ class EndpointEngine:
                 client = httpx2.AsyncClient(headers=headers, limits=limits)
             except (ImportError, ValueError, httpx2.InvalidURL):
                 raise UnusableProxy from None
-            sample = client.build_request("POST", f"{self._base_url}/chat/completions")
+            sample = client.build_request("POST", f"{base_url}/chat/completions")
             del sample.headers["Content-Length"]
-            self._connection = _Connected(loop, client, sample.url, sample.headers.raw)
-        return self._connection
+            known = self._connections[base_url] = _Connected(loop, client, sample.url, sample.headers.raw)
+        return known
 
-    def _refused(self, response: httpx2.Response, text: str) -> _Failure:
+    def _refused(self, endpoint: ModelEndpoint, response: httpx2.Response, text: str) -> _Failure:
         status = response.status_code
-        refusal = read_refusal(self._endpoint, status, response.reason_phrase, response.headers, text, self._key)
+        refusal = read_refusal(endpoint, status, response.reason_phrase, response.headers, text, self._key)
         if refusal.context_overflow:
             return _Failure(refusal.failed, status, CONTEXT_OVERFLOW)
         own = 400 <= status < 500 and not refusal.failed.retried and status not in {401, 403, 407}

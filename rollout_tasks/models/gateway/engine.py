@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError, parse_reply
-from rollout_tasks.models.served_call import CallFactsError, Sampled, Served, VersionSpan
+from rollout_tasks.models.served import Served, VersionSpan
+from rollout_tasks.models.served_call import CallFactsError, Sampled
 from rollout_tasks.unicode_text import storable
 
 _MOST_SPANS = 1000

@@ -12,7 +12,8 @@ import pytest
 
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.base import Usage
-from rollout_tasks.models.served_call import CallFactsError, Sampled, Served, ServedCall, VersionSpan
+from rollout_tasks.models.served import Served, VersionSpan
+from rollout_tasks.models.served_call import CallFactsError, Sampled, ServedCall
 from rollout_tasks.trajectories.call_reader import CallRecordError, read_calls
 from rollout_tasks.trajectories.calls import CALLS_NAME, CallWriter
 

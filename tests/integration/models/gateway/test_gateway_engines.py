@@ -14,7 +14,8 @@ import pytest
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
-from rollout_tasks.models.served_call import Sampled, Served, ServedCall
+from rollout_tasks.models.served import Served
+from rollout_tasks.models.served_call import Sampled, ServedCall
 from tests.integration.models.gateway.upstream import ANSWER, Agent
 
 Open = Callable[..., Agent]

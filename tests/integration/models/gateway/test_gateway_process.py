@@ -18,7 +18,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
 from rollout_tasks.models.gateway.gateway import Gateway
-from rollout_tasks.models.served_call import Served
+from rollout_tasks.models.served import Served
 from tests.integration.models.gateway.upstream import ANSWER, CHAT, Recorder
 
 

@@ -22,7 +22,7 @@ from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, Functio
 from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.models.gateway.session import SessionLimits
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
-from rollout_tasks.models.served_call import Served
+from rollout_tasks.models.served import Served
 from rollout_tasks.trajectories.call_reader import read_calls
 from rollout_tasks.trajectories.calls import CallWriter
 from tests.integration.models.gateway.upstream import ANSWER, CHAT, KEY, USER, Agent, Answer, Upstream

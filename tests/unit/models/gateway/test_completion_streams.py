@@ -10,7 +10,8 @@ from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.completion_stream import EventLines, StreamedReply
 from rollout_tasks.models.gateway.engine import EngineReply, read_completion
 from rollout_tasks.models.parsing import NotAReplyError
-from rollout_tasks.models.served_call import Sampled, Served, VersionSpan
+from rollout_tasks.models.served import Served, VersionSpan
+from rollout_tasks.models.served_call import Sampled
 
 
 def feed(text: bytes, size: int) -> list[str]:

@@ -14,7 +14,7 @@ from rollout_tasks.models.gateway.engine import EngineReply, read_completion
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.messages_api import MESSAGES
 from rollout_tasks.models.gateway.responses_api import RESPONSES
-from rollout_tasks.models.served_call import Served
+from rollout_tasks.models.served import Served
 
 COMPUTER = {"type": "computer_use_preview", "display_width": 1, "display_height": 1, "environment": "linux"}
 CLICK = {"type": "click", "button": "left", "x": 1, "y": 2}

@@ -20,7 +20,7 @@ from rollout_tasks.models.gateway.messages_api import MESSAGES
 from rollout_tasks.models.gateway.refused import Refused
 from rollout_tasks.models.gateway.responses_api import RESPONSES
 from rollout_tasks.models.parsing import NotAReplyError
-from rollout_tasks.models.served_call import Served
+from rollout_tasks.models.served import Served
 
 WORDS = (
     "message", "user", "assistant", "system", "text", "input_text", "output_text", "image", "input_image", "base64", "url",

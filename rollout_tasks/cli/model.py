@@ -1,0 +1,169 @@
+"""`rollouts model`: puts servers of a model into a pool that runs share, and shows and operates it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import signal
+import threading
+import time
+from typing import Annotated
+
+import redis
+import typer
+
+from rollout_tasks.cli import program
+from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
+from rollout_tasks.config import DEFAULT_MODEL
+from rollout_tasks.config_fields import check_url
+from rollout_tasks.errors import UserError
+from rollout_tasks.models.pool.attached import AttachedReplicas, id_of
+from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState, StaleReplica
+from rollout_tasks.redis_client import checked_client
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+
+PoolName = Annotated[str, typer.Argument(metavar="POOL", help="The pool's name, as in --model-pool.")]
+OneReplica = Annotated[str, typer.Argument(metavar="REPLICA", help="The replica's id, as status shows it.")]
+RedisUrl = Annotated[str | None, typer.Option("--redis-url", help="Default: REDIS_URL, else this machine's Redis.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
+
+
+@application.command()
+def attach(
+    pool: PoolName,
+    base_urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Endpoints, as in http://host:8000/v1.")],
+    model: Annotated[str, typer.Option("--model", help="The name of the model that they serve.")] = DEFAULT_MODEL,
+    weight_version: Annotated[
+        str, typer.Option("--weight-version", help="The weights that they have; recorded with every reply.")
+    ] = "unknown",
+    redis_url: RedisUrl = None,
+) -> None:
+    """Keep servers that run already in a pool, until Ctrl-C or SIGTERM.
+
+    Each must answer a request first. One that stops working takes no calls after
+    15 seconds, and takes them again once it works.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+    try:
+        urls = [check_url(url) for url in base_urls]
+    except ValueError as error:
+        raise UserError(f"URL: {error}") from error
+    if len({id_of(url) for url in urls}) < len(urls):
+        raise UserError("URL: the same server is named twice")
+    try:
+        attached = AttachedReplicas(checked_client(redis_url), pool, urls, model=model, weight_version=weight_version)
+    except ValueError as error:
+        raise UserError(f"POOL: {error}") from error
+    attached.check()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Not in the handler itself: the main thread may hold the event's lock.
+        signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set, daemon=True).start())
+    attached.run(stop)
+
+
+@application.command()
+def status(pool: PoolName, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Show a pool's replicas: whether each takes calls, how many it has, and its weights."""
+    replicas = _open(pool, redis_url).all()
+    if as_json:
+        program.print_json([dataclasses.asdict(replica) for replica in replicas])
+    elif replicas:
+        table_console(highlight=False, markup=False).print(_table(replicas, time.time()))
+    else:
+        typer.echo(f"model pool {pool} has no replica")
+
+
+@application.command()
+def drain(pool: PoolName, replica: OneReplica, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Have a replica finish its calls and get no others."""
+    opened = _open(pool, redis_url)
+    _change(opened, replica, as_json, ReplicaState.DRAINING, "finishes its calls and gets no others")
+
+
+@application.command()
+def undrain(pool: PoolName, replica: OneReplica, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Have a replica take calls again."""
+    _change(_open(pool, redis_url), replica, as_json, ReplicaState.READY, "takes calls")
+
+
+@application.command()
+def weights(
+    pool: PoolName,
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="What the replicas serve from now on.")],
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which weights all replicas have, after somebody gave them new ones; replies are recorded with it."""
+    opened = _open(pool, redis_url)
+    try:
+        changed = [opened.change(replica, weight_version=version) for replica in opened.all()]
+    except StaleReplica as error:
+        raise UserError(f"{error}: ask again") from error
+    except ValueError as error:
+        raise UserError(f"VERSION: {error}") from error
+    if not changed:
+        raise UserError(f"POOL: model pool {pool} has no replica")
+    if as_json:
+        program.print_json([dataclasses.asdict(replica) for replica in changed])
+    else:
+        typer.echo(f"{len(changed)} {'replica has' if len(changed) == 1 else 'replicas have'} the weights {version}")
+
+
+def _open(pool: str, redis_url: str | None) -> Replicas:
+    client: redis.Redis = checked_client(redis_url)
+    try:
+        return Replicas(client, pool)
+    except ValueError as error:
+        raise UserError(f"POOL: {error}") from error
+
+
+def _change(opened: Replicas, name: str, as_json: bool, state: ReplicaState, said: str) -> None:
+    found = next((replica for replica in opened.all() if replica.replica_id == name), None)
+    if found is None:
+        known = ", ".join(replica.replica_id for replica in opened.all()) or "none"
+        raise UserError(f"REPLICA: model pool {opened.pool} has no replica {name!r}; known: {known}")
+    try:
+        changed = opened.change(found, state=state)
+    except StaleReplica as error:
+        raise UserError(f"{error}: ask again") from error
+    if as_json:
+        program.print_json(dataclasses.asdict(changed))
+    else:
+        typer.echo(f"{name} {said}")
+
+
+def _table(replicas: tuple[Replica, ...], now: float) -> FittingTable:
+    columns = [
+        Column("replica"),
+        Column("state"),
+        Column("calls", right=True),
+        Column("weights"),
+        Column("model", leaves=2),
+        Column("heard", right=True, leaves=3),
+        Column("endpoint", leaves=1),
+    ]
+    rows = [
+        (
+            one.replica_id,
+            one.state.value,
+            str(one.in_flight),
+            one.weight_version,
+            one.model,
+            f"{max(0.0, now - one.heartbeat):.0f} s ago",
+            one.base_url,
+        )
+        for one in replicas
+    ]
+    return FittingTable(columns, rows)
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Whether a model's endpoint works, asked for no more than its list of models."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from benchmark.deadline import Deadline, TooSlowError, keeping_deadlines
+from rollout_tasks.models.apis import APIS
+from rollout_tasks.settings import settings
+
+ANSWER_SECONDS = 5.0
+
+
+def problem_of(endpoint: str, api: str) -> str:
+    """Returns why an endpoint does not work, as the rest of a sentence; empty if it answers, whatever it says of the request.
+
+    Args:
+        endpoint: Its base URL.
+        api: The one in which it is asked, a key of `APIS`.
+    """
+    import httpx2  # what the openai package sends with
+
+    key = settings().openai_api_key
+    headers = APIS[api].login(key.get_secret_value().strip()) if key else {}
+    try:
+        with (
+            keeping_deadlines(httpx2.Client(headers=headers, timeout=Deadline(ANSWER_SECONDS))) as http,
+            closing(http.send(http.build_request("GET", f"{endpoint}/models"), stream=True)) as response,
+        ):
+            return f"answers HTTP {response.status_code}" if response.status_code >= 500 else ""
+    except (httpx2.TimeoutException, TooSlowError):
+        return f"gives no answer within {ANSWER_SECONDS:g} s"
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError, ImportError) as error:
+        return f"cannot be reached ({type(error).__name__})"

@@ -1,0 +1,106 @@
+"""Where a session's calls go: to one endpoint, or to the replicas of a model pool, each call to one that is picked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from rollout_tasks.config import ModelConfig
+from rollout_tasks.errors import FailureClass
+from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
+from rollout_tasks.models.retries import FailedTry
+from rollout_tasks.models.served import Served
+from rollout_tasks.redis_client import worker_client
+from rollout_tasks.settings import settings
+
+OPENAI_URL = "https://api.openai.com/v1"
+POOL_SCHEME = "pool://"
+"""Before the name of a model pool, where an endpoint is named; nothing connects to such an address."""
+_MARGIN_SECONDS = 60.0
+"""How long a call may outlast its timeout before it no longer counts as in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where one try of a call goes."""
+
+    base_url: str
+    replica_id: str = ""
+    pick: Pick | None = None
+
+
+class Route(Protocol):
+    """The way of one session's calls."""
+
+    def begin(self, failed: Collection[str]) -> Destination | FailedTry:
+        """Returns where a try goes, or why it can go nowhere now.
+
+        Args:
+            failed: Ids of the replicas that have failed this call.
+        """
+
+    def end(self, destination: Destination) -> Served:
+        """Says that a try is over; returns what is known of who answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneEndpoint:
+    """The `Route` to an endpoint."""
+
+    base_url: str
+
+    def begin(self, failed: Collection[str]) -> Destination:
+        """See `Route`."""
+        del failed
+        return Destination(self.base_url)
+
+    def end(self, destination: Destination) -> Served:
+        """See `Route`."""
+        del destination
+        return Served()
+
+
+class PoolRoute:
+    """The `Route` to the replicas of a model pool: the session's own, as long as that takes calls."""
+
+    def __init__(self, pool: str, session_id: str, timeout: float) -> None:
+        self._balancer = Balancer(worker_client(), pool)
+        self._session_id = session_id
+        self._seconds = timeout + _MARGIN_SECONDS
+
+    def begin(self, failed: Collection[str]) -> Destination | FailedTry:
+        """See `Route`."""
+        pick = self._balancer.pick(self._session_id, failed=failed, seconds=self._seconds)
+        if isinstance(pick, NoReplica) and failed:  # one that has failed is better than none
+            pick = self._balancer.pick(self._session_id, seconds=self._seconds)
+        if isinstance(pick, NoReplica):
+            return FailedTry(str(pick), FailureClass.MODEL_OVERLOAD)
+        return Destination(pick.replica.base_url, pick.replica.replica_id, pick)
+
+    def end(self, destination: Destination) -> Served:
+        """See `Route`."""
+        if destination.pick is None:
+            return Served()
+        stamp = self._balancer.release(destination.pick)
+        return Served(stamp.replica_id, stamp.version_at_start, stamp.version_at_end or "")
+
+
+def endpoint_of(config: ModelConfig) -> str:
+    """Returns the endpoint of a run's model calls: its pool, else the configuration's, else the environment's, else OpenAI's."""
+    if config.pool is not None:
+        return f"{POOL_SCHEME}{config.pool}"
+    return (config.base_url or settings().openai_base_url or OPENAI_URL).rstrip("/")
+
+
+def route_of(config: ModelConfig, session_id: str, base_url: str | None = None) -> Route:
+    """Returns the way of a session's calls.
+
+    Args:
+        config: The run's model options.
+        session_id: The session.
+        base_url: The endpoint; default: that of `endpoint_of`.
+    """
+    if base_url is None and config.pool is not None:
+        return PoolRoute(config.pool, session_id, config.timeout)
+    return OneEndpoint((base_url or endpoint_of(config)).rstrip("/"))

@@ -1,0 +1,136 @@
+"""Model calls through a pool: real servers, the client that runs use, and the command that attaches them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from rollout_tasks.config import ModelConfig
+from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.models import retries, routes
+from rollout_tasks.models.client import open_model
+from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
+from tests.conftest import REPOSITORY
+from tests.unit.agents.chat_endpoint import ChatEndpoint, said
+
+MESSAGES = [{"role": "user", "content": "6 * 7?"}]
+POOL = ModelConfig(name="policy", pool="p", timeout=10)
+
+
+@pytest.fixture
+def endpoints(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ChatEndpoint]]:
+    """Two servers, and a worker whose Redis has the pool."""
+    monkeypatch.setattr(retries, "LONGEST_BACKOFF", 0.02)
+    monkeypatch.setattr(routes, "worker_client", lambda: client)
+    made = [ChatEndpoint(), ChatEndpoint()]
+    yield made
+    for endpoint in made:
+        endpoint.close()
+
+
+@pytest.fixture
+def registered(endpoints: list[ChatEndpoint], register: Callable[..., Replica]) -> list[Replica]:
+    return [register(f"r{number}", base_url=one.url) for number, one in enumerate(endpoints)]
+
+
+def ask(session: str = "run/1/0/1", config: ModelConfig = POOL) -> Any:
+    return open_model(config, session_id=session, api_key="k").complete(MESSAGES, ())
+
+
+def test_a_session_stays_with_its_replica_and_replies_are_stamped(
+    endpoints: list[ChatEndpoint], registered: list[Replica], replicas: Replicas
+) -> None:
+    for endpoint in endpoints:
+        endpoint.will(*[said("42")] * 3)
+    model = open_model(POOL, session_id="run/1/0/1", api_key="k")
+
+    replies = [model.complete(MESSAGES, ()) for _ in range(3)]
+
+    assert {reply.served.replica for reply in replies} == {"r0"}
+    assert (replies[0].served.version_at_start, replies[0].served.version_at_end) == ("step-1", "step-1")
+    assert [len(endpoint.bodies) for endpoint in endpoints] == [3, 0]
+    assert ask("run/2/0/1").served.replica == "r1", "another session goes to the replica that was picked least recently"
+    assert [one.in_flight for one in replicas.all()] == [0, 0]
+    assert registered[0].replica_id == "r0"
+
+
+def test_weights_that_change_during_a_call_are_seen(
+    endpoints: list[ChatEndpoint], registered: list[Replica], replicas: Replicas
+) -> None:
+    endpoints[0].when_asked = lambda: replicas.change(registered[0], weight_version="step-2")
+    endpoints[0].will(said("42"))
+
+    served = ask().served
+
+    assert (served.version_at_start, served.version_at_end) == ("step-1", "step-2")
+
+
+def test_a_replica_that_fails_is_left_for_another(endpoints: list[ChatEndpoint], registered: list[Replica]) -> None:
+    endpoints[0].will({"status": 503})
+    endpoints[1].will(said("42"))
+
+    reply = ask()
+
+    assert (reply.text, reply.served.replica, reply.usage.requests) == ("42", "r1", 2)
+    assert len(registered) == 2
+
+
+def test_without_a_replica_the_failure_says_so(endpoints: list[ChatEndpoint]) -> None:
+    with pytest.raises(RolloutFailure, match="model pool p has no replica: none is registered") as failure:
+        ask(config=POOL.model_copy(update={"max_retries": 1}))
+
+    assert failure.value.failure_class is FailureClass.MODEL_OVERLOAD
+    assert len(endpoints) == 2
+
+
+def rollouts(*arguments: str, redis_url: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "REDIS_URL": redis_url, "OPENAI_API_KEY": "none"}
+    command = [sys.executable, "-m", "rollout_tasks.cli.main", *arguments]
+    return subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_attached_servers_are_in_the_pool_until_the_command_ends(
+    endpoints: list[ChatEndpoint], replicas: Replicas, redis_url: str
+) -> None:
+    for endpoint in endpoints:
+        endpoint.will(said("yes"), said("42"))
+    urls = [endpoint.url for endpoint in endpoints]
+    command = rollouts("model", "attach", "p", *urls, "--model", "policy", redis_url=redis_url)
+    try:
+        deadline = time.monotonic() + 60
+        while len(replicas.all()) < 2:
+            assert command.poll() is None, command.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert {one.state for one in replicas.all()} == {ReplicaState.READY}
+        assert ask().text == "42"
+        shown = rollouts("model", "status", "p", "--json", redis_url=redis_url)
+        assert [one["base_url"] for one in json.loads(shown.communicate(timeout=60)[0])] == sorted(urls)
+        command.send_signal(signal.SIGTERM)
+        assert command.wait(30) == 0
+    finally:
+        command.kill()
+        command.communicate()
+    assert replicas.all() == ()
+
+
+def test_a_server_that_does_not_answer_is_not_attached(endpoints: list[ChatEndpoint], redis_url: str) -> None:
+    endpoints[0].will({"status": 500})
+
+    command = rollouts("model", "attach", "p", endpoints[0].url, redis_url=redis_url)
+
+    _, problems = command.communicate(timeout=60)
+    assert command.returncode == 2
+    assert problems.count("\n") == 1
+    assert "answered 500" in problems
