@@ -69,8 +69,6 @@ class Reply:
     usage: Usage
     served_by: str = ""
     """The name of the model that answered, as the endpoint gives it."""
-    served: Served = field(default_factory=Served)
-    """Which replica of a model pool answered, with which weights."""
     token_data: Mapping[str, Any] = field(default_factory=dict)
     """Token ids and log-probabilities where the endpoint gave them."""
     thinking: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +76,8 @@ class Reply:
 
     It is not part of `message`, as endpoints differ: some refuse it in a request, others refuse calls of tools without it.
     """
+    served: Served = field(default_factory=Served)
+    """Which replica of a model pool answered, with which weights."""
 
     @property
     def cut_off(self) -> bool:

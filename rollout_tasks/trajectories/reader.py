@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class RecordedReply:
     """What its prompt did not have of the messages before it. Records of earlier versions: nothing but thinking was left out."""
     sent: tuple[Message, ...] | None = None
     """Its prompt, where that was recorded whole."""
+    served: Mapping[str, str] = field(default_factory=dict)
+    """Which replica of a model pool answered, and its weights at the start and the end; empty without a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,7 @@ class _Builder:
                     thinking=_thinking(facts.get("thinking", {})),
                     left_out=_left_out(facts.get("left_out")),
                     sent=None if facts.get("prompt") is None else tuple(map(self._sent_message, facts["prompt"])),
+                    served=dict(facts.get("served", {})),
                 )
             )
 

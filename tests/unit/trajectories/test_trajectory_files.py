@@ -10,6 +10,7 @@ import pytest
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult
 from rollout_tasks.models.base import Reply, Usage
 from rollout_tasks.models.sent_messages import LeftOut
+from rollout_tasks.models.served import Served
 from rollout_tasks.trajectories import data_urls
 from rollout_tasks.trajectories import writer as trajectory_writer
 from rollout_tasks.trajectories.reader import TrajectoryError, read_trajectory
@@ -37,7 +38,15 @@ def write_episode(directory: Path, *, enabled: bool = True) -> TrajectoryWriter:
     asked = {"id": "c1", "type": "function", "function": {"name": "click", "arguments": '{"x":1}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [asked]}
     reply = Reply(
-        message, "", (), "tool_calls", Usage(10, 5, 2, 0.5), "m-v1", {"token_ids": [1, 2]}, {"reasoning": "hm"}
+        message,
+        "",
+        (),
+        "tool_calls",
+        Usage(10, 5, 2, 0.5),
+        "m-v1",
+        {"token_ids": [1, 2]},
+        {"reasoning": "hm"},
+        served=Served("gpu-1:8000", "step-1", "step-2"),
     )
     writer.message(message, turn=1, reply=reply, left_out=LeftOut(1, thinking=False))
     result = ToolResult("success", "clicked", Observation("x" * 5000, (OTHER_PNG,)), "done")
@@ -67,6 +76,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert (reply.turn, reply.message_index, reply.token_data) == (1, 2, {"token_ids": [1, 2]})
     assert (reply.thinking, reply.left_out) == ({"reasoning": "hm"}, LeftOut(1, thinking=False))
     assert (reply.prompt_tokens, reply.completion_tokens, reply.requests, reply.served_by) == (10, 5, 2, "m-v1")
+    assert reply.served == {"replica": "gpu-1:8000", "version_at_start": "step-1", "version_at_end": "step-2"}
     assert trajectory.torn is None
 
 
