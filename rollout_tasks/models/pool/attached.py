@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import redis
@@ -70,8 +71,9 @@ class AttachedReplicas:
                     if stop.wait(BEAT_SECONDS):
                         return
         finally:
-            for replica in self._attached.values():
-                self._replicas.remove(replica)
+            with suppress(redis.RedisError):  # they fall silent
+                for replica in self._attached.values():
+                    self._replicas.remove(replica)
 
     def _beat(self, base_url: str) -> None:
         """Gives a sign of life for a server that works; one that does not falls silent, and takes no calls then."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -18,8 +19,11 @@ from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models import retries, routes
 from rollout_tasks.models.client import open_model
+from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
+from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
 from tests.conftest import REPOSITORY
+from tests.integration.models.gateway.upstream import Recorder
 from tests.unit.agents.chat_endpoint import ChatEndpoint, said
 
 MESSAGES = [{"role": "user", "content": "6 * 7?"}]
@@ -90,6 +94,25 @@ def test_without_a_replica_the_failure_says_so(endpoints: list[ChatEndpoint]) ->
 
     assert failure.value.failure_class is FailureClass.MODEL_OVERLOAD
     assert len(endpoints) == 2
+
+
+def test_a_session_of_the_gateway_goes_through_the_pool(
+    endpoints: list[ChatEndpoint], registered: list[Replica], replicas: Replicas
+) -> None:
+    endpoints[0].will({"status": 503})
+    endpoints[1].will(said("42"))
+    recorder = Recorder()
+
+    with Gateway() as gateway, gateway.open("run/1/0/1", EndpointEngine(POOL), recorder) as session:
+        headers = {"Authorization": f"Bearer {session.token}"}
+        body = {"model": "any", "messages": MESSAGES}
+        answer = httpx.post(f"{session.base_url}/chat/completions", json=body, headers=headers, timeout=20)
+
+    assert answer.json()["choices"][0]["message"]["content"] == "42"
+    (call,) = recorder.calls
+    assert (call.served.replica, call.served.version_at_start, call.usage.requests) == ("r1", "step-1", 2)
+    assert [one.in_flight for one in replicas.all()] == [0, 0]
+    assert len(registered) == 2
 
 
 def rollouts(*arguments: str, redis_url: str) -> subprocess.Popen[str]:
