@@ -179,7 +179,7 @@ class Judge:
 
     def _ask(self, messages: list[dict[str, str]], item: Item, deadline: float) -> str:
         """Makes one call; returns the verdict, or raises why it is missing."""
-        import httpx2
+        import httpx2  # the openai package's client: slow to import, and finding the metric needs none
 
         seconds = max(0.001, min(self.config.call_seconds, deadline - time.monotonic()))
         try:
@@ -277,7 +277,7 @@ def _base_url_from_environment() -> str | None:
 
 
 def _check_address(url: str) -> None:
-    import httpx2
+    import httpx2  # here, as in _ask
 
     try:
         address = httpx2.URL(url.strip())

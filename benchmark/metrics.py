@@ -85,15 +85,15 @@ def reference_problem(name: str, answer: str) -> str:
     shown = answer if len(answer) <= _SHOWN_CHARACTERS else answer[: _SHOWN_CHARACTERS - 3] + "..."
     number = f"its answer {shown!r} holds no number, which {name} compares"
     if name == "final_number":
-        from benchmark.final_number import last_number
+        from benchmark.final_number import last_number  # here, because it imports this module
 
         return "" if last_number(answer) else number
     if name == "numeric_match":
-        from benchmark.text_metrics import numbers_in
+        from benchmark.text_metrics import numbers_in  # here, because it imports this module
 
         return "" if numbers_in(answer) else number
     if name == "contains_answer":
-        from benchmark.text_metrics import simplify
+        from benchmark.text_metrics import simplify  # here, because it imports this module
 
         return (
             ""

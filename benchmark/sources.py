@@ -50,7 +50,7 @@ def find_entries(path: Path, split: str | None = None) -> Iterator[Entry]:
 
         return tables.csv_entries(path, _TABLES[suffix])
     if suffix == ".parquet":
-        from benchmark import tables
+        from benchmark import tables  # here, because few benchmarks are tables
 
         return tables.parquet_entries(path)
     known = ".jsonl, .json, .csv, .tsv, .parquet, OSWorld trees and dataset folders"
@@ -67,7 +67,7 @@ def _folder_entries(folder: Path, split: str | None) -> Iterator[Entry]:
         if split is not None:
             raise _without_splits(folder)
         return _osworld_list(list_file, _json_file(list_file))
-    from benchmark import tables
+    from benchmark import tables  # here, because few benchmarks are datasets
 
     if tables.is_dataset(folder):
         return tables.dataset_entries(folder, split)

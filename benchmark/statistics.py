@@ -137,7 +137,7 @@ def _student(values: Sequence[float], lowest: float, highest: float) -> Interval
     error = standard_error(values)
     if not error:  # values that are all the same say nothing about the spread
         return None
-    from scipy.special import stdtrit
+    from scipy.special import stdtrit  # here, so that workers stay small
 
     half = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2)) * error
     middle = fmean(values)
@@ -150,7 +150,7 @@ def _sign_flip_p_value(differences: Sequence[float]) -> float:
         return 1.0
     if len(differences) == 1:
         return 1.0  # both signs are equally likely and equally far from 0
-    import numpy as np
+    import numpy as np  # here, so that workers stay small
     from scipy.stats import permutation_test
 
     gains = np.asarray(differences, dtype=np.float64)

@@ -215,7 +215,7 @@ def _rows(batch: pyarrow.RecordBatch, place: Path, before: int) -> list[dict[str
 
 def _batches(file: Path) -> Iterator[pyarrow.RecordBatch]:
     try:
-        import pyarrow as arrow
+        import pyarrow as arrow  # here, because it is optional, and few benchmarks are read with it
         from pyarrow import ipc, parquet
     except ImportError as error:
         raise BenchmarkError(f"{file}: reading it needs the package pyarrow: uv pip install pyarrow") from error
@@ -233,7 +233,7 @@ def _batches(file: Path) -> Iterator[pyarrow.RecordBatch]:
 
 def _is_text(kind: pyarrow.DataType) -> bool:
     """Whether an item can hold values of this type: not when any part of it is binary, as in a picture's struct."""
-    import pyarrow
+    import pyarrow  # here, because it is optional
     from pyarrow import types
 
     binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)

@@ -38,10 +38,10 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(import_module(f"rollout_tasks.{_MODULES.get(name, 'api')}"), name)
     if name in {"app", "celery"}:
-        from rollout_tasks.errors import WRONG_INPUT, UserError
+        from rollout_tasks.errors import WRONG_INPUT, UserError  # here, because every module imports the package
 
         try:
-            from rollout_tasks.app import app
+            from rollout_tasks.app import app  # here, because it reads the environment, which may be wrong
             from rollout_tasks.worker import bootsteps
         except UserError as error:  # Celery's commands come here, and would show a traceback
             sys.stderr.write(f"error: {error}\n")

@@ -268,7 +268,7 @@ def embedded_services(
     Raises:
         UserError: A service does not start, as where the provider is unknown.
     """
-    from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs
+    from rollout_tasks.embedded.services import EmbeddedServices, WorkerVMs  # here, because few programs start services
 
     services = EmbeddedServices(Path(logs))
     try:

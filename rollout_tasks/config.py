@@ -73,7 +73,7 @@ class DataConfig(Part):
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
         if pattern is not None:
-            import regex  # imported here, as few runs need it
+            import regex  # here, because few runs need it
 
             try:
                 compiled = regex.compile(pattern)
@@ -207,7 +207,7 @@ class VMConfig(Part):
     @field_validator("guest_network")
     @classmethod
     def _policy(cls, text: str) -> str:
-        from vm_pool.egress.policy import parse_policy
+        from vm_pool.egress.policy import parse_policy  # here, because its package imports Redis's client
 
         return str(parse_policy(text))
 

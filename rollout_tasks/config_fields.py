@@ -184,7 +184,7 @@ def _has_host(parts: SplitResult) -> bool:
 
 
 def _is_foreign_name(host: str) -> bool:
-    import httpx2
+    import httpx2  # here, because it is slow to import, and few hosts have such names
 
     try:
         httpx2.URL(scheme="http", host=host)

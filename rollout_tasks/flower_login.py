@@ -59,7 +59,7 @@ def _refuse_to_start_without(flower: Any) -> None:
 
 
 def _ask_at_metrics(metrics: Any) -> None:
-    from tornado.web import authenticated
+    from tornado.web import authenticated  # here, because only Flower's process has it imported
 
     asking = authenticated(metrics.get)
 

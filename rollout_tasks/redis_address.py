@@ -53,7 +53,7 @@ def checked_redis_url(url: str) -> str:
 
 def tls_options(url: str) -> dict[str, Any]:
     """Returns a valid URL's options of TLS for a redis-py connection; none without TLS. By default, it requires a certificate."""
-    from redis.connection import parse_url
+    from redis.connection import parse_url  # here, because commands that need no Redis come here, too
 
     if urlsplit(url).scheme != "rediss":
         return {}

@@ -117,7 +117,7 @@ def calling(name: str, method: str) -> Iterator[None]:
     Raises:
         UserError: In place of any `Exception` raised inside, except those that are sentences already.
     """
-    from vm_pool.errors import PoolError
+    from vm_pool.errors import PoolError  # here, because its package imports Redis's client
 
     try:
         yield

@@ -32,7 +32,7 @@ def load_yaml(text: str) -> Any:
         UnwelcomeYaml: A mapping has a key twice, or aliases make the text too many values.
         NoYaml: The text is not YAML.
     """
-    import yaml
+    import yaml  # here, because few commands need YAML
 
     try:
         return yaml.load(text, _loader())  # noqa: S506 - a SafeLoader
@@ -44,7 +44,7 @@ def load_yaml(text: str) -> Any:
 
 def dump_yaml(values: Any) -> str:
     """Returns plain values as text that `load_yaml` reads again."""
-    import yaml
+    import yaml  # here, because few commands need YAML
 
     class Dumper(yaml.SafeDumper):
         """Quotes text that the loader would take for a number."""
@@ -58,7 +58,7 @@ def dump_yaml(values: Any) -> str:
 
 def _loader() -> type[yaml.SafeLoader]:
     """Returns the loader; made here because few commands need YAML."""
-    import yaml
+    import yaml  # here, because few commands need YAML
 
     class Loader(yaml.SafeLoader):
         def get_single_node(self) -> yaml.Node | None:

@@ -24,7 +24,7 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
 
     Arguments that a newer version adds to the message are ignored, so that the message is not lost.
     """
-    from rollout_tasks.execution.claim import Delivery
+    from rollout_tasks.execution.claim import Delivery  # here, because Flower imports this module and runs nothing
     from rollout_tasks.execution.rollout import HANDED_BACK, NOT_HANDED_BACK, UNREADABLE, run_rollout
     from rollout_tasks.runs.store_format import VERSION, too_new
 
@@ -54,7 +54,7 @@ def rollout(self: Task, run_id: str, rollout_id: str, *_later: Any, **_more: Any
 @app.task(name=FINALIZE_RUN, ignore_result=True, queue=FINALIZE_QUEUE)
 def finalize_run(run_id: str) -> str:
     """Scores a complete run and writes its report, once."""
-    from rollout_tasks.runs.finalize import finalize
+    from rollout_tasks.runs.finalize import finalize  # here, because only finalising needs it
 
     return finalize(run_id)
 
@@ -62,7 +62,7 @@ def finalize_run(run_id: str) -> str:
 @app.task(name=RECONCILE, ignore_result=True, queue=FINALIZE_QUEUE)
 def reconcile() -> dict[str, int]:
     """Finds what got lost between broker, chord and workers, and sends it again."""
-    from rollout_tasks.execution.cancellation import cancel_run
+    from rollout_tasks.execution.cancellation import cancel_run  # here, as in rollout
     from rollout_tasks.runs.reconcile import reconcile_runs
 
     return reconcile_runs(cancel_run)

@@ -77,7 +77,7 @@ def relayed(endpoint: Endpoint) -> Iterator[Endpoint]:
     Raises:
         GateError: No ports are left.
     """
-    from vm_pool.gate import Gates
+    from vm_pool.gate import Gates  # here, because it imports this module
 
     if not endpoint.token and not endpoint.certificate and ":" not in endpoint.address:
         yield endpoint

@@ -31,7 +31,7 @@ class Certificate:
 
 def new_certificate() -> Certificate:
     """Makes a new certificate with a new key."""
-    from cryptography import x509
+    from cryptography import x509  # here, because it is slow to import, and few gates need a certificate
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree
 
 import httpx
 
@@ -142,8 +143,6 @@ def _windows_of(guest: Guest, command: str) -> set[tuple[str, str]]:
 
 
 def _applications(guest: Guest) -> set[str]:
-    from xml.etree import ElementTree
-
     try:
         tree = ElementTree.fromstring(guest.tree())  # noqa: S314 (made by the guest's own server before any task ran in it)
     except ElementTree.ParseError:

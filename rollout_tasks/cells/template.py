@@ -21,6 +21,7 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,8 +128,6 @@ class Template:
                 _enter(request, connection, self._next_user)
                 self._serve(connection)
         except BaseException:  # noqa: BLE001 (the end of this process, whatever ends it; nobody else hears of it)
-            import traceback
-
             traceback.print_exc()
             os._exit(1)
         os._exit(0)

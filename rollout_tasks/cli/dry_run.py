@@ -56,7 +56,7 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
         "embedded": here,
     }
     if as_json:
-        from rollout_tasks.cli import conformance_table
+        from rollout_tasks.cli import conformance_table  # here, because it draws with rich
 
         found |= {"needs": needed} if needed else {}
         found |= {"conformance": conformance_table.as_json(checked.found)} if checked.found else {}
@@ -79,7 +79,7 @@ def _listed(kinds: Mapping[str, Any]) -> str:
 
 
 def _check_broker(submission: Submission) -> None:
-    from rollout_tasks.redis_client import checked_client
+    from rollout_tasks.redis_client import checked_client  # here, because it imports Redis's client
     from rollout_tasks.runs.store import RunStore
 
     client = checked_client()

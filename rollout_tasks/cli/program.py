@@ -96,10 +96,10 @@ def _with_all_written(code: Any) -> Any:
 
 def _redis_errors() -> tuple[type[Exception], ...]:
     """Returns the errors of the pool, Redis and the broker; imported late, as that takes half of a failing command's time."""
-    from kombu.exceptions import OperationalError
+    from kombu.exceptions import OperationalError  # here, because only a failing command needs them
     from redis import RedisError
 
-    from vm_pool.errors import PoolError
+    from vm_pool.errors import PoolError  # here, because its package imports Redis's client
 
     return PoolError, RedisError, OperationalError
 

@@ -45,7 +45,7 @@ def rescore(
     check_metric(metric)
     if missing := gap(folder):
         raise UserError(f"run {folder.path.name} is not scored: {missing}")
-    from rollout_tasks.runs.finalize import score_run
+    from rollout_tasks.runs.finalize import score_run  # here, because a refusal needs none of it
 
     try:
         if _lacks_report_with(folder, metric):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.items import Item
+from rollout_tasks import settings as settings_of_process
 from rollout_tasks.cli.dry_run import show_dry_run
 from rollout_tasks.cli.program import DONE, INCOMPLETE, INTERRUPTED, print_json, tell
 from rollout_tasks.cli.run_options import spellings_of
@@ -52,7 +53,7 @@ def _prepared(config: RunConfig, count: Counting, *, here: bool, show: bool) -> 
         preflight.check_here(config, items, environments)
     checked = _conformance(config, items, here=here)
     if show and checked.found:
-        from rollout_tasks.cli import conformance_table
+        from rollout_tasks.cli import conformance_table  # here, because it draws with rich
 
         conformance_table.show(checked.found)
     doubts = [one.sentence for one in checked.doubts]
@@ -79,15 +80,11 @@ def trust_tasks(*, embedded: bool | None) -> None:
         raise UserError(
             "--trust-tasks: this run goes to workers, which take it: celery -A rollout_tasks worker --trust-tasks"
         )
-    from rollout_tasks import settings
-
-    settings.trust_tasks()
+    settings_of_process.trust_tasks()
 
 
 def _is_here(embedded: bool | None) -> bool:
-    from rollout_tasks.settings import settings
-
-    return not settings().broker_configured if embedded is None else embedded
+    return not settings_of_process.settings().broker_configured if embedded is None else embedded
 
 
 def _conformance(config: RunConfig, items: Sequence[Item], *, here: bool) -> Checked:
@@ -96,7 +93,7 @@ def _conformance(config: RunConfig, items: Sequence[Item], *, here: bool) -> Che
         return Checked()
     if here:
         return check(config, items, None)
-    from rollout_tasks.redis_client import checked_client
+    from rollout_tasks.redis_client import checked_client  # here, because it imports Redis's client
 
     with checked_client() as client:
         return check(config, items, client)
@@ -187,7 +184,7 @@ def _go(
         tell(f"note: {sentence}")
     if dry_run:
         return show_dry_run(submission, environments, checked, here=here, as_json=as_json)
-    from rollout_tasks.cli.fitting_tables import table_console
+    from rollout_tasks.cli.fitting_tables import table_console  # here, because it draws with rich
 
     console = table_console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     if here:
@@ -201,7 +198,7 @@ def _beginning(submission: Submission) -> str:
 
 
 def _on_workers(submission: Submission, console: Console, *, follow: bool, as_json: bool) -> int:
-    from rollout_tasks.cli import run_progress
+    from rollout_tasks.cli import run_progress  # here, because it imports Celery
     from rollout_tasks.runs.progress import progress_of
     from rollout_tasks.runs.submit_to_workers import submit_to_workers
     from rollout_tasks.runs.waits import nobody_serves
@@ -226,7 +223,7 @@ def _on_workers(submission: Submission, console: Console, *, follow: bool, as_js
 
 
 def _embedded(submission: Submission, console: Console, *, as_json: bool) -> int:
-    from rollout_tasks.cli import run_progress
+    from rollout_tasks.cli import run_progress  # here, because it imports Celery
     from rollout_tasks.embedded.run import EmbeddedEnd, run_embedded
     from rollout_tasks.runs.watch import OVER
 
@@ -252,7 +249,7 @@ def _embedded(submission: Submission, console: Console, *, as_json: bool) -> int
 
 def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool) -> int:
     """Shows a run's progress."""
-    from rollout_tasks.cli import run_progress
+    from rollout_tasks.cli import run_progress  # here, because it imports Celery
 
     output_dir = _only_output_dir(options, "--status takes no options of a run")
     return run_progress.status(run, output_dir, keep_on=follow, as_json=as_json)
@@ -260,7 +257,7 @@ def status(run: str, options: Mapping[str, Any], *, follow: bool, as_json: bool)
 
 def known_runs(options: Mapping[str, Any], *, as_json: bool) -> int:
     """Shows the progress of every run that Redis knows and that is not over."""
-    from rollout_tasks.cli.known_runs import show_known_runs
+    from rollout_tasks.cli.known_runs import show_known_runs  # here, because it imports Redis's client
 
     if options:
         raise UserError("--output-dir: it is for a RUN; rollouts list --output-dir DIR lists the runs of a folder")
@@ -269,7 +266,7 @@ def known_runs(options: Mapping[str, Any], *, as_json: bool) -> int:
 
 def cancel(run: str, options: Mapping[str, Any], *, as_json: bool) -> int:
     """Cancels a run."""
-    from rollout_tasks.cli import run_progress
+    from rollout_tasks.cli import run_progress  # here, because it imports Celery
 
     output_dir = _only_output_dir(options, "--cancel takes no options of a run")
     return run_progress.cancel(run, output_dir, as_json=as_json)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kombu.exceptions import OperationalError
+from redis import RedisError
 from rich.console import Console
 
 from benchmark.errors import BenchmarkError
@@ -217,10 +219,7 @@ def cancel(run: str, output_dir: Path | None, *, as_json: bool) -> int:
         UserError: Redis does not know the run, or another one of that name, or it is over already. Or Redis failed once the
             run was cancelled.
     """
-    from kombu.exceptions import OperationalError
-    from redis import RedisError
-
-    from rollout_tasks.execution.cancellation import cancel_run
+    from rollout_tasks.execution.cancellation import cancel_run  # here, because only cancelling needs it
 
     run_id, given = _named(run if output_dir is None else str(find_run(run, output_dir).path), None)
     store = RunStore(checked_client())

@@ -35,7 +35,7 @@ def show(
 
 def _why(folder: RunFolder) -> str:
     """Returns why a run has no report and what to do, as the end of a sentence."""
-    from rollout_tasks.cli.run_progress import metric_of, score_again
+    from rollout_tasks.cli.run_progress import metric_of, score_again  # here, because it imports Celery
 
     missing = gap(folder)
     return f": {missing}" if missing else f"; score it with: {score_again(folder, metric_of(folder))}"

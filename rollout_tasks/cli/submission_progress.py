@@ -114,7 +114,7 @@ class _Shown:
 
 
 def _bar(doing: str, done: int, total: int) -> tuple[Progress, TaskID]:
-    from rich.console import Console
+    from rich.console import Console  # here, because few submissions take long enough for a bar
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

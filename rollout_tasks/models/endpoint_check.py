@@ -18,7 +18,7 @@ def problem_of(endpoint: str, api: str) -> str:
         endpoint: Its base URL.
         api: The one in which it is asked, a key of `APIS`.
     """
-    import httpx2  # what the openai package sends with
+    import httpx2  # the openai package's client: slow to import, and few models fail
 
     key = settings().openai_api_key
     headers = APIS[api].login(key.get_secret_value().strip()) if key else {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmark.items import Item
+from desktop_image import kept_facts
 from desktop_image.conformance.facts import Facts, FactsUnreadable, unpacked
 from rollout_tasks import registry
 from rollout_tasks.config import RunConfig
@@ -62,7 +63,7 @@ def check(config: RunConfig, items: Sequence[Item], client: redis.Redis | None) 
 
 def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts], str, list[str]]:
     """Returns the images' known facts, a sentence part naming VMs without any, and the names of all images."""
-    from vm_pool.images import images
+    from vm_pool.images import images  # here, because their package imports Redis's client
     from vm_pool.pool import VMPool
 
     if client is None or not config.vm.use_pool:
@@ -84,8 +85,7 @@ def _at_hand(config: RunConfig, client: redis.Redis | None) -> tuple[list[Facts]
 
 def _read(image: str, told: str) -> Facts | None:
     """Returns an image's facts as its host reported them, else those stored on this machine; None if there are none."""
-    from desktop_image import kept_facts
-    from vm_pool.providers.base import without_network
+    from vm_pool.providers.base import without_network  # here, as in _at_hand
 
     _image, network = without_network(image)
     for text in (told, kept_facts(image)):
@@ -96,7 +96,7 @@ def _read(image: str, told: str) -> Facts | None:
 
 
 def _image_here(config: RunConfig) -> str:
-    from rollout_tasks.vm_options import open_provider, provider_options
+    from rollout_tasks.vm_options import open_provider, provider_options  # here, as in _at_hand
     from vm_pool.errors import ProviderError
     from vm_pool.images import image_name
 

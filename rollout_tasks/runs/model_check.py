@@ -21,6 +21,7 @@ from rollout_tasks.models.apis import APIS
 from rollout_tasks.models.prices import with_list_prices
 from rollout_tasks.models.routes import OPENAI_URL
 from rollout_tasks.runs.agent_profile import needed_context
+from rollout_tasks.settings import checked_key, settings
 
 LARGEST_ANSWER = 16 << 20
 """Most bytes read of an answer; the longest lists of models have one or two million."""
@@ -47,8 +48,6 @@ def model_address(config: RunConfig) -> str | None:
     Raises:
         UserError: OPENAI_BASE_URL is not an address, or contains a secret, which run.json would then store.
     """
-    from rollout_tasks.settings import settings
-
     if config.model.base_url:
         return config.model.base_url
     if (configured := settings().openai_base_url) is not None:
@@ -229,7 +228,7 @@ def check_scripts(config: RunConfig, items: Sequence[Item]) -> None:
     """
     if config.profile is not None:
         raise UserError(_endpoint_wanted(config))
-    from rollout_tasks.models.scripted.scripts import uncovered
+    from rollout_tasks.models.scripted.scripts import uncovered  # here, because few runs are scripted
 
     if missing := uncovered(items):
         raise UserError(
@@ -240,7 +239,7 @@ def check_scripts(config: RunConfig, items: Sequence[Item]) -> None:
 
 def _ask(address: str, api: str = "chat") -> _Answer:
     """Sends GET /models; tries again where that may help soon, but not after a timeout."""
-    import httpx2
+    import httpx2  # the openai package's client: slow to import, and many runs ask no model
 
     problem = ""
     for attempt in range(_TRIES):
@@ -269,7 +268,7 @@ def _send(
         UserError: The answer is too late, too long, or in an encoding that was not asked for; or a proxy has no address.
         httpx2.HTTPError: The endpoint cannot be reached, or the connection breaks.
     """
-    import httpx2  # the HTTP client of the openai package
+    import httpx2  # here, as in _ask
 
     headers = {**_login(api), "Accept-Encoding": "gzip"}
     try:
@@ -313,7 +312,7 @@ def _completion_status(config: RunConfig, address: str) -> int:
     Raises:
         UserError: The endpoint cannot be reached, or refuses the key.
     """
-    import httpx2
+    import httpx2  # here, as in _ask
 
     api = APIS[config.model.api]
     body = {"model": config.model.name, api.most_tokens: 16, **api.prompt([{"role": "user", "content": "Hi"}])}
@@ -336,7 +335,5 @@ def _without_key(said: object) -> str:
 
 
 def _key() -> str | None:
-    from rollout_tasks.settings import checked_key, settings
-
     secret = settings().openai_api_key
     return None if secret is None else checked_key(secret.get_secret_value())

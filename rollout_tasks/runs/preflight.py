@@ -208,7 +208,7 @@ def check_here(config: RunConfig, items: Iterable[Item], environments: Iterable[
         if reason := registry.reason_against(name):
             raise UserError(f"--env-mode {name}: {reason}")
     if needs_vm(config, items):
-        from rollout_tasks.vm_options import open_provider, provider_options
+        from rollout_tasks.vm_options import open_provider, provider_options  # here, because they import Redis's client
         from vm_pool.errors import ProviderError
         from vm_pool.providers import check_available
 
@@ -225,7 +225,7 @@ def check_provider(config: RunConfig, environments: Iterable[str]) -> None:
     Raises:
         UserError: They need desktops and it has none, or it cannot give its VMs the requested network.
     """
-    from vm_pool.providers.base import option_names
+    from vm_pool.providers.base import option_names  # here, as in check_here
 
     if config.vm.guest_network != "none" and "guest_network" not in option_names(config.vm.provider_name):
         raise UserError(
@@ -267,7 +267,7 @@ def check_pool(config: RunConfig, client: redis.Redis) -> None:
     Raises:
         UserError: The pool has none, or all are drained, or the run asks for a network, which only the pool's hosts can set.
     """
-    from rollout_tasks.runs.waits import none_in_service
+    from rollout_tasks.runs.waits import none_in_service  # here, because they import Redis's client
     from vm_pool.pool import VMPool
     from vm_pool.states import VMState
 

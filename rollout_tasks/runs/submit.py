@@ -19,6 +19,7 @@ from rollout_tasks.runs.counting import Counting, silently
 from rollout_tasks.runs.states import RunState
 from rollout_tasks.runs.submission import Submission
 from rollout_tasks.runs.withdrawal import discard, is_stored_there, withdraw
+from rollout_tasks.settings import settings
 
 if TYPE_CHECKING:  # Celery and Redis are imported where a run is sent, so that an error is reported fast.
     from rollout_tasks.runs.store import RunStore
@@ -62,10 +63,9 @@ def check_not_on_workers(submission: Submission) -> None:
     Raises:
         UserError: Workers are rolling it out, or their Redis cannot be reached.
     """
-    from rollout_tasks.redis_client import checked_client
+    from rollout_tasks.redis_client import checked_client  # here, so that a refusal is fast
     from rollout_tasks.runs.progress import other_folder
     from rollout_tasks.runs.store import RunStore
-    from rollout_tasks.settings import settings
 
     if not (submission.resumed and settings().broker_configured) or submission.folder.description.embedded():
         return
@@ -126,7 +126,7 @@ def enqueue(
         UserError: Another process submitted the same run meanwhile, or Redis did not accept it; what was written is
             then removed. Or Redis was lost after it had accepted the run; the workers then go on with it.
     """
-    from kombu.exceptions import OperationalError
+    from kombu.exceptions import OperationalError  # here, so that a refusal is fast
     from redis import RedisError
 
     stage = stage or SubmissionStage()
@@ -156,7 +156,7 @@ def _reserve(submission: Submission, store: RunStore, token: str) -> StoredSubmi
     Raises:
         UserError: Another process submitted the same run meanwhile.
     """
-    from rollout_tasks.runs.enqueue import queues_of
+    from rollout_tasks.runs.enqueue import queues_of  # here, so that a refusal is fast
     from rollout_tasks.runs.submission_store import reserve
 
     run_id, config = submission.run_id, submission.config
@@ -226,7 +226,7 @@ def _store(submission: Submission, store: RunStore, stored: StoredSubmission, co
 
 
 def _send(submission: Submission, store: RunStore, stored: StoredSubmission, count: Counting) -> None:
-    from rollout_tasks.queues import finalize_task
+    from rollout_tasks.queues import finalize_task  # here, so that a refusal is fast
     from rollout_tasks.runs.enqueue import send_chord
 
     with submitter_beats(stored):
@@ -244,9 +244,9 @@ def _send(submission: Submission, store: RunStore, stored: StoredSubmission, cou
 @contextmanager
 def submitter_beats(stored: StoredSubmission) -> Iterator[None]:
     """Records every few seconds that the submitter lives, from a thread: sending many messages takes minutes."""
-    from redis import RedisError
+    from redis import RedisError  # here, so that a refusal is fast
 
-    from rollout_tasks.redis_client import connect
+    from rollout_tasks.redis_client import connect  # here, so that a refusal is fast
     from rollout_tasks.runs.submission_store import SUBMITTER_BEAT_SECONDS
 
     over = threading.Event()
@@ -273,7 +273,7 @@ def _take_back(submission: Submission, store: RunStore, token: str, reason: Exce
     Raises:
         UserError: Redis does not answer, or others have the run by now.
     """
-    from redis import RedisError
+    from redis import RedisError  # here, so that a refusal is fast
 
     try:
         withdrawn = withdraw(submission, store, token)

@@ -26,7 +26,7 @@ def withdraw(submission: Submission, store: RunStore, token: str) -> bool:
     Raises:
         redis.RedisError: The store does not answer.
     """
-    from rollout_tasks.runs.submission_store import StoredSubmission
+    from rollout_tasks.runs.submission_store import StoredSubmission  # here, because it imports Redis's client
 
     try:
         StoredSubmission(store.client, submission.run_id, token).everything_stored()

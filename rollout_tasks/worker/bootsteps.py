@@ -211,6 +211,7 @@ class ServedQueues(bootsteps.StartStopStep):  # type: ignore[misc]
         command = click.get_current_context(silent=True)
         if command is None:
             return
+        # Here, because Flower imports this module, too, and serves no queue.
         from rollout_tasks.registry import served_queues, unknown_queues
 
         asked, excluded = command.params.get("queues") or (), command.params.get("exclude_queues") or ()
@@ -232,6 +233,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
+        # Here, because Flower imports this module, too, and runs nothing.
         from rollout_tasks.execution import rollout  # noqa: F401
 
         queues = worker.app.amqp.queues.consume_from
@@ -243,7 +245,7 @@ class SharedImports(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def preload_environments(queues: Container[str]) -> None:
     """Imports what the rollouts in these queues use. What cannot be imported is logged: its rollouts report it, too."""
-    from rollout_tasks import registry
+    from rollout_tasks import registry  # here, as in ServedQueues
 
     for name, reason in registry.available_environments().items():
         environment = registry.environment(name) if reason is None else None
@@ -259,6 +261,7 @@ def preload_environments(queues: Container[str]) -> None:
             logger.error("environment %r: its default agent cannot be used: %s", name, error)
             continue
         if needs_model:
+            # Here, because not every worker asks a model.
             import openai  # noqa: F401
 
 

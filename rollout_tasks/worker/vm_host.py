@@ -17,6 +17,7 @@ from rollout_tasks.errors import WRONG_INPUT, UserError
 from rollout_tasks.key_values import key_values
 from rollout_tasks.restarted_process import RestartedProcess
 from vm_pool.errors import PoolError
+from vm_pool.pool import VMPool
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +91,7 @@ class HostedVMs(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _check_vms(provider: str, options: Iterable[str], pool: str) -> None:
     """Ends the worker with a message if no VM host could ever start."""
-    from rollout_tasks.vm_options import open_provider
-    from vm_pool.pool import VMPool
+    from rollout_tasks.vm_options import open_provider  # here, because few workers host VMs
 
     try:
         open_provider(provider, key_values("--provider-option", list(options)))

@@ -27,6 +27,7 @@ from rollout_tasks.redis_client import connect
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.store import RunStore
 from rollout_tasks.runs.submission import Submission
+from rollout_tasks.runs.submit import enqueue
 from rollout_tasks.runs.verdict import Verdict, rollout_id_of
 from scripts.bench.pipeline import NO_OP, import_submission, submit
 from scripts.bench.services import PeakMemory, broker, results, wait_until, warm_process, worker
@@ -68,8 +69,6 @@ def children_cpu_seconds(pid: int) -> float:
 
 def submit_finished(folder: Path, items: int) -> tuple[str, float]:
     """Sends a run whose rollouts all have a result; returns its id and when that began (seconds since the epoch)."""
-    from rollout_tasks.runs.submit import enqueue
-
     config = parse_config({"env_mode": "math", "metric": "exact_match", "output_dir": folder, "data": {"path": "none"}})
     run_folder = RunFolder(folder / f"finished-{items}")
     run_folder.description.create(config, _asked(items), data_path="none", data_name="growth")

@@ -30,6 +30,8 @@ from rollout_tasks.config import parse_config
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.redis_client import connect
 from rollout_tasks.runs.store import RunStore
+from rollout_tasks.runs.submission import load_benchmark, new_submission
+from rollout_tasks.runs.submit_to_workers import submit_to_workers
 from scripts.bench import peers
 from scripts.bench.services import REPOSITORY, PeakMemory, broker, results, wait_until, warm_process, worker
 
@@ -43,17 +45,15 @@ Sample = dict[str, float]
 
 def import_submission() -> None:
     """Imports what submitting takes."""
+    # Here, because the tasks' module reads the broker's address, which `broker` sets first.
     from rollout_tasks import tasks  # noqa: F401
-    from rollout_tasks.runs import enqueue, submit_to_workers  # noqa: F401
+    from rollout_tasks.runs import enqueue  # noqa: F401
 
     RunStore(connect(tries=1)).state("none")
 
 
 def submit(values: dict[str, Any]) -> tuple[str, float, float]:
     """Submits a run; returns its id, when that began and when it was done (seconds since the epoch)."""
-    from rollout_tasks.runs.submission import load_benchmark, new_submission
-    from rollout_tasks.runs.submit_to_workers import submit_to_workers
-
     began = time.time()
     config = parse_config(values)
     submission, _ = submit_to_workers(new_submission(config, load_benchmark(config)))

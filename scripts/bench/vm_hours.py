@@ -30,6 +30,7 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.base import ToolCall
 from rollout_tasks.environments.osworld.action_spaces import computer_13
 from rollout_tasks.environments.osworld.action_spaces.base import View
+from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.models.scripted.scripts import Scripts, load_scripts
 from scripts.bench.services import REPOSITORY
 from vm_pool.gate_client import relayed
@@ -95,8 +96,8 @@ def vm_time(leases: list[dict[str, Any]], num_vms: int, stages: Mapping[str, flo
 
 def plain_loop(items: tuple[Item, ...], profile: str, folder: Path) -> dict[str, Any]:
     """One VM, one task after the other, sleeping as OSWorld's runner does."""
+    # Here, because it imports desktop-env, which takes seconds.
     from rollout_tasks.environments.osworld.attached_desktop import Desktop
-    from rollout_tasks.environments.osworld.task import task_config
 
     config = RunConfig(env_mode="osworld")
     scripts = load_scripts(items)

@@ -58,7 +58,7 @@ def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
     if picture.mode != "RGB":
         picture = picture.convert("RGB")
     if pictures.size is not None:
-        from PIL import Image
+        from PIL import Image  # here, because it is optional: only desktops need it
 
         size = pictures.size
         picture = picture.resize(size, Image.Resampling.LANCZOS)
@@ -73,7 +73,7 @@ def encoded(screenshot: bytes, pictures: Pictures) -> SentPicture:
 @cache
 def empty_picture() -> str:
     """Returns the data URL of a small grey PNG, for an API that wants a picture where there is nothing to show."""
-    from PIL import Image
+    from PIL import Image  # here, because it is optional: only desktops need it
 
     file = io.BytesIO()
     Image.new("L", (_EMPTY, _EMPTY), 128).save(file, "PNG")

@@ -6,6 +6,8 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from playwright.sync_api import BrowserType
+
 from rollout_tasks.environments.osworld.vm_client import vm_client_of
 
 _DEVTOOLS = re.compile(r"/devtools/browser/[\w-]{1,100}")
@@ -33,8 +35,6 @@ def devtools_of(url: str) -> str:
 
 def stay_with_the_guest() -> None:
     """Makes playwright use `devtools_of`; alone it connects to any address a guest names, and follows redirects."""
-    from playwright.sync_api import BrowserType
-
     if not hasattr(BrowserType.connect_over_cdp, "asks_first"):
         BrowserType.connect_over_cdp = _asking(BrowserType.connect_over_cdp)  # type: ignore[method-assign]
 

@@ -26,7 +26,7 @@ from rollout_tasks.environments.osworld.session import AttachedSession
 from rollout_tasks.environments.osworld.session_results import CommandOutcome, DesktopView
 from vm_pool.states import Endpoint
 
-stay_with_the_guest()  # imports playwright, once for all cells
+stay_with_the_guest()  # once for all cells
 
 
 class CellFiles:

@@ -16,6 +16,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+import dotenv
+
 from rollout_tasks.environments.osworld import desktop_env_patches
 
 LOGGER = "desktopenv"
@@ -101,8 +103,6 @@ def _easyocr_or_stand_in() -> Iterator[None]:
 @contextmanager
 def _no_environment_file() -> Iterator[None]:
     """Keeps `.env` out of the process's environment, where child processes and crash reports would see secrets."""
-    import dotenv
-
     reader = dotenv.load_dotenv
     dotenv.load_dotenv = lambda *_arguments, **_options: False
     try:

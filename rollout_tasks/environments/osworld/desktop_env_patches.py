@@ -54,9 +54,9 @@ def _chrome_appearance(env: Any, _config: Mapping[str, Any]) -> str | None:
     Raises:
         requests.ConnectionError: Chrome was closed.
     """
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import sync_playwright  # here, because light workers import this module and lack it
 
-    from rollout_tasks.environments.osworld.vm_client import REQUESTS
+    from rollout_tasks.environments.osworld.vm_client import REQUESTS  # here, because light workers lack requests
 
     address = f"http://{env.vm_ip}:{env.chromium_port}"
     REQUESTS.get(f"{address}/json/version")  # playwright would not say whether Chrome is closed or something else fails
@@ -110,7 +110,7 @@ def _plays_and_exits(result: str | None, rule: Mapping[str, Any], **_options: An
 
 def _same_structure(result: str | None, expected: str | None, ssim_threshold: float = 0.9, **_options: Any) -> float:
     """Returns 1 if two pictures have the same size and their SSIM reaches the threshold."""
-    from desktop_env.evaluators.metrics.gimp import structure_check_by_ssim
+    from desktop_env.evaluators.metrics.gimp import structure_check_by_ssim  # here, because light workers lack it
     from PIL import Image
 
     if result is None or expected is None:
@@ -144,7 +144,7 @@ class _Uncounted(tuple[Any, ...]):
 @contextmanager
 def _uncounted_runs() -> Iterator[None]:
     """Makes python-pptx return such runs. A process evaluates one task at a time."""
-    from pptx.text import text
+    from pptx.text import text  # here, because light workers lack it
 
     paragraphs: Any = text._Paragraph
     runs = paragraphs.runs

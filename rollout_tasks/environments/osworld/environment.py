@@ -22,8 +22,10 @@ from rollout_tasks.environments.base import (
 from rollout_tasks.environments.osworld import desktop_env_import, instructions
 from rollout_tasks.environments.osworld.action_spaces import SPACES
 from rollout_tasks.environments.osworld.action_spaces.base import CallRefused, View
+from rollout_tasks.environments.osworld.attestation import Attestation, check_server, forgeable
 from rollout_tasks.environments.osworld.needs import needs_of, total
 from rollout_tasks.environments.osworld.task import task_config
+from rollout_tasks.environments.osworld.task_files import files_of
 from rollout_tasks.environments.osworld.vm_requests import own_snapshot, unmet
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.interruption import time_limit
@@ -32,7 +34,6 @@ from rollout_tasks.settings import settings
 if TYPE_CHECKING:
     from desktop_image.conformance.facts import Facts
     from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
-    from rollout_tasks.environments.osworld.attestation import Attestation
     from rollout_tasks.environments.osworld.session_results import DesktopSession, DesktopView
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class OSWorldEnvironment(Environment):
         """Raises if desktop-env is not installed, or cells cannot be made and tasks are not trusted."""
         if not desktop_env_import.is_installed():
             raise RuntimeError(desktop_env_import.NOT_INSTALLED)
-        from rollout_tasks.environments.osworld.session_opening import check_cells
+        from rollout_tasks.environments.osworld.session_opening import check_cells  # light workers lack requests
 
         check_cells()
 
@@ -95,7 +96,7 @@ class OSWorldEnvironment(Environment):
     @classmethod
     def conformance(cls, config: RunConfig, items: Sequence[Item], images: Sequence[Facts]) -> Sequence[Conformance]:  # noqa: ARG003
         """Compares what tasks touch with what the images have."""
-        from rollout_tasks.environments.osworld.conformance import conformance
+        from rollout_tasks.environments.osworld.conformance import conformance  # here, because only submitters need it
 
         return conformance(items, images)
 
@@ -107,9 +108,8 @@ class OSWorldEnvironment(Environment):
     @classmethod
     def prepare(cls, config: RunConfig, item: Item) -> None:  # noqa: ARG003
         """Downloads the task's files, and waits until desktop-env is imported."""
-        from rollout_tasks.environments.osworld.downloads import DownloadCache
+        from rollout_tasks.environments.osworld.downloads import DownloadCache  # light workers need none of it
         from rollout_tasks.environments.osworld.session_opening import wait_until_imported
-        from rollout_tasks.environments.osworld.task_files import files_of
 
         wait_until_imported()
         DownloadCache().fetch_all(file.url for file in files_of(task_config(item)))
@@ -117,7 +117,7 @@ class OSWorldEnvironment(Environment):
     @classmethod
     def preload(cls) -> None:
         """Begins to import desktop-env with all its evaluators, in the process that cells are forked from."""
-        from rollout_tasks.environments.osworld.session_opening import preload
+        from rollout_tasks.environments.osworld.session_opening import preload  # light workers have no cells
 
         preload()
 
@@ -132,7 +132,7 @@ class OSWorldEnvironment(Environment):
 
     def reset(self, item: Item) -> Observation:
         """Attaches to the VM and sets the task up on it."""
-        from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
+        from rollout_tasks.environments.osworld.attempt_files import WorkerFiles  # light workers lack requests
         from rollout_tasks.environments.osworld.session_opening import open_session
 
         if self._context.vm is None:
@@ -184,8 +184,6 @@ class OSWorldEnvironment(Environment):
 
     def _attested(self) -> Attestation | None:
         """Returns what is known about which server answers in the VM."""
-        from rollout_tasks.environments.osworld.attestation import check_server, forgeable
-
         if self._context.vm is not None and check_server(self._context.vm):
             return "attested"
         return "unattested" if forgeable(self._task) else None
@@ -213,7 +211,7 @@ class OSWorldEnvironment(Environment):
 
     @contextmanager
     def _vm_watched(self) -> Iterator[None]:
-        from rollout_tasks.environments.osworld.vm_client import VMUnreachable
+        from rollout_tasks.environments.osworld.vm_client import VMUnreachable  # light workers lack requests
 
         try:
             yield

@@ -57,7 +57,7 @@ def decoded(image: bytes) -> Image.Image:
     Raises:
         ValueError: It is not a picture, or too large.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError  # here, because it is optional: only desktops need it
 
     try:
         with Image.open(io.BytesIO(image), formats=_FORMATS) as picture:

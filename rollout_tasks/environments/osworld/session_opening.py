@@ -87,6 +87,7 @@ def open_session(vm: VMAccess, config: RunConfig, task: Mapping[str, Any], files
         raise RuntimeError(f"{vm.vm_id} is not a desktop: VMs of its provider have nothing to connect to")
     proxy = wants_proxy(task)
     if settings().trust_tasks:
+        # Here, because it imports desktop-env, which otherwise only cells need.
         from rollout_tasks.environments.osworld.session import AttachedSession
 
         return AttachedSession(config.desktop, vm.endpoint, task, files, proxy=proxy, keep_log=config.save_results)

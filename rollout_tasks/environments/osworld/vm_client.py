@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 from rollout_tasks.environments.osworld import public_http
 from rollout_tasks.environments.osworld.guest_http import GuestSession
@@ -285,8 +286,6 @@ def _shorter(given: Any, usual: float | None) -> float:
 
 def _never_sent(error: requests.ConnectionError) -> bool:
     """Returns whether the request cannot have reached the server."""
-    import urllib3
-
     reason = error.args[0] if error.args else None
     return isinstance(
         getattr(reason, "reason", None), urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError

@@ -84,7 +84,7 @@ class CodeSession:
 
 def _traceback(error: BaseException) -> Iterator[str]:
     """Yields the traceback without the frames of this program."""
-    import traceback
+    import traceback  # here, because it takes a millisecond of each start
 
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
