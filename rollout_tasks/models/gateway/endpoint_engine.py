@@ -186,7 +186,7 @@ class EndpointEngine:
             return _Failure(FailedTry(f"{endpoint} answered {error}", FailureClass.MODEL))
 
     async def _send(self, base_url: str, call: EngineCall, body: bytes) -> httpx2.Response:
-        import httpx2
+        import httpx2  # the openai package's client: slow to import, and many runs ask no model
 
         connected = self._connected(base_url)
         request = httpx2.Request(
@@ -228,7 +228,7 @@ class EndpointEngine:
         Raises:
             UnusableProxy: A proxy's address is wrong, or of a kind that is not known here.
         """
-        import httpx2
+        import httpx2  # as above
 
         loop = asyncio.get_running_loop()
         known = self._connections.get(base_url)
@@ -308,7 +308,7 @@ async def _read_stream(parts: AsyncGenerator[bytes], on_piece: OnPiece, without_
 
 async def _read_to_end(parts: AsyncGenerator[bytes]) -> None:
     """Reads what follows the end of a stream, so that its connection can be used again."""
-    import httpx2
+    import httpx2  # as above
 
     with suppress(TimeoutError, httpx2.HTTPError, UnreadableBodyError):
         async with asyncio.timeout(_END_SECONDS):
