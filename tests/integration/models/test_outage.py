@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import redis
 
-from rollout_tasks.models import outage
+from rollout_tasks.models import endpoint_check, outage
 from rollout_tasks.models.outage import outage_of, wait_while_out
 from rollout_tasks.settings import settings
 from tests.dribbling import dribble
@@ -104,7 +104,7 @@ def test_one_that_answers_is_not_out_whatever_was_wrong_with_a_call(
 def test_one_whose_answer_never_begins_is_out(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes
 ) -> None:
-    monkeypatch.setattr(outage, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(endpoint_check, "ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
         threading.Thread(target=dribble, args=(listening, head, piece)).start()
@@ -178,7 +178,7 @@ def test_who_comes_late_waits_no_longer_than_those_who_came_first(
 def test_who_asked_may_die(client: redis.Redis, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """The right to ask, which it took with it, ends by itself, and the outage stays noted meanwhile."""
     monkeypatch.setattr(outage, "ASK_EVERY_SECONDS", 0.5)
-    monkeypatch.setattr(outage, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(outage, "ANSWER_SECONDS", 1.0)
     endpoint.status = 500
     gone = {"asked": 0}
 
