@@ -8,13 +8,13 @@ from typing import Protocol
 
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass
+from rollout_tasks.models.apis import OPENAI_URL
 from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
 from rollout_tasks.models.retries import FailedTry
 from rollout_tasks.models.served import Served
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.settings import settings
 
-OPENAI_URL = "https://api.openai.com/v1"
 POOL_SCHEME = "pool://"
 """Before the name of a model pool, where an endpoint is named; nothing connects to such an address."""
 _MARGIN_SECONDS = 60.0

@@ -17,9 +17,8 @@ from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.apis import APIS
+from rollout_tasks.models.apis import APIS, OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
-from rollout_tasks.models.routes import OPENAI_URL
 from rollout_tasks.runs.agent_profile import needed_context
 from rollout_tasks.settings import checked_key, settings
 

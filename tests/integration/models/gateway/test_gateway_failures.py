@@ -19,13 +19,6 @@ FAULTS: dict[str, tuple[Answer, int, FailureClass, str, int]] = {
     "no reply": (Answer(body=b'{"choices": []}'), 502, FailureClass.MODEL, "answered without choices", 3),
     "bad JSON": (Answer(body=b"{"), 502, FailureClass.MODEL, "answered with bad JSON: '{' (try 3 of 3)", 3),
     "bad request": (error(400, "no tools here"), 400, FailureClass.MODEL, "answered 400: no tools here", 1),
-    "context": (
-        error(400, "too long", "context_length_exceeded"),
-        400,
-        FailureClass.MODEL,
-        "the conversation no longer fits the model's context: ",
-        1,
-    ),
     "wrong key": (error(401, f"wrong key {KEY}"), 502, FailureClass.MODEL, "answered 401: wrong key ***", 1),
     "long wait": (
         error(429, "later", retry_after="300"),
@@ -91,6 +84,51 @@ def test_an_engine_that_gave_up_decides_the_class(
     for text in (answer.text, later.text, summary.failure, call.sentence):
         assert KEY not in text
         assert "secret" not in text
+
+
+TOO_LONG = error(400, "too long", "context_length_exceeded")
+NO_LONGER_FITS = "the conversation no longer fits the model's context: "
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_prompt_that_is_too_long_is_the_agents_to_shorten(agent: Open, upstream: Upstream, stream: bool) -> None:
+    one = agent()
+    upstream.will(TOO_LONG)
+
+    answer = one.chat(stream=stream)
+    before = one.handle.summary()
+    later = one.chat()
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert NO_LONGER_FITS in answer.json()["error"]["message"]
+    assert NO_LONGER_FITS in before.unserved
+    assert later.status_code == 200
+    summary = one.handle.close()
+    assert (summary.failure_class, summary.failed, summary.calls, summary.unserved) == (None, 1, 2, "")
+    first, second = one.recorder.calls
+    assert (first.outcome, first.failure_class, second.outcome) == ("failed", FailureClass.MODEL, "served")
+
+
+def test_an_agent_that_never_shortens_its_prompt_is_told_off(agent: Open, upstream: Upstream) -> None:
+    one = agent(SessionLimits(refusals=2))
+    upstream.will(TOO_LONG, TOO_LONG)
+
+    statuses = [one.chat().status_code for _ in range(3)]
+
+    assert statuses == [400, 400, 503]
+    summary = one.handle.close()
+    assert summary.failure_class is FailureClass.MODEL
+    assert summary.failure.startswith("2 requests in a row, the last: " + NO_LONGER_FITS)
+
+
+def test_refusals_in_a_row_end_a_session_that_limits_them(agent: Open) -> None:
+    one = agent(SessionLimits(refusals=2))
+
+    statuses = [one.chat(n=2).status_code, one.chat().status_code, one.chat(n=2).status_code, one.chat(n=2).status_code]
+
+    assert statuses == [400, 200, 400, 400]
+    assert one.chat().status_code == 503
+    assert one.handle.close().failure_class is FailureClass.MODEL
 
 
 @pytest.mark.parametrize("proxy", ["http://10.0.0.256:1", "http://me:hunter2", "http://me:hunter2@[::1", "ftp://h"])
