@@ -79,8 +79,10 @@ def task(script: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_class_solves_a_task(name: str, tmp_path: Path) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "shopping.json").write_text(json.dumps(task(SCRIPTS[name])))
+    tasks = tmp_path / "tasks" / "examples" / "editor"
+    tasks.mkdir(parents=True)
+    (tasks / "shopping.json").write_text(json.dumps(task(SCRIPTS[name])))
+    (tmp_path / "tasks" / "test_all.json").write_text(json.dumps({"editor": ["shopping"]}))
     command = [sys.executable, "scripts/submit.py", "--embedded", "--data-path", str(tmp_path / "tasks")]
     command += ["--env-mode", "osworld", "--provider", "local", "--num-vms", "1", "--num-rollouts", "1"]
     command += ["--agent", f"osworld:{name}", "--max-turns", "5", "--sleep-after-execution", "1"]
