@@ -36,11 +36,11 @@ def _said(*texts: str) -> list[dict[str, Any]]:
     return [{"text": text} for text in texts]
 
 
+# ManoAgent sends none of its earlier replies, by which the scripted model knows what comes next, and ends by itself never.
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "uitars_agent.UITARSAgent": _said(*(f"Thought: Go on.\nAction: {action}" for action in UI_TARS)),
     "uitars15_v1.UITARSAgent": _said(*(f"Thought: Go on.\nAction: {action}" for action in UI_TARS)),
     "UITarsAgent": _said(*(f"Thought: Go on.\nAction: {action}" for action in UI_TARS)),
-    "ManoAgent": _said(*(f"Thought: Go on.\nAction desp: Go on.\nAction: {action}" for action in UI_TARS)),
     "OpenCUAAgent": _said(
         *(f"## Thought:\nGo on.\n## Action:\nGo on.\n## Code:\n```python\n{line}\n```" for line in CODE),
         "## Thought:\nIt is saved.\n## Action:\nEnd.\n## Code:\n```code\ncomputer.terminate(status='success')\n```",
