@@ -32,6 +32,10 @@ def _computer(**action: Any) -> dict[str, Any]:
     return {"text": "", "tool_calls": [{"name": "computer", "arguments": {"action": action}}]}
 
 
+def _claudes(**arguments: Any) -> dict[str, Any]:
+    return {"text": "", "tool_calls": [{"name": "computer", "arguments": arguments}]}
+
+
 def _said(*texts: str) -> list[dict[str, Any]]:
     return [{"text": text} for text in texts]
 
@@ -48,6 +52,12 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "O3Agent": _said(*(f"```python\n{line}\n```" for line in CODE), "```DONE```"),
     # It sends no earlier reply, but the beginning of the next one: every prompt is that of the second turn.
     "AguvisAgent": _said("Never asked.", "Action: Write and save it.\n" + "\n".join(CODE)),
+    "AnthropicAgent": [
+        _claudes(action="key", text="ctrl+a"),
+        _claudes(action="type", text=TEXT),
+        _claudes(action="key", text="ctrl+s"),
+        *_said("It is saved."),
+    ],
     "OpenAICUAAgent": [
         _computer(type="keypress", keys=["CTRL", "A"]),
         _computer(type="type", text=TEXT),

@@ -52,6 +52,12 @@ def _computer(number: int, **action: Any) -> dict[str, Any]:
     return said(None, finish_reason="tool_calls", tool_calls=calls)
 
 
+def _claudes(number: int, **arguments: Any) -> dict[str, Any]:
+    function = {"name": "computer", "arguments": json.dumps(arguments)}
+    calls = [{"id": f"call-{number}", "type": "function", "function": function}]
+    return said(None, finish_reason="tool_calls", tool_calls=calls)
+
+
 CLASSES: dict[str, list[dict[str, Any]]] = {
     "uitars_agent.UITARSAgent": [*map(said, UI_TARS)],
     "uitars15_v1.UITARSAgent": [*map(said, UI_TARS)],
@@ -60,6 +66,7 @@ CLASSES: dict[str, list[dict[str, Any]]] = {
     "O3Agent": [*map(said, CODE)],
     "ManoAgent": [*map(said, MANO)],
     "AguvisAgent": [*map(said, AGUVIS)],
+    "AnthropicAgent": [_claudes(1, action="left_click", coordinate=[640, 360]), said("That is it.")],
     "OpenAICUAAgent": [_computer(1, type="click", button="left", x=960, y=540), said("That is it.")],
 }
 
