@@ -71,6 +71,11 @@ CLASSES: dict[str, list[dict[str, Any]]] = {
 }
 
 
+_ALWAYS = ("uitars15_v1.UITARSAgent", "O3Agent", "OpenAICUAAgent")
+"""One for each way in which the classes ask and act."""
+NAMES = [pytest.param(name, marks=() if name in _ALWAYS else pytest.mark.slow) for name in CLASSES]
+
+
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatEndpoint]:
     monkeypatch.setattr(retries, "LONGEST_BACKOFF", 0.02)
@@ -108,7 +113,7 @@ def play(
         trajectory.finish()
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_class_acts_until_it_is_done(name: str, endpoint: ChatEndpoint, tmp_path: Path) -> None:
     desktop = DrawnDesktop()
     endpoint.will(*CLASSES[name])
@@ -128,7 +133,7 @@ def test_a_class_acts_until_it_is_done(name: str, endpoint: ChatEndpoint, tmp_pa
     assert [call["outcome"] for call in calls if call["kind"] == "call"] == ["served", "served"]
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_endpoint_that_gives_up_is_no_action_of_the_agent(name: str, endpoint: ChatEndpoint, tmp_path: Path) -> None:
     """The classes turn it into DONE, into no action, or ask again for hours."""
     desktop = DrawnDesktop()

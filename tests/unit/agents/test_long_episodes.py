@@ -21,6 +21,7 @@ def endpoint() -> Iterator[ChatEndpoint]:
     endpoint.close()
 
 
+@pytest.mark.slow
 def test_five_hundred_turns_with_a_picture_each(endpoint: ChatEndpoint, tmp_path: Path) -> None:
     endpoint.will(*(pushes(1, turn=turn) for turn in range(1, TURNS)), said("It is open."))
     gallery = Gallery(pictures=1)
