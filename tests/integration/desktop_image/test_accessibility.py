@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import io
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from lxml import etree
+from PIL import Image
 
 from rollout_tasks.environments.osworld.accessibility_tree import elements
 from tests.integration.desktop_image.conftest import SCREEN, Desktop
@@ -164,6 +166,10 @@ def test_the_editor_shows_its_text_and_menus_their_items(
     control.execute_action({"action_type": "PRESS", "parameters": {"key": "esc"}})
 
 
+def is_white(picture: bytes) -> bool:
+    return Image.open(io.BytesIO(picture)).convert("L").resize((8, 8)).getextrema()[0] > 240
+
+
 def test_an_open_list_of_choices_is_what_an_agent_sees(desktop: Desktop, control: Any, tree: Callable[[], Any]) -> None:
     """It covers the window that it belongs to, and is listed there, too."""
     where = "//application[@name='gnome-screenshot']"
@@ -174,7 +180,12 @@ def test_an_open_list_of_choices_is_what_an_agent_sees(desktop: Desktop, control
 
     desktop.launch("gnome-screenshot --interactive")
     click(seen(tree, f"{where}//push-button[@name='Take Screenshot'][@st:showing]"))
-    click(seen(tree, f"{where}//combo-box[@name='Pictures'][@st:showing]"))
+    folder = seen(tree, f"{where}//combo-box[@name='Pictures'][@st:showing]")
+    deadline = time.monotonic() + 20
+    while is_white(control.get_screenshot()):  # its flash covers the screen, and takes clicks
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    click(folder)
     choice = f"{where}/window//menu-item[@name='Desktop'][@st:showing]"
     seen(tree, choice)
     xml = control.get_accessibility_tree()
