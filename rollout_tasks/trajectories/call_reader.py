@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from rollout_tasks.models.base import Message
 from rollout_tasks.models.served_call import CallFactsError, ServedCall
-from rollout_tasks.trajectories.calls import CALLS_NAME, FILE_KEY, PICTURE_TYPES, PICTURES_NAME
+from rollout_tasks.trajectories.calls import CALLS_NAME, PICTURES_NAME
+from rollout_tasks.trajectories.data_urls import KINDS, data_url
+from rollout_tasks.trajectories.writer import FILE_KEY
 from rollout_tasks.validation_messages import clause
 
 _CALL = TypeAdapter(ServedCall)
-_PICTURE = re.compile(rf"([0-9a-f]{{64}})\.({'|'.join(PICTURE_TYPES)})")
+_PICTURE = re.compile(rf"([0-9a-f]{{64}})\.({'|'.join(KINDS)})")
 
 
 class CallRecordError(Exception):
@@ -140,4 +141,4 @@ class _Builder:
         picture = (self._folder / name).read_bytes()
         if hashlib.sha256(picture).hexdigest() != found[1]:
             raise ValueError(f"the file {name} has another content than its name says")
-        return {**part, "image_url": {**link, "url": f"data:image/{found[2]};base64,{b64encode(picture).decode()}"}}
+        return {**part, "image_url": {**link, "url": data_url(picture, found[2])}}

@@ -14,24 +14,20 @@ square of its length. Pictures are files in `pictures/`, named by their SHA-256 
 
 from __future__ import annotations
 
-import binascii
 import errno
 import hashlib
 import json
 import os
-from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from rollout_tasks.models.served_call import ServedCall
+from rollout_tasks.trajectories.data_urls import picture_of
+from rollout_tasks.trajectories.writer import FILE_KEY
 
 CALLS_NAME = "calls.jsonl"
 PICTURES_NAME = "pictures"
-FILE_KEY = "$file"
-"""The record has ``{"$file": name}`` where a message had a picture's data URL; URLs are strings, so nothing collides."""
-PICTURE_TYPES = ("png", "jpeg", "webp", "gif")
-"""Each is the ending of the file's name, and of the media type in the data URL."""
 
 
 class CallWriter:
@@ -141,20 +137,14 @@ class CallWriter:
 
     def _file_of(self, url: Any) -> str | None:
         """Returns the file of a picture; None if the URL is not a picture's, or could not be restored exactly."""
-        if not isinstance(url, str) or not url.startswith("data:image/"):
+        if not isinstance(url, str):
             return None
-        head, comma, encoded = url.partition(";base64,")
-        kind = head.removeprefix("data:image/")
-        if not comma or kind not in PICTURE_TYPES or not encoded.isascii():
-            return None
-        key = hashlib.sha256(url.encode()).digest()
+        key = hashlib.sha256(url.encode("utf-8", "surrogatepass")).digest()
         if key not in self._files:
-            try:
-                picture = b64decode(encoded, validate=True)
-            except (binascii.Error, ValueError):
+            found = picture_of(url)
+            if found is None:
                 return None
-            if binascii.b2a_base64(picture, newline=False) != encoded.encode():
-                return None
+            kind, picture = found
             self._files[key] = self._saved(picture, kind)
         return self._files[key]
 

@@ -7,7 +7,9 @@ import re
 from base64 import b64decode, b64encode
 from typing import Any
 
-_PICTURE = re.compile(r"data:image/(png|jpeg|webp);base64,")
+KINDS = ("png", "jpeg", "webp", "gif")
+"""Of pictures: each is the ending of the media type, and of a file's name."""
+_PICTURE = re.compile(rf"data:image/({'|'.join(KINDS)});base64,")
 
 
 def data_url(picture: bytes, kind: str) -> str:
@@ -15,7 +17,7 @@ def data_url(picture: bytes, kind: str) -> str:
 
     Args:
         picture: The bytes of its file.
-        kind: ``png``, ``jpeg`` or ``webp``.
+        kind: One of `KINDS`.
     """
     return f"data:image/{kind};base64,{b64encode(picture).decode()}"
 

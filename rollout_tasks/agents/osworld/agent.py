@@ -16,11 +16,11 @@ from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, turns_used
 from rollout_tasks.agents.osworld.agent_classes import PREFIX, AgentClass, agent_class
-from rollout_tasks.agents.osworld.agent_log import AgentLog
 from rollout_tasks.agents.osworld.constructor import arguments_of
 from rollout_tasks.agents.osworld.model_front import GATEWAY_PORT
 from rollout_tasks.agents.osworld.recorded_calls import RecordedCalls
 from rollout_tasks.cells.cell import CallFailed, Cell, CellEnded, Handled, Handlers
+from rollout_tasks.cells.output_log import OutputLog
 from rollout_tasks.cells.template_process import shared_template
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, World
@@ -38,6 +38,7 @@ from rollout_tasks.settings import settings
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
 _CELL_MODULE = "rollout_tasks.agents.osworld.cell_service"
+_LOG_NAME = "agent.log"
 _PORTS = {"model": GATEWAY_PORT}
 _DIAL_SECONDS = 10.0
 _LONGEST_TEXT = 20_000
@@ -198,7 +199,8 @@ class _Cell:
         self._desktop = desktop
         self._calls = calls
         self._handlers = Handlers(
-            {"execute": self._execute, "look": self._look}, {"log": AgentLog(trajectory.folder).add}
+            {"execute": self._execute, "look": self._look},
+            {"log": OutputLog(trajectory.folder and trajectory.folder / _LOG_NAME).add},
         )
         self._failure: Exception | None = None
         """What went wrong here while the class asked for something; the class may not pass it on."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rollout_tasks.cells.output_log import OutputLog
 from rollout_tasks.environments.osworld.downloads import DownloadCache
 from rollout_tasks.environments.osworld.guest_http import LARGEST_FILE
-from rollout_tasks.unicode_text import printable
 
 RECORDING_NAME = "recording.mp4"
 LOG_NAME = "desktop-env.log"
-LARGEST_LOG = 16 << 20
-"""Bytes; what is logged after that is dropped."""
 
 
 class WorkerFiles:
@@ -27,8 +24,7 @@ class WorkerFiles:
             directory: The attempt's folder.
         """
         self._directory = directory
-        self._room = LARGEST_LOG
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._log = OutputLog(directory / LOG_NAME)
 
     def place(self, url: str, target: Path) -> None:
         """Copies the file of a URL to a path.
@@ -43,14 +39,8 @@ class WorkerFiles:
         self.log_bytes(text.encode(errors="replace"))
 
     def log_bytes(self, content: bytes) -> None:
-        """Adds bytes of any kind to the log, as text that steers no terminal; a character may be in two calls' bytes."""
-        text = self._decoder.decode(content[: self._room])
-        content = printable(text).encode()[: self._room]
-        if content:
-            self._room -= len(content)
-            self._directory.mkdir(parents=True, exist_ok=True)
-            with (self._directory / LOG_NAME).open("ab") as log:
-                log.write(content)
+        """Adds bytes of any kind to the log."""
+        self._log.add(content)
 
     @contextmanager
     def recording(self) -> Iterator[Callable[[bytes], None]]:

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("desktop_env")
 
-from rollout_tasks.environments.osworld.attempt_files import LARGEST_LOG, WorkerFiles
+from rollout_tasks.cells.output_log import LARGEST_LOG
+from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
 from rollout_tasks.environments.osworld.session import keeping_records
 
 HOSTILE = "\x1b]0;title\x07 \x9b31m \r \u2028 \u202e \u200b \0"

@@ -1,4 +1,4 @@
-"""What an agent's class prints and logs, in the attempt's folder."""
+"""What code that is not ours prints and logs, in the attempt's folder: text that steers no terminal, and not too much of it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from pathlib import Path
 
 from rollout_tasks.unicode_text import printable
 
-LOG_NAME = "agent.log"
 LARGEST_LOG = 16 << 20
 """Bytes; what is printed after that is dropped."""
 
 
-class AgentLog:
-    """The log of one attempt."""
+class OutputLog:
+    """One log."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, path: Path | None) -> None:
         """Touches nothing yet.
 
         Args:
-            folder: The attempt's; None if nothing is to be kept.
+            path: The file; its folder is made if there is none. None if nothing is to be kept.
         """
-        self._folder = folder
+        self._path = path
         self._room = LARGEST_LOG
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, content: bytes) -> None:
-        """Adds bytes of any kind, as text that steers no terminal; a character may be in two calls' bytes."""
-        if self._folder is None:
+        """Adds bytes of any kind; a character may be in two calls' bytes."""
+        if self._path is None:
             return
         kept = printable(self._decoder.decode(content[: self._room])).encode()[: self._room]
         if kept:
             self._room -= len(kept)
-            with (self._folder / LOG_NAME).open("ab") as log:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("ab") as log:
                 log.write(kept)
