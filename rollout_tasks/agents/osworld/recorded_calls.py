@@ -92,6 +92,7 @@ def _reply_of(call: ServedCall, said: Mapping[str, Any]) -> Reply:
         finish_reason=call.finish_reason,
         usage=call.usage,
         served_by=call.model,
+        served=call.served,
         token_data={name: list(values) for name, values in tokens.items() if values},
         thinking={name: said[name] for name in THINKING_FIELDS if name in said},
     )

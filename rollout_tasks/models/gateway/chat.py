@@ -28,6 +28,8 @@ class ChatCompletions:
         messages = objects(body.get("messages"), "messages")
         if not messages or not all(isinstance(message.get("role"), str) for message in messages):
             raise Refused(400, "messages must be a list of at least one message, each with a role")
+        for message in messages:
+            _check_pictures(message.get("content"))
         if body.get("n") not in (None, 1):
             raise Refused(400, "n must be 1: each sampled reply is a call of its own here", "unsupported_parameter")
         if body.get("functions") is not None or body.get("function_call") is not None:
@@ -131,6 +133,15 @@ class _Chunks:
         counted = _usage(usage.prompt_tokens, usage.completion_tokens)
         last = event({**self._head, "choices": [], "usage": counted}) if _usage_wanted(self._asked) else b""
         return last + event(_END)
+
+
+def _check_pictures(content: Any) -> None:
+    """Refuses pictures that are given by something else than an address, which records could not tell from their own names."""
+    for part in content if isinstance(content, list) else ():
+        link = part.get("image_url") if isinstance(part, dict) else None
+        url = link.get("url") if isinstance(link, dict) else link
+        if link is not None and not isinstance(url, str):
+            raise Refused(400, "image_url must be an address, or an object with one as its url")
 
 
 def _usage_wanted(asked: Asked) -> bool:

@@ -25,8 +25,8 @@ from rollout_tasks.models.gateway.engine import (
     OnPiece,
     read_completion,
 )
-from rollout_tasks.models.parsing import NotAReplyError
-from rollout_tasks.models.refusals import ModelEndpoint, read_refusal, shown_url
+from rollout_tasks.models.parsing import NotAReplyError, json_object
+from rollout_tasks.models.refusals import ModelEndpoint, read_refusal
 from rollout_tasks.models.retries import FailedTry, decide
 from rollout_tasks.models.routes import OneEndpoint, Route, route_of
 from rollout_tasks.models.served import Served
@@ -140,16 +140,24 @@ class EndpointEngine:
         """Makes a try where the route leads; a replica that has failed is added to `failed`."""
         if isinstance(route, OneEndpoint):
             return await self._try(route.base_url, call, body, on_piece, tries, began)
-        destination = await asyncio.to_thread(route.begin, failed)
+        picking = asyncio.ensure_future(asyncio.to_thread(route.begin, failed))
+        try:
+            destination = await asyncio.shield(picking)
+        except asyncio.CancelledError:
+            picked = await picking
+            if not isinstance(picked, FailedTry):
+                await asyncio.to_thread(route.end, picked)
+            raise
         if isinstance(destination, FailedTry):
             return _Failure(destination)
-        served = Served()
         try:
             outcome = await self._try(destination.base_url, call, body, on_piece, tries, began)
         finally:
             served = await asyncio.shield(asyncio.to_thread(route.end, destination))
         if isinstance(outcome, EngineReply):
-            return replace(outcome, served=replace(served, spans=outcome.served.spans))
+            if outcome.served.spans:  # what the endpoint itself says of its weights
+                return replace(outcome, served=replace(outcome.served, replica=served.replica))
+            return replace(outcome, served=served)
         if outcome.failed.failure_class is FailureClass.MODEL_OVERLOAD:
             failed.add(destination.replica_id)
         return outcome
@@ -170,7 +178,7 @@ class EndpointEngine:
             if not response.is_success:
                 return self._refused(endpoint, response, text)
             usage = Usage(requests=tries, seconds=time.monotonic() - began)
-            return read_completion(text, usage, Served(replica=shown_url(base_url)))
+            return read_completion(text, usage, Served())
         except TimeoutError:
             slow = f"{endpoint} did not answer within {self._config.timeout:g} s"
             return _Failure(FailedTry(slow, FailureClass.MODEL_OVERLOAD))
@@ -324,12 +332,7 @@ def _added(reply: StreamedReply, data: str) -> dict[str, Any]:
 
 
 def _piece(data: str) -> dict[str, Any]:
-    try:
-        piece = json.loads(data, parse_constant=lambda _name: None)
-    except (ValueError, RecursionError) as error:
-        raise NotAReplyError(f"with a stream of bad JSON: {data[:200]!r}") from error
-    if not isinstance(piece, dict):
-        raise NotAReplyError(f"with a piece that is no object: {data[:200]!r}")
+    piece = json_object(data)
     if piece.get("error"):
         raise NotAReplyError(f"with an error in its stream: {str(piece['error'])[:500]}")
     return piece

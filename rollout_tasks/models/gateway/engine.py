@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Reply, Usage
-from rollout_tasks.models.parsing import NotAReplyError, parse_reply
+from rollout_tasks.models.parsing import NotAReplyError, json_object, parse_reply
 from rollout_tasks.models.served import Served, VersionSpan
 from rollout_tasks.models.served_call import CallFactsError, Sampled
 from rollout_tasks.unicode_text import storable
@@ -162,7 +161,7 @@ def read_completion(body: str, usage: Usage, served: Served) -> EngineReply:
         NotAReplyError: It is no reply, or its facts cannot be true; the message completes "the endpoint answered".
     """
     reply = parse_reply(body, usage)
-    response = json.loads(body)
+    response = json_object(body)
     choice = response["choices"][0]
     stop, logprobs = choice.get("stop_reason"), choice.get("logprobs")
     try:

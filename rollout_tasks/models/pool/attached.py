@@ -67,6 +67,7 @@ class AttachedReplicas:
         try:
             with ThreadPoolExecutor(len(self._base_urls), "replica") as threads:
                 while True:
+                    self._look()
                     list(threads.map(self._beat, self._base_urls))
                     if stop.wait(BEAT_SECONDS):
                         return
@@ -74,6 +75,12 @@ class AttachedReplicas:
             with suppress(redis.RedisError):  # they fall silent
                 for replica in self._attached.values():
                     self._replicas.remove(replica)
+
+    def _look(self) -> None:
+        """Sees what others have made of the replicas: their weights, and whether they are drained."""
+        with suppress(redis.RedisError):
+            now = {replica.instance: replica for replica in self._replicas.all()}
+            self._attached |= {url: now[one.instance] for url, one in self._attached.items() if one.instance in now}
 
     def _beat(self, base_url: str) -> None:
         """Gives a sign of life for a server that works; one that does not falls silent, and takes no calls then."""
@@ -85,17 +92,19 @@ class AttachedReplicas:
         try:
             if known is not None and self._replicas.beat(known):
                 return
-            self._attached[base_url] = self._replicas.register(
+            made = self._replicas.register(
                 name,
                 f"{self._instance}.{secrets.token_hex(4)}",
                 base_url=base_url,
                 model=self._model,
-                weight_version=self._weight_version,
+                weight_version=self._weight_version if known is None else known.weight_version,
                 host=socket.gethostname(),
                 pid=os.getpid(),
-                state=ReplicaState.READY,
             )
-            logger.info("replica %s takes calls of model pool %s", name, self._pool)
+            drained = known is not None and known.state is ReplicaState.DRAINING
+            state = ReplicaState.DRAINING if drained else ReplicaState.READY
+            self._attached[base_url] = self._replicas.change(made, state=state)
+            logger.info("replica %s of model pool %s is %s", name, self._pool, state.value)
         except (redis.RedisError, StaleReplica) as error:
             logger.warning("replica %s of model pool %s gives no sign of life: %s", name, self._pool, error)
 

@@ -24,6 +24,7 @@ class ChatEndpoint:
         self.choices: list[dict[str, Any]] = []
         self.bodies: list[dict[str, Any]] = []
         self.completion_tokens = 5
+        self.fails = False
         self.when_asked: Callable[[], object] = lambda: None
         self._server = AnswerServer(self._answer)
         self.url = f"http://127.0.0.1:{self._server.port}/v1"
@@ -37,6 +38,8 @@ class ChatEndpoint:
         assert self._server.mistakes == []
 
     def _answer(self, request: Request) -> Answer:
+        if self.fails:
+            return Answer(b"{}", status=503)
         if not request.body:
             return Answer(json.dumps({"object": "list", "data": [{"id": "policy"}]}).encode())
         self.bodies.append(json.loads(request.body))

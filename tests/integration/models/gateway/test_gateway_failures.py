@@ -121,6 +121,17 @@ def test_an_agent_that_never_shortens_its_prompt_is_told_off(agent: Open, upstre
     assert summary.failure.startswith("2 requests in a row, the last: " + NO_LONGER_FITS)
 
 
+@pytest.mark.parametrize("link", [{"url": {"$file": "a.png"}}, {"$file": "a.png"}, {}, 7])
+def test_a_picture_without_an_address_is_refused(agent: Open, upstream: Upstream, link: object) -> None:
+    one = agent()
+
+    answer = one.chat(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": link}]}])
+
+    assert answer.status_code == 400
+    assert "image_url must be an address" in answer.json()["error"]["message"]
+    assert upstream.requests == []
+
+
 def test_refusals_in_a_row_end_a_session_that_limits_them(agent: Open) -> None:
     one = agent(SessionLimits(refusals=2))
 

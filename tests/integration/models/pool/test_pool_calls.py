@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from rollout_tasks.models import retries, routes
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway
+from rollout_tasks.models.pool import attached
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
 from tests.conftest import REPOSITORY
 from tests.integration.models.gateway.upstream import Recorder
@@ -132,11 +134,10 @@ def test_attached_servers_are_in_the_pool_until_the_command_ends(
     command = rollouts("model", "attach", "p", *urls, "--model", "policy", redis_url=redis_url)
     try:
         deadline = time.monotonic() + 60
-        while len(replicas.all()) < 2:
+        while [one.state for one in replicas.all()] != [ReplicaState.READY] * 2:
             assert command.poll() is None, command.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        assert {one.state for one in replicas.all()} == {ReplicaState.READY}
         assert ask().text == "42"
         shown = rollouts("model", "status", "p", "--json", redis_url=redis_url)
         assert [one["base_url"] for one in json.loads(shown.communicate(timeout=60)[0])] == sorted(urls)
@@ -146,6 +147,41 @@ def test_attached_servers_are_in_the_pool_until_the_command_ends(
         command.kill()
         command.communicate()
     assert replicas.all() == ()
+
+
+def test_a_server_that_comes_back_is_as_its_operator_left_it(
+    endpoints: list[ChatEndpoint], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its new weights, and drained."""
+    monkeypatch.setattr(attached, "BEAT_SECONDS", 0.05)
+    replicas = Replicas(client, "p", silent_seconds=0.5)
+    monkeypatch.setattr(attached, "Replicas", lambda *_: replicas)
+    servers = attached.AttachedReplicas(client, "p", [endpoints[0].url], model="policy", weight_version="step-1")
+    stop = threading.Event()
+    running = threading.Thread(target=servers.run, args=(stop,))
+    running.start()
+    try:
+        first = wait_for(lambda: replicas.all())[0]
+        replicas.change(replicas.change(first, weight_version="step-2"), state=ReplicaState.DRAINING)
+        time.sleep(0.3)  # it is seen
+        endpoints[0].fails = True
+        wait_for(lambda: not replicas.all())
+        endpoints[0].fails = False
+        (again,) = wait_for(lambda: replicas.all())
+        wait_for(lambda: replicas.all()[0].state is ReplicaState.DRAINING)
+        assert (again.instance != first.instance, again.weight_version) == (True, "step-2")
+    finally:
+        stop.set()
+        running.join()
+    assert replicas.all() == ()
+
+
+def wait_for(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
 
 
 def test_a_server_that_does_not_answer_is_not_attached(endpoints: list[ChatEndpoint], redis_url: str) -> None:
