@@ -28,7 +28,11 @@ class Episode:
 
 
 class Agent(Protocol):
-    """An agent, constructed as ``Class(config)``. Errors of environment and model pass through, already classified."""
+    """An agent, constructed as ``Class(config)``. Errors of environment and model pass through, already classified.
+
+    A class may also have ``needs_desktop = True``, so that it is refused where there is none, and a classmethod ``prepare()``,
+    which is called before a VM is asked for, for what takes long.
+    """
 
     needs_model: ClassVar[bool]
     """Whether the agent ever asks the model; if not, the run needs no endpoint."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import signal
-import threading
 import time
 from typing import Annotated
 
@@ -57,10 +55,7 @@ def attach(
     except ValueError as error:
         raise UserError(f"POOL: {error}") from error
     attached.check()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Not in the handler itself: the main thread may hold the event's lock.
-        signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set, daemon=True).start())
+    stop = program.stopped_by_signals()
     attached.run(stop)
 
 

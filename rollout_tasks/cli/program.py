@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,15 @@ def take_h_for_help(command: Any) -> None:
     command.context_settings = {**command.context_settings, "help_option_names": ["--help", "-h"]}
     for below in getattr(command, "commands", {}).values():
         take_h_for_help(below)
+
+
+def stopped_by_signals() -> threading.Event:
+    """Returns an event that Ctrl-C or SIGTERM sets, for a command that runs until then."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Not in the handler itself: the main thread may hold the event's lock.
+        signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set, daemon=True).start())
+    return stop
 
 
 def run(application: typer.Typer, name: str | None = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 from typing import Annotated
 
@@ -72,10 +71,7 @@ def serve(
         host = VMHost(opened, made, num_vms=num_vms, host_id=host_id, gate_address=address, facts=facts)
     except ValueError as error:
         raise UserError(str(error)) from error
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Not in the handler itself: the main thread may hold the event's lock.
-        signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set, daemon=True).start())
+    stop = program.stopped_by_signals()
     if exit_with_parent is not None:
         threading.Thread(target=_stop_with_parent, args=(exit_with_parent, stop), daemon=True).start()
     host.run(stop)

@@ -22,7 +22,7 @@ from typing import Any
 import redis
 
 from rollout_tasks.models.endpoint_check import ANSWER_SECONDS, problem_of
-from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
+from rollout_tasks.models.pool.replicas import Replicas
 from rollout_tasks.models.routes import POOL_SCHEME
 from rollout_tasks.redis_client import server_time
 
@@ -141,8 +141,8 @@ def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | Non
 def _ask(client: redis.Redis, endpoint: str, api: str) -> str:
     """Returns why the endpoint does not work, as the rest of a sentence; empty if it answers."""
     if endpoint.startswith(POOL_SCHEME):
-        replicas = Replicas(client, endpoint.removeprefix(POOL_SCHEME)).all()
-        return "" if any(one.state is ReplicaState.READY for one in replicas) else "has no replica that takes calls"
+        ready = Replicas(client, endpoint.removeprefix(POOL_SCHEME)).ready()
+        return "" if ready else "has no replica that takes calls"
     return problem_of(endpoint, api)
 
 

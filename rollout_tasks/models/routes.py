@@ -26,8 +26,12 @@ class Destination:
     """Where one try of a call goes."""
 
     base_url: str
-    replica_id: str = ""
     pick: Pick | None = None
+
+    @property
+    def replica_id(self) -> str:
+        """The replica of a model pool; empty for an endpoint."""
+        return "" if self.pick is None else self.pick.replica.replica_id
 
 
 class Route(Protocol):
@@ -76,7 +80,7 @@ class PoolRoute:
             pick = self._balancer.pick(self._session_id, seconds=self._seconds)
         if isinstance(pick, NoReplica):
             return FailedTry(str(pick), FailureClass.MODEL_OVERLOAD)
-        return Destination(pick.replica.base_url, pick.replica.replica_id, pick)
+        return Destination(pick.replica.base_url, pick)
 
     def end(self, destination: Destination) -> Served:
         """See `Route`."""

@@ -124,18 +124,18 @@ def _replica_of(config: RunConfig, pool: str) -> str:
     Raises:
         UserError: An endpoint is named, too, or the pool has no replica that takes calls.
     """
-    from rollout_tasks.models.pool.replicas import Replicas, ReplicaState  # here, as few runs have a pool
+    from rollout_tasks.models.pool.replicas import Replicas  # here, as few runs have a pool
     from rollout_tasks.redis_client import checked_client
-    from rollout_tasks.settings import settings
 
     if config.model.base_url is not None:
         raise UserError("--model-pool, --base-url: name one of them")
     if config.metric == JUDGE_METRIC and settings().openai_base_url is None:
         raise UserError("--metric: a judge is not asked in a model pool: name its endpoint in OPENAI_BASE_URL")
-    replicas = Replicas(checked_client(), pool).all()
-    ready = next((one for one in replicas if one.state is ReplicaState.READY), None)
+    replicas = Replicas(checked_client(), pool)
+    ready = next(iter(replicas.ready()), None)
     if ready is None:
-        some = f"none of its {len(replicas)} replicas takes calls" if replicas else "it has no replica"
+        there = len(replicas.all())
+        some = f"none of its {there} replicas takes calls" if there else "it has no replica"
         raise UserError(f"--model-pool {pool}: {some}: start some, as with rollouts model attach {pool} URL")
     return ready.base_url
 

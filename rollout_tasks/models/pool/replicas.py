@@ -189,6 +189,10 @@ class Replicas:
         """Returns the pool's replicas, by their ids."""
         return tuple(map(parse_replica, self._run("list")))
 
+    def ready(self) -> tuple[Replica, ...]:
+        """Returns those that take calls."""
+        return tuple(replica for replica in self.all() if replica.state is ReplicaState.READY)
+
     def in_flight(self, replica: Replica) -> int:
         """Returns how many requests a replica's process has; 0 if it is gone."""
         return next((one.in_flight for one in self.all() if one.instance == replica.instance), 0)
