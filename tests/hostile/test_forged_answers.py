@@ -18,9 +18,10 @@ import pytest
 from PIL import Image
 
 from rollout_tasks.cells.filesystem import CellsUnavailable, cell_filesystem
+from rollout_tasks.cells.output_log import LARGEST_LOG
 from rollout_tasks.cells.template_process import TemplateProcess
 from rollout_tasks.config import DesktopConfig
-from rollout_tasks.environments.osworld.attempt_files import LARGEST_LOG, WorkerFiles
+from rollout_tasks.environments.osworld.attempt_files import WorkerFiles
 from rollout_tasks.environments.osworld.cell_session import CellSession
 from rollout_tasks.environments.osworld.vm_client import VMUnreachable
 from rollout_tasks.errors import EpisodeInterrupted, RolloutFailure
