@@ -16,6 +16,7 @@ NO_CONTAINERS = "No desktops of the provider local here: --provider-name: local 
 pytestmark = needs_lent_ids
 
 
+@pytest.mark.slow
 def test_without_any_desktops_the_light_items_are_rolled_out_and_the_reasons_said(other_user: OtherUser) -> None:
     done = other_user.run("./scripts/quickstart.sh", seconds=200, lends=False)
     assert done.returncode == 0, done.stderr[-4000:]
