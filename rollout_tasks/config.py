@@ -26,6 +26,8 @@ from rollout_tasks.errors import FailureClass, UserError
 from rollout_tasks.validation_messages import clause, location_of, shown
 
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
+POOL_SCHEME = "pool://"
+"""Before the name of a model pool, where an endpoint is named; nothing connects to such an address."""
 
 
 class DataConfig(Part):

@@ -16,7 +16,7 @@ from rollout_tasks.config import DEFAULT_MODEL
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.pool.attached import AttachedReplicas, id_of
-from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState, StaleReplica
+from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica
 from rollout_tasks.redis_client import checked_client
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -49,11 +49,11 @@ def attach(
     except ValueError as error:
         raise UserError(f"URL: {error}") from error
     if len({id_of(url) for url in urls}) < len(urls):
-        raise UserError("URL: the same server is named twice")
+        raise UserError("URL: one server, that is one host and port, is named twice")
     try:
         attached = AttachedReplicas(checked_client(redis_url), pool, urls, model=model, weight_version=weight_version)
     except ValueError as error:
-        raise UserError(f"POOL: {error}") from error
+        raise UserError(str(error)) from error
     attached.check()
     stop = program.stopped_by_signals()
     attached.run(stop)
@@ -68,7 +68,7 @@ def status(pool: PoolName, redis_url: RedisUrl = None, as_json: AsJson = False) 
     elif replicas:
         table_console(highlight=False, markup=False).print(_table(replicas, time.time()))
     else:
-        typer.echo(f"model pool {pool} has no replica")
+        typer.echo(f"model pool {pool} has no replica that anything was heard of in the last {SILENT_SECONDS:.0f} s")
 
 
 @application.command()
@@ -135,7 +135,7 @@ def _table(replicas: tuple[Replica, ...], now: float) -> FittingTable:
         Column("replica"),
         Column("state"),
         Column("calls", right=True),
-        Column("weights"),
+        Column("weights", folds_to=24),
         Column("model", leaves=2),
         Column("heard", right=True, leaves=3),
         Column("endpoint", leaves=1),

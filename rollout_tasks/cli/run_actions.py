@@ -149,10 +149,12 @@ def resume(
 
 def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
     """Returns a resumed run's configuration with the options that were given now. Another endpoint has other prices."""
-    names = ("base_url", "prompt_price", "completion_price")
+    names = ("base_url", "pool", "prompt_price", "completion_price")
     model = {name: value for name in names if (value := getattr(changed.model, name)) is not None}
-    if model.get("base_url", config.model.base_url) != config.model.base_url:
-        model = {"prompt_price": None, "completion_price": None} | model
+    if "base_url" in model or "pool" in model:
+        model = {"base_url": None, "pool": None} | model
+        if (model["base_url"], model["pool"]) != (config.model.base_url, config.model.pool):
+            model = {"prompt_price": None, "completion_price": None} | model
     update: dict[str, Any] = {"model": config.model.model_copy(update=model)}
     if changed.max_cost is not None:
         update["max_cost"] = changed.max_cost

@@ -141,6 +141,9 @@ def resume(
     run: TheRun,
     output_dir: OutputDir = None,
     base_url: Annotated[str | None, typer.Option("--base-url", help="Another endpoint of the model.")] = None,
+    model_pool: Annotated[
+        str | None, typer.Option("--model-pool", help="A model pool in place of its endpoint.")
+    ] = None,
     prompt_price: Annotated[
         float | None, typer.Option("--prompt-price", help="Dollars per million prompt tokens there.")
     ] = None,
@@ -161,7 +164,12 @@ def resume(
 ) -> int:
     """Roll out what a run lacks or lost to the infrastructure; what is committed stays."""
     options = _only(output_dir)
-    model = {"base_url": base_url, "prompt_price": prompt_price, "completion_price": completion_price}
+    model = {
+        "base_url": base_url,
+        "pool": model_pool,
+        "prompt_price": prompt_price,
+        "completion_price": completion_price,
+    }
     if given := {name: value for name, value in model.items() if value is not None}:
         options["model"] = given
     if max_cost is not None:

@@ -131,8 +131,9 @@ class ModelClient:
             served = self._route.end(destination)
         if isinstance(outcome, Reply):
             return replace(outcome, served=served)
-        if outcome.failure_class is FailureClass.MODEL_OVERLOAD and destination.replica_id:
+        if outcome.elsewhere and destination.replica_id:
             failed.add(destination.replica_id)
+            return replace(outcome, retried=True)
         return outcome
 
     def _try(self, body: bytes, headers: list[tuple[bytes, bytes]], tries: int, started: float) -> Reply | FailedTry:
@@ -145,7 +146,7 @@ class ModelClient:
             self._received += len(text)
             if self._received > LARGEST_CONVERSATION:
                 much = f"{self._endpoint} has answered with more than {LARGEST_CONVERSATION:,} characters in all"
-                return FailedTry(much, FailureClass.MODEL, retried=False)
+                return FailedTry(much, FailureClass.MODEL, retried=False, elsewhere=False)
             return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"

@@ -16,14 +16,15 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import redis
 
+from rollout_tasks.config import POOL_SCHEME
 from rollout_tasks.models.endpoint_check import ANSWER_SECONDS, problem_of
 from rollout_tasks.models.pool.replicas import Replicas
-from rollout_tasks.models.routes import POOL_SCHEME
 from rollout_tasks.redis_client import server_time
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ PATIENCE_SECONDS = 12 * 3600.0
 ASK_EVERY_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 _NOTE_SECONDS = 60
+_ASKED_AT_ONCE = 32
+"""Replicas of a model pool."""
 _SENTENCE = 200
 """Characters of a problem that are kept."""
 
@@ -140,10 +143,14 @@ def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | Non
 
 def _ask(client: redis.Redis, endpoint: str, api: str) -> str:
     """Returns why the endpoint does not work, as the rest of a sentence; empty if it answers."""
-    if endpoint.startswith(POOL_SCHEME):
-        ready = Replicas(client, endpoint.removeprefix(POOL_SCHEME)).ready()
-        return "" if ready else "has no replica that takes calls"
-    return problem_of(endpoint, api)
+    if not endpoint.startswith(POOL_SCHEME):
+        return problem_of(endpoint, api)
+    ready = Replicas(client, endpoint.removeprefix(POOL_SCHEME)).ready()
+    if not ready:
+        return "has no replica that takes calls"
+    with ThreadPoolExecutor(min(len(ready), _ASKED_AT_ONCE)) as threads:  # they count as ready until they fall silent
+        problems = list(threads.map(lambda replica: problem_of(replica.base_url, api), ready))
+    return "" if "" in problems else f"has no replica that works: {ready[0].replica_id} {problems[0]}"
 
 
 def _key(endpoint: str) -> str:

@@ -16,6 +16,8 @@ from rollout_tasks.unicode_text import storable
 
 _READ_CHARACTERS = 5000
 """The part of an error's message that is looked at."""
+_OF_THE_SERVER = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407})
+"""Statuses that say that a server is set up wrongly, and nothing of the call."""
 _OVERFLOW_CODE = "context_length_exceeded"
 _OVERFLOW_PHRASES = (
     "maximum context length",
@@ -76,7 +78,7 @@ def read_refusal(
     overflow = _is_context_overflow(status, error, message)
     if overflow:
         sentence = f"the conversation no longer fits the model's context: {sentence}"
-    return Refusal(FailedTry(sentence, FailureClass.MODEL, retried=False), overflow)
+    return Refusal(FailedTry(sentence, FailureClass.MODEL, retried=False, elsewhere=status in _OF_THE_SERVER), overflow)
 
 
 def shown_url(url: str, base: str = "") -> str:

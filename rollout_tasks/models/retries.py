@@ -25,6 +25,8 @@ class FailedTry:
     retried: bool = True
     retry_after: float | None = None
     """Seconds the endpoint asked for."""
+    elsewhere: bool = True
+    """Whether another server of the model might answer the same call well."""
 
 
 @dataclass(frozen=True, slots=True)

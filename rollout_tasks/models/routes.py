@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.config import POOL_SCHEME, ModelConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.apis import OPENAI_URL
 from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
@@ -15,8 +15,6 @@ from rollout_tasks.models.served import Served
 from rollout_tasks.redis_client import worker_client
 from rollout_tasks.settings import settings
 
-POOL_SCHEME = "pool://"
-"""Before the name of a model pool, where an endpoint is named; nothing connects to such an address."""
 _MARGIN_SECONDS = 60.0
 """How long a call may outlast its timeout before it no longer counts as in flight."""
 

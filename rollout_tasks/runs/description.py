@@ -16,7 +16,7 @@ from typing import Any
 from benchmark.items import Item
 from benchmark.whole_file import remove_leftovers, sync_folder, write_whole
 from rollout_tasks import registry
-from rollout_tasks.config import RunConfig, parse_config
+from rollout_tasks.config import POOL_SCHEME, RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.stored_profile import check_stored
@@ -140,12 +140,13 @@ class RunDescription:
         """
         document = self.document()
         before = document["config"].setdefault("model", {})
-        names = ("base_url", "scripted", "prompt_price", "completion_price")
+        names = ("base_url", "pool", "scripted", "prompt_price", "completion_price")
         model = {name: getattr(config.model, name) for name in names}
-        if model["base_url"] is None:
+        if model["base_url"] is None and model["pool"] is None:
             model["base_url"] = before.get("base_url")
-        if model["base_url"] != before.get("base_url"):
-            document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), before.get("base_url")]
+        if (model["base_url"], model["pool"]) != (before.get("base_url"), before.get("pool")):
+            earlier = before.get("base_url") if before.get("pool") is None else f"{POOL_SCHEME}{before['pool']}"
+            document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), earlier]
         changed = document["config"] | {"model": before | model, "max_cost": config.max_cost}
         if changed == document["config"] and embedded is document.get("embedded"):
             return

@@ -97,7 +97,7 @@ def check_model(config: RunConfig) -> RunConfig:
         return config.model_copy(update={"model": config.model.model_copy(update={"scripted": True})})
     names = [str(model.get("id")) for model in served]
     wanted = {"--model": config.model.name}
-    if config.metric == JUDGE_METRIC and config.judge_model:
+    if config.metric == JUDGE_METRIC and config.judge_model and pool is None:  # a pool's run has its judge elsewhere
         wanted["--judge-model"] = config.judge_model
     for option, name in wanted.items():
         if names and name not in names and not (option == "--model" and _is_an_alias(config, address)):
@@ -135,7 +135,9 @@ def _replica_of(config: RunConfig, pool: str) -> str:
     ready = next(iter(replicas.ready()), None)
     if ready is None:
         there = len(replicas.all())
-        some = f"none of its {there} replicas takes calls" if there else "it has no replica"
+        some = "it has no replica"
+        if there:
+            some = "its one replica takes no calls" if there == 1 else f"none of its {there} replicas takes calls"
         raise UserError(f"--model-pool {pool}: {some}: start some, as with rollouts model attach {pool} URL")
     return ready.base_url
 

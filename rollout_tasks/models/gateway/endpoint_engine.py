@@ -158,8 +158,9 @@ class EndpointEngine:
             if outcome.served.spans:  # what the endpoint itself says of its weights
                 return replace(outcome, served=replace(outcome.served, replica=served.replica))
             return replace(outcome, served=served)
-        if outcome.failed.failure_class is FailureClass.MODEL_OVERLOAD:
+        if outcome.failed.elsewhere:
             failed.add(destination.replica_id)
+            return replace(outcome, failed=replace(outcome.failed, retried=True))
         return outcome
 
     async def _try(

@@ -10,15 +10,18 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
 from urllib.parse import urlsplit
 
 import redis
 
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import RolloutFailure, UserError
+from rollout_tasks.models.base import ContextOverflow
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.endpoint_check import problem_of
-from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica
+from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica, TakenOver
+from rollout_tasks.models.pool.store_format import checked_id, checked_text
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ class AttachedReplicas:
     def __init__(
         self, client: redis.Redis, pool: str, base_urls: Sequence[str], *, model: str, weight_version: str
     ) -> None:
-        """Touches nothing yet.
+        """Sends nothing yet.
 
         Args:
             client: The workers' Redis; it decodes replies.
@@ -42,7 +45,14 @@ class AttachedReplicas:
             base_urls: The servers' endpoints.
             model: The name of the model that they serve.
             weight_version: The weights that they have.
+
+        Raises:
+            ValueError: One of these cannot be stored; says which.
         """
+        checked_text(model, "--model")
+        checked_text(weight_version, "--weight-version")
+        for url in base_urls:
+            checked_id(id_of(url), "a replica's id")
         self._pool = pool
         self._replicas = Replicas(client, pool)
         self._base_urls = base_urls
@@ -50,6 +60,8 @@ class AttachedReplicas:
         self._weight_version = weight_version
         self._instance = secrets.token_hex(8)
         self._attached: dict[str, Replica] = {}
+        """By base URL, as the one below."""
+        self._taken_over: set[str] = set()
 
     def check(self) -> None:
         """Has every server answer a real request.
@@ -57,18 +69,28 @@ class AttachedReplicas:
         Raises:
             UserError: One does not.
         """
-        with ThreadPoolExecutor(len(self._base_urls)) as threads:
-            for problem in threads.map(self._unanswered, self._base_urls):
-                if problem:
-                    raise UserError(problem)
+        count = len(self._base_urls)
+        logger.info("asking %d %s, %g s at most", count, "server" if count == 1 else "servers", _FIRST_ANSWER_SECONDS)
+        problems: SimpleQueue[str] = SimpleQueue()
+        for url in self._base_urls:  # a pool of threads would have Ctrl-C wait for their answers
+            threading.Thread(target=lambda url=url: problems.put(self._unanswered(url)), daemon=True).start()
+        for _ in self._base_urls:
+            if problem := problems.get():
+                raise UserError(problem)
 
     def run(self, stop: threading.Event) -> None:
-        """Keeps the servers in the pool until it is asked to stop; then takes them out."""
+        """Keeps the servers in the pool until it is asked to stop; then takes them out.
+
+        Raises:
+            UserError: Other processes have taken over all of them.
+        """
         try:
             with ThreadPoolExecutor(len(self._base_urls), "replica") as threads:
                 while True:
                     self._look()
-                    list(threads.map(self._beat, self._base_urls))
+                    list(threads.map(self._beat, [url for url in self._base_urls if url not in self._taken_over]))
+                    if len(self._taken_over) == len(self._base_urls):
+                        raise UserError(f"other processes keep all these servers in model pool {self._pool} now")
                     if stop.wait(BEAT_SECONDS):
                         return
         finally:
@@ -105,6 +127,9 @@ class AttachedReplicas:
             state = ReplicaState.DRAINING if drained else ReplicaState.READY
             self._attached[base_url] = self._replicas.change(made, state=state)
             logger.info("replica %s of model pool %s is %s", name, self._pool, state.value)
+        except TakenOver as error:
+            logger.warning("%s, which keeps the server from now on", error)
+            self._taken_over.add(base_url)
         except (redis.RedisError, StaleReplica) as error:
             logger.warning("replica %s of model pool %s gives no sign of life: %s", name, self._pool, error)
 
@@ -112,8 +137,10 @@ class AttachedReplicas:
         config = ModelConfig(name=self._model, max_completion_tokens=16, max_retries=1, timeout=_FIRST_ANSWER_SECONDS)
         try:
             open_model(config, session_id=f"attach/{id_of(base_url)}", base_url=base_url).complete(_FIRST_WORDS, ())
-        except RolloutFailure as failure:
+        except (RolloutFailure, UserError, ContextOverflow) as failure:
             return str(failure)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the answer is to end
+            return f"{id_of(base_url)} cannot be asked: {error!r}"
         return ""
 
 
@@ -121,4 +148,4 @@ def id_of(base_url: str) -> str:
     """Returns the id of the replica that a server is: its host and port."""
     parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{(parts.hostname or '').replace(':', '.')}:{port}"
+    return f"{(parts.hostname or '').replace('%', '.')}:{port}"

@@ -45,6 +45,10 @@ class StaleReplica(Exception):
     """A replica is no longer what the caller saw: look again."""
 
 
+class TakenOver(StaleReplica):
+    """Another process serves under the replica's id now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
     """A replica as it was at one moment."""
@@ -119,7 +123,7 @@ class Replicas:
             The replica as it is in the pool now.
 
         Raises:
-            StaleReplica: Another process has taken over the id from this one.
+            TakenOver: Another process has taken over the id from this one.
             ValueError: One of the values cannot be stored; says which.
         """
         checked_id(replica_id, "a replica's id")
@@ -143,7 +147,7 @@ class Replicas:
             "" if pid is None else pid,
         )
         if not row:
-            raise StaleReplica(self._about(replica_id, "was taken over by another process"))
+            raise TakenOver(self._about(replica_id, _REFUSALS["replaced"]))
         return parse_replica(row)
 
     def beat(self, replica: Replica) -> bool:
@@ -151,8 +155,14 @@ class Replicas:
 
         Returns:
             False if the pool does not have it, as after a silence or a loss of Redis's data: then register it again.
+
+        Raises:
+            TakenOver: Another process serves under its id now.
         """
-        return bool(self._run("beat", replica.replica_id, replica.instance, self._silent))
+        answer = self._run("beat", replica.replica_id, replica.instance, self._silent)
+        if answer == "replaced":
+            raise TakenOver(self._about(replica.replica_id, _REFUSALS[answer]))
+        return bool(answer == "heard")
 
     def change(
         self, replica: Replica, *, state: ReplicaState | None = None, weight_version: str | None = None

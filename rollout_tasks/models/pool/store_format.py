@@ -14,7 +14,7 @@ SCRIPTS = LuaScripts(Path(__file__).with_name("lua"))
 LONGEST_TEXT = 512
 """Characters of a session's id, a model's name, a weight version and the like."""
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -25,7 +25,9 @@ def pool_key(name: str) -> str:
         ValueError: The name is not valid.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a model pool's name: use 1 to 64 letters, digits, '_', '.' and '-'")
+        raise ValueError(
+            f"{name!r} is not a model pool's name: use 1 to 64 letters, digits, '_', '.' and '-', a letter or digit first"
+        )
     return f"{{models:{name}}}"
 
 

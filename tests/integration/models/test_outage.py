@@ -14,6 +14,7 @@ import redis
 
 from rollout_tasks.models import endpoint_check, outage
 from rollout_tasks.models.outage import outage_of, wait_while_out
+from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
 from rollout_tasks.settings import settings
 from tests.dribbling import dribble
 
@@ -74,6 +75,36 @@ def test_an_endpoint_is_asked_with_its_apis_login(
     settings.cache_clear()
 
     assert endpoint.keys == [login]
+
+
+def test_a_pool_is_out_when_none_of_its_servers_works(client: redis.Redis, endpoint: Endpoint) -> None:
+    """Though they count as ready until they have been silent for a while."""
+    replicas = Replicas(client, "policy")
+    for name in ("a", "b"):
+        replicas.register(
+            name,
+            f"{name}-1",
+            base_url=endpoint.url if name == "a" else "http://127.0.0.1:9/v1",
+            model="m",
+            weight_version="1",
+            host="here",
+            state=ReplicaState.READY,
+        )
+    assert not wait_while_out(client, "pool://policy", suspected=True, wanted=lambda: True)
+    endpoint.status = 503
+    deadline = time.monotonic() + 20
+
+    def wanted() -> bool:
+        found = outage_of(client, "pool://policy")
+        if found is not None:
+            assert str(found).startswith(
+                "the model endpoint pool://policy has no replica that works: a answers HTTP 503"
+            )
+            endpoint.status = 200
+        return time.monotonic() < deadline
+
+    assert wait_while_out(client, "pool://policy", suspected=True, wanted=wanted)
+    assert endpoint.status == 200
 
 
 def test_an_endpoint_that_nobody_suspects_is_not_asked(client: redis.Redis, endpoint: Endpoint) -> None:

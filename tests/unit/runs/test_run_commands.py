@@ -352,6 +352,21 @@ def test_who_answers_a_resumed_run_is_what_its_endpoint_says(shell: Shell, serve
         shell.run.discard()
 
 
+def test_a_run_of_a_model_pool_is_resumed_at_an_endpoint(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, model={"base_url": "http://127.0.0.1:1/v1"}))
+    before = shell.run.description.config()
+    pooled = before.model_copy(update={"model": before.model.model_copy(update={"base_url": None, "pool": "p"})})
+    shell.run.description.record_resume(pooled, embedded=False)
+    shell.store.forget("night-1", "running")
+    options = {"output_dir": shell.folder / "results", "model": {"base_url": "http://127.0.0.1:2/v1"}}
+
+    assert shell.call(run_actions.resume, "night-1", options) == 0
+
+    now = shell.run.description.config().model
+    assert (now.base_url, now.pool) == ("http://127.0.0.1:2/v1", None)
+    assert shell.run.description.document()["earlier_base_urls"] == ["http://127.0.0.1:1/v1", "pool://p"]
+
+
 def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
     shell.call(run_actions.submit, shell.config({"id": "a"}, model={"base_url": "http://127.0.0.1:1/v1"}))
     shell.store.forget("night-1", "running")

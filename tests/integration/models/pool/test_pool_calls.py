@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 import redis
 
 from rollout_tasks.config import ModelConfig
-from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
 from rollout_tasks.models import retries, routes
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
@@ -50,6 +51,17 @@ def registered(endpoints: list[ChatEndpoint], register: Callable[..., Replica]) 
 
 def ask(session: str = "run/1/0/1", config: ModelConfig = POOL) -> Any:
     return open_model(config, session_id=session, api_key="k").complete(MESSAGES, ())
+
+
+def text_of(asked: str) -> str:
+    """What a new session is answered."""
+    if asked == "client":
+        return str(ask("run/1/0/2").text)
+    with Gateway() as gateway, gateway.open("run/1/0/3", EndpointEngine(POOL), Recorder()) as session:
+        headers = {"Authorization": f"Bearer {session.token}"}
+        body = {"model": "any", "messages": MESSAGES}
+        answer = httpx.post(f"{session.base_url}/chat/completions", json=body, headers=headers, timeout=20)
+    return str(answer.json()["choices"][0]["message"]["content"])
 
 
 def test_a_session_stays_with_its_replica_and_replies_are_stamped(
@@ -87,6 +99,32 @@ def test_a_replica_that_fails_is_left_for_another(endpoints: list[ChatEndpoint],
     reply = ask()
 
     assert (reply.text, reply.served.replica, reply.usage.requests) == ("42", "r1", 2)
+    assert len(registered) == 2
+
+
+@pytest.mark.parametrize("asked", ["client", "gateway"])
+@pytest.mark.parametrize("fault", [{"status": 401}, {"status": 404}, {"status": 307}, {"finish_reason": "stop"}])
+def test_one_that_is_set_up_wrongly_is_left_for_another(
+    endpoints: list[ChatEndpoint], registered: list[Replica], fault: dict[str, Any], asked: str
+) -> None:
+    endpoints[0].will(fault)
+    endpoints[1].will(said("42"))
+
+    assert text_of(asked) == "42"
+
+    assert [len(endpoint.bodies) for endpoint in endpoints] == [1, 1]
+    assert len(registered) == 2
+
+
+def test_a_call_that_is_refused_for_itself_goes_nowhere_else(
+    endpoints: list[ChatEndpoint], registered: list[Replica]
+) -> None:
+    endpoints[0].will({"status": 400})
+
+    with pytest.raises(RolloutFailure, match="400"):
+        ask()
+
+    assert [len(endpoint.bodies) for endpoint in endpoints] == [1, 0]
     assert len(registered) == 2
 
 
@@ -161,7 +199,7 @@ def test_a_server_that_comes_back_is_as_its_operator_left_it(
     running = threading.Thread(target=servers.run, args=(stop,))
     running.start()
     try:
-        first = wait_for(lambda: replicas.all())[0]
+        first = wait_for(replicas.ready)[0]
         replicas.change(replicas.change(first, weight_version="step-2"), state=ReplicaState.DRAINING)
         time.sleep(0.3)  # it is seen
         endpoints[0].fails = True
@@ -184,6 +222,64 @@ def wait_for(look: Callable[[], Any]) -> Any:
     return found
 
 
+def test_the_last_of_two_that_keep_one_server_has_it(
+    endpoints: list[ChatEndpoint], client: redis.Redis, replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attached, "BEAT_SECONDS", 0.05)
+    stop, ended = threading.Event(), list[str]()
+
+    def keep(version: str) -> None:
+        servers = attached.AttachedReplicas(client, "p", [endpoints[0].url], model="policy", weight_version=version)
+        try:
+            servers.run(stop)
+        except UserError as error:
+            ended.append(str(error))
+
+    running = [threading.Thread(target=keep, args=(version,)) for version in ("first", "second")]
+    try:
+        running[0].start()
+        wait_for(replicas.ready)
+        running[1].start()
+        wait_for(lambda: ended)
+        assert ended == ["other processes keep all these servers in model pool p now"]
+        time.sleep(0.3)
+        assert [one.weight_version for one in replicas.ready()] == ["second"]
+    finally:
+        stop.set()
+        for one in running:
+            one.join()
+    assert replicas.all() == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said_of_it"),
+    [
+        (("--model", ""), "--model must be 1 to 512 printable characters"),
+        (("--weight-version", "a\nb"), "--weight-version must be 1 to 512 printable characters"),
+        ((f"http://{'.'.join(['a' * 60] * 3)}/v1",), "is not a replica's id"),
+        (("http://[::1]:9/v1", "http://[::1]:9/v2"), "one host and port, is named twice"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_in_one_line(redis_url: str, given: tuple[str, ...], said_of_it: str) -> None:
+    command = rollouts("model", "attach", "p", "http://127.0.0.1:9/v1", *given, redis_url=redis_url)
+
+    _, problems = command.communicate(timeout=60)
+
+    assert (command.returncode, problems.count("\n")) == (2, 1)
+    assert said_of_it in problems
+
+
+def test_a_first_answer_that_takes_long_can_be_stopped(redis_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        command = rollouts("model", "attach", "p", url, redis_url=redis_url)
+        silent.settimeout(60)
+        with silent.accept()[0]:
+            command.send_signal(signal.SIGINT)
+            assert command.wait(20) != 0
+    command.communicate()
+
+
 def test_a_server_that_does_not_answer_is_not_attached(endpoints: list[ChatEndpoint], redis_url: str) -> None:
     endpoints[0].will({"status": 500})
 
@@ -191,5 +287,6 @@ def test_a_server_that_does_not_answer_is_not_attached(endpoints: list[ChatEndpo
 
     _, problems = command.communicate(timeout=60)
     assert command.returncode == 2
-    assert problems.count("\n") == 1
-    assert "answered 500" in problems
+    assert "asking 1 server" in problems
+    assert "answered 500" in problems.splitlines()[-1]
+    assert "Traceback" not in problems

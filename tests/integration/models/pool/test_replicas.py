@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
-from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState, StaleReplica
+from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState, StaleReplica, TakenOver
 from rollout_tasks.redis_client import server_time
 from tests.integration.models.pool.conftest import Register
 
@@ -97,11 +97,12 @@ def test_what_a_replaced_process_says_late_changes_nothing(register: Register, r
     first = register()
     second = register(instance="second")
 
-    assert replicas.beat(first) is False
+    with pytest.raises(TakenOver, match=r"^replica r1 of model pool p is another process now$"):
+        replicas.beat(first)
     assert replicas.remove(first) is False
     with pytest.raises(StaleReplica, match=r"^replica r1 of model pool p is another process now$"):
         replicas.change(first, state=READY)
-    with pytest.raises(StaleReplica, match=r"^replica r1 of model pool p was taken over by another process$"):
+    with pytest.raises(TakenOver, match=r"^replica r1 of model pool p is another process now$"):
         register()
 
     assert replicas.all() == (second,)
