@@ -66,6 +66,8 @@ def run(application: typer.Typer, name: str | None = None) -> None:
         code = _complain(_usage(error)) if error.format_message() else WRONG_INPUT
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
+    except SystemExit:  # of shell completion, which is to be fast: what follows imports Redis's client
+        raise
     except (UserError, BenchmarkError) as error:
         code = _complain(str(error))
     except BrokenPipeError:

@@ -40,9 +40,9 @@ class AgentClass:
     @property
     def unusable(self) -> str:
         """Why it cannot be used here; empty if it can."""
-        if self.missing:
-            return f"not installed: {', '.join(self.missing)}"
-        return _UNSUITABLE.get(self.class_name, "")
+        if reason := _UNSUITABLE.get(self.class_name):
+            return reason
+        return f"not installed: {', '.join(self.missing)}" if self.missing else ""
 
 
 def agent_class(name: str) -> AgentClass:
@@ -63,9 +63,11 @@ def agent_class(name: str) -> AgentClass:
             raise UserError(
                 f"{PACKAGE} has {name} {len(several)} times: {', '.join(PREFIX + other for other in several)}"
             )
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {PREFIX}{close[0]}? " if close else ""
-        raise UserError(f"{PACKAGE} has no agent {name!r}: {hint}known: {', '.join(known)}")
+        by_small_letters = {other.lower(): other for other in known}
+        close = get_close_matches(name.lower(), by_small_letters, n=1)
+        hint = f"did you mean {PREFIX}{by_small_letters[close[0]]}? " if close else ""
+        usable = ", ".join(f"{PREFIX}{other}" for other, one in known.items() if not one.unusable)
+        raise UserError(f"{PACKAGE} has no agent {name!r}: {hint}those that can be used: {usable}")
     if found.unusable:
         raise UserError(f"{PACKAGE}'s {name} cannot be used here: {found.unusable}")
     return found

@@ -42,6 +42,11 @@ def test_those_that_can_be_used_are_listed() -> None:
             "mm_agents has UITARSAgent 2 times: osworld:uitars15_v1.UITARSAgent, osworld:uitars_agent.UITARSAgent",
         ),
         ("OpenCUAgent", "mm_agents has no agent 'OpenCUAgent': did you mean osworld:OpenCUAAgent?"),
+        (
+            "opencuaagent",
+            "mm_agents has no agent 'opencuaagent': did you mean osworld:OpenCUAAgent? those that can be used: osworld:",
+        ),
+        ("OwlAgent", "mm_agents's OwlAgent cannot be used here: it sends every screenshot to a storage service"),
         ("JediAgent7B", "mm_agents's JediAgent7B cannot be used here: not installed: mm_agents.utils"),
         ("AGIAgent", "mm_agents's AGIAgent cannot be used here: a service of its maker decides"),
     ],
