@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,14 +11,13 @@ from jsonschema.exceptions import best_match
 
 from rollout_tasks.environments.base import Tool, ToolCall
 from rollout_tasks.models.base import RawToolCall
+from rollout_tasks.strict_json import parse_json
 from rollout_tasks.unicode_text import storable_json
 
 MAX_REASON = 500
 """Characters of a validation error; the wrong value itself may have any size."""
 DEEPEST_ARGUMENTS = 32
 """Nesting depth of lists and objects; validation is recursive."""
-MOST_DIGITS = 100
-"""Digits of a whole number; more cannot become a float."""
 
 
 class UnusableCallError(ValueError):
@@ -70,23 +68,7 @@ def parsed_json(text: str) -> Any:
         ValueError: Not JSON, a number that is not finite or too long, or lists and objects nested too deeply.
         RecursionError: Nested more deeply than Python can read.
     """
-    value = json.loads(text, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number)
-    return storable_json(value, DEEPEST_ARGUMENTS)
-
-
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
-
-
-def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits is too long")
-    return int(digits)
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse(text[:50])
+    return storable_json(parse_json(text), DEEPEST_ARGUMENTS)
 
 
 _compiled: dict[str, Draft202012Validator] = {}

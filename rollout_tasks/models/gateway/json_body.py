@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
+
+from rollout_tasks.strict_json import parse_json
 
 DEEPEST = 64
 """Nesting of lists and objects; schemas of tools are the deepest that is sent."""
 MOST_VALUES = 2_000_000
 """Values in one body, counted by the commas and brackets in it: each takes up to a hundred bytes of memory."""
-MOST_DIGITS = 100
 
 
 class BadBodyError(ValueError):
@@ -30,11 +29,9 @@ def read_object(body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise BadBodyError(f"the body is not UTF-8: byte {error.start} is invalid") from error
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number)
+        value = parse_json(text)
     except RecursionError as error:
         raise BadBodyError(f"the body is nested more than {DEEPEST} deep") from error
-    except BadBodyError:
-        raise
     except ValueError as error:
         raise BadBodyError(f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):
@@ -57,18 +54,3 @@ def _deeper_than(value: Any, most: int) -> bool:
         if not level:
             return False
     return True
-
-
-def _refuse(name: str) -> float:
-    raise BadBodyError(f"the body is not JSON: {name} is no number")
-
-
-def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise BadBodyError(f"the body has a number of {len(digits)} digits")
-    return int(digits)
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse(text[:50])

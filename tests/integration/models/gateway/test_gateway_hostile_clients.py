@@ -22,8 +22,11 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "a list": (b"[]", "the body must be a JSON object"),
     "bad UTF-8": (b'{"messages": "\xff"}', "the body is not UTF-8"),
     "nested": (b"[" * 1_000_000, "the body is nested more than 64 deep"),
-    "NaN": (b'{"temperature": NaN}', "NaN is no number"),
-    "a long number": (b'{"seed": ' + b"1" * 1_000_000 + b"}", "the body has a number of 1000000 digits"),
+    "NaN": (b'{"temperature": NaN}', "the body is not JSON: NaN is not a number"),
+    "a long number": (
+        b'{"seed": ' + b"1" * 1_000_000 + b"}",
+        "the body is not JSON: a number of 1000000 digits is too long",
+    ),
     "no messages": (b"{}", "messages must be"),
     "messages that are none": (b'{"messages": ["a"]}', "messages must be"),
     "a message without a role": (b'{"messages": [{"content": "a"}]}', "messages must be"),
