@@ -168,7 +168,7 @@ class Cell:
             answer = self._answer(number, handlers, content_to)
         except (ChannelEnded, BadMessage) as error:
             how = str(error) if isinstance(error, BadMessage) else self._how_it_ended()
-            self._over = f"the cell that runs the task's code ended: {how}"
+            self._over = f"the cell ended: {how}"
             self._end()
             raise CellEnded(self._over) from error
         if "error" in answer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from typing import Annotated
 
 import redis
@@ -17,7 +16,7 @@ from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.pool.attached import AttachedReplicas, id_of
 from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica
-from rollout_tasks.redis_client import checked_client
+from rollout_tasks.redis_client import checked_client, server_time
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
@@ -62,11 +61,12 @@ def attach(
 @application.command()
 def status(pool: PoolName, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """Show a pool's replicas: whether each takes calls, how many it has, and its weights."""
-    replicas = _open(pool, redis_url).all()
+    client: redis.Redis = checked_client(redis_url)
+    replicas = _open(pool, client).all()
     if as_json:
         program.print_json([dataclasses.asdict(replica) for replica in replicas])
     elif replicas:
-        table_console(highlight=False, markup=False).print(_table(replicas, time.time()))
+        table_console(highlight=False, markup=False).print(_table(replicas, server_time(client)))
     else:
         typer.echo(f"model pool {pool} has no replica that anything was heard of in the last {SILENT_SECONDS:.0f} s")
 
@@ -74,14 +74,14 @@ def status(pool: PoolName, redis_url: RedisUrl = None, as_json: AsJson = False) 
 @application.command()
 def drain(pool: PoolName, replica: OneReplica, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """Have a replica finish its calls and get no others."""
-    opened = _open(pool, redis_url)
+    opened = _open(pool, checked_client(redis_url))
     _change(opened, replica, as_json, ReplicaState.DRAINING, "finishes its calls and gets no others")
 
 
 @application.command()
 def undrain(pool: PoolName, replica: OneReplica, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """Have a replica take calls again."""
-    _change(_open(pool, redis_url), replica, as_json, ReplicaState.READY, "takes calls")
+    _change(_open(pool, checked_client(redis_url)), replica, as_json, ReplicaState.READY, "takes calls")
 
 
 @application.command()
@@ -92,7 +92,7 @@ def weights(
     as_json: AsJson = False,
 ) -> None:
     """Say which weights all replicas have, after somebody gave them new ones; replies are recorded with it."""
-    opened = _open(pool, redis_url)
+    opened = _open(pool, checked_client(redis_url))
     try:
         changed = [opened.change(replica, weight_version=version) for replica in opened.all()]
     except StaleReplica as error:
@@ -107,8 +107,7 @@ def weights(
         typer.echo(f"{len(changed)} {'replica has' if len(changed) == 1 else 'replicas have'} the weights {version}")
 
 
-def _open(pool: str, redis_url: str | None) -> Replicas:
-    client: redis.Redis = checked_client(redis_url)
+def _open(pool: str, client: redis.Redis) -> Replicas:
     try:
         return Replicas(client, pool)
     except ValueError as error:

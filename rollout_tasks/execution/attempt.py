@@ -23,8 +23,9 @@ from rollout_tasks.execution.checked_environment import CheckedEnvironment
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.models.client import open_model, session_id
+from rollout_tasks.models.client import open_model
 from rollout_tasks.models.prices import cost
+from rollout_tasks.models.session_ids import session_id
 from rollout_tasks.models.usage_meter import UsageMeter
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict, split_rollout_id
 from rollout_tasks.trajectories.writer import TrajectoryWriter

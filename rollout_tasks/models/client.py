@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from benchmark.deadline import Deadline, TooSlowError
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, without_key
@@ -54,11 +53,6 @@ class _Connected:
     headers: list[tuple[bytes, bytes]]
 
 
-def session_id(run_id: str, item_id: str, index: int, attempt: int) -> str:
-    """Returns the name of one attempt's session; its parts are percent-encoded, as ids may contain anything."""
-    return "/".join(quote(str(part), safe="") for part in (run_id, item_id, index, attempt))
-
-
 def open_model(
     config: ModelConfig, *, session_id: str, api_key: str | None = None, base_url: str | None = None
 ) -> ModelClient:
@@ -66,7 +60,7 @@ def open_model(
 
     Args:
         config: The run's model options.
-        session_id: Sent with every request; printable ASCII, from the function of the same name.
+        session_id: Sent with every request; printable ASCII, as from `session_ids`.
         api_key: The endpoint's key; default: the environment's.
         base_url: The endpoint; default: that of `route_of`.
 
@@ -133,7 +127,7 @@ class ModelClient:
             return replace(outcome, served=served)
         if outcome.elsewhere and destination.replica_id:
             failed.add(destination.replica_id)
-            return replace(outcome, retried=True)
+            return outcome.at_another() if self._route.another(failed) else outcome
         return outcome
 
     def _try(self, body: bytes, headers: list[tuple[bytes, bytes]], tries: int, started: float) -> Reply | FailedTry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmark.backoff import pause
 from rollout_tasks.errors import FailureClass
@@ -27,6 +27,10 @@ class FailedTry:
     """Seconds the endpoint asked for."""
     elsewhere: bool = True
     """Whether another server of the model might answer the same call well."""
+
+    def at_another(self) -> FailedTry:
+        """Returns the same where the next try goes to another server: what this one said of a next try counts no more."""
+        return replace(self, retried=True, retry_after=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from rollout_tasks.config import POOL_SCHEME, ModelConfig
 from rollout_tasks.errors import FailureClass
 from rollout_tasks.models.apis import OPENAI_URL
 from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
+from rollout_tasks.models.pool.replicas import Replicas
 from rollout_tasks.models.retries import FailedTry
 from rollout_tasks.models.served import Served
 from rollout_tasks.redis_client import worker_client
@@ -45,6 +46,9 @@ class Route(Protocol):
     def end(self, destination: Destination) -> Served:
         """Says that a try is over; returns what is known of who answered."""
 
+    def another(self, failed: Collection[str]) -> bool:
+        """Returns whether there is a replica that takes calls and has not failed this one."""
+
 
 @dataclass(frozen=True, slots=True)
 class OneEndpoint:
@@ -62,12 +66,18 @@ class OneEndpoint:
         del destination
         return Served()
 
+    def another(self, failed: Collection[str]) -> bool:
+        """See `Route`."""
+        del failed
+        return False
+
 
 class PoolRoute:
     """The `Route` to the replicas of a model pool: the session's own, as long as that takes calls."""
 
     def __init__(self, pool: str, session_id: str, timeout: float) -> None:
         self._balancer = Balancer(worker_client(), pool)
+        self._replicas = Replicas(worker_client(), pool)
         self._session_id = session_id
         self._seconds = timeout + _MARGIN_SECONDS
 
@@ -86,6 +96,10 @@ class PoolRoute:
             return Served()
         stamp = self._balancer.release(destination.pick)
         return Served(stamp.replica_id, stamp.version_at_start, stamp.version_at_end or "")
+
+    def another(self, failed: Collection[str]) -> bool:
+        """See `Route`."""
+        return any(replica.replica_id not in failed for replica in self._replicas.ready())
 
 
 def endpoint_of(config: ModelConfig) -> str:

@@ -21,7 +21,8 @@ from rollout_tasks.agents import prompts
 from rollout_tasks.environments.arithmetic import ArithmeticRefused, calculate
 from rollout_tasks.environments.base import Observation
 from rollout_tasks.environments.math import CALCULATOR, INSTRUCTIONS
-from rollout_tasks.models.client import SESSION_HEADER, session_id
+from rollout_tasks.models.client import SESSION_HEADER
+from rollout_tasks.models.session_ids import session_id
 
 CALLBACK_KEY = "bench:called-back"
 

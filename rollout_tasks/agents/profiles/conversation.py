@@ -76,7 +76,7 @@ class Conversation:
     def correct(self, reply: str, problem: str) -> None:
         """Tells the model, until its next usable reply, why a reply was not."""
         if reply.strip():
-            self._corrections.append(self._assistant(reply))
+            self._corrections.append(self._assistant(self._shown(reply)))
         self._corrections.append(_user([_text(EXPLANATION.format(problem=problem))]))
 
     def prompt(self, picture: SentPicture) -> list[Message]:
@@ -142,7 +142,10 @@ class Conversation:
         return {**message, **step.said.fields} if step.said.fields else message
 
     def _reply(self, step: _Step) -> str:
-        text = step.said.reply
+        return self._shown(step.said.reply)
+
+    def _shown(self, text: str) -> str:
+        """Returns a reply as the profile has it sent back."""
         if not self._keep_thinking:
             _, ended, rest = text.partition("</think>")
             text = rest.lstrip() if ended else text

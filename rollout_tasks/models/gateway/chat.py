@@ -113,6 +113,9 @@ class _Chunks:
                 "model": str(piece.get("model") or "")[:200],
             }
         wanted = self._asked.body
+        head = self._head
+        if wanted.get("return_token_ids") and "prompt_token_ids" in piece:
+            head = {**head, "prompt_token_ids": piece["prompt_token_ids"]}
         for choice in piece["choices"]:
             if choice.get("index") not in (None, 0):
                 continue
@@ -125,7 +128,7 @@ class _Chunks:
             }
             if wanted.get("return_token_ids") and "token_ids" in choice:
                 shown["token_ids"] = choice["token_ids"]
-            yield event({**self._head, "choices": [shown]})
+            yield event({**head, "choices": [shown]})
 
     def end(self, answer: EngineReply) -> bytes:
         """See `Live`."""

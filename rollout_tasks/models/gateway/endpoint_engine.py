@@ -160,7 +160,8 @@ class EndpointEngine:
             return replace(outcome, served=served)
         if outcome.failed.elsewhere:
             failed.add(destination.replica_id)
-            return replace(outcome, failed=replace(outcome.failed, retried=True))
+            if await asyncio.to_thread(route.another, failed):
+                return replace(outcome, failed=outcome.failed.at_another())
         return outcome
 
     async def _try(

@@ -25,6 +25,7 @@ from rollout_tasks.models.gateway.engine import Engine
 from rollout_tasks.models.gateway.protocol import GatewayProtocol, protocol_config
 from rollout_tasks.models.gateway.session import Session, SessionLimits, SessionSummary
 from rollout_tasks.models.served_call import Recorder
+from rollout_tasks.models.session_ids import LONGEST_SESSION_ID
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,6 @@ _KEEP_ALIVE = 60
 _MOST_CONNECTIONS = 1_000
 _KEPT_CLOSED = 100
 """Closed sessions that are remembered, so that a late call is told so."""
-_LONGEST_ID = 500
 _STOP_SECONDS = 10.0
 _ACCEPT_STEPS = 5
 """Turns of the event loop in which a connection that was accepted becomes known; it takes three."""
@@ -127,8 +127,13 @@ class Gateway:
         """
         if self._loop is None or self._process != os.getpid():
             raise UserError("the model gateway does not run in this process: start one here")
-        if not session_id or not session_id.isascii() or not session_id.isprintable() or len(session_id) > _LONGEST_ID:
-            raise UserError(f"a session's id must be printable ASCII of at most {_LONGEST_ID} characters")
+        if (
+            not session_id
+            or not session_id.isascii()
+            or not session_id.isprintable()
+            or len(session_id) > LONGEST_SESSION_ID
+        ):
+            raise UserError(f"a session's id must be printable ASCII of at most {LONGEST_SESSION_ID} characters")
         token = secrets.token_urlsafe(32)
         session = Session(session_id, engine, recorder, limits or SessionLimits(), when_over)
         with self._lock:

@@ -16,6 +16,7 @@ import redis
 
 from rollout_tasks.models.pool.replicas import Replica, parse_replica
 from rollout_tasks.models.pool.store_format import SCRIPTS, checked_id, checked_text, pool_key
+from rollout_tasks.models.session_ids import LONGEST_SESSION_ID
 from vm_pool.lua_scripts import microseconds
 
 MARGIN = 2
@@ -112,7 +113,7 @@ class Balancer:
         name = checked_id(token, "a pick's token") if token is not None else secrets.token_hex(16)
         words = [
             name,
-            checked_text(session, "a session's id"),
+            checked_text(session, "a session's id", longest=LONGEST_SESSION_ID),
             microseconds(seconds),
             microseconds(SESSION_SECONDS),
             microseconds(_ENDED_SECONDS),

@@ -12,7 +12,7 @@ from rollout_tasks.redis_client import LuaScripts
 
 SCRIPTS = LuaScripts(Path(__file__).with_name("lua"))
 LONGEST_TEXT = 512
-"""Characters of a session's id, a model's name, a weight version and the like."""
+"""Characters of a model's name, a weight version and the like."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -46,12 +46,17 @@ def checked_id(identity: str, what: str) -> str:
     return identity
 
 
-def checked_text(text: str, what: str) -> str:
+def checked_text(text: str, what: str, *, longest: int = LONGEST_TEXT) -> str:
     """Returns a text of one line after checking that it can be stored and shown.
+
+    Args:
+        text: The text.
+        what: What it is, as in "a replica's model".
+        longest: The most characters.
 
     Raises:
         ValueError: It is empty, too long, or has characters that cannot be shown.
     """
-    if not 1 <= len(text) <= LONGEST_TEXT or not text.isprintable():
-        raise ValueError(f"{what} must be 1 to {LONGEST_TEXT} printable characters, got {text[:80]!r}")
+    if not 1 <= len(text) <= longest or not text.isprintable():
+        raise ValueError(f"{what} must be 1 to {longest} printable characters, got {text[:80]!r}")
     return text

@@ -86,6 +86,7 @@ class Answer:
     body: bytes
     kind: str = "application/json"
     status: int = 200
+    retry_after: int | None = None
 
     def sent(self) -> bytes:
         """All of it, well formed."""
@@ -93,6 +94,7 @@ class Answer:
             f"HTTP/1.1 {self.status} Said",
             f"Content-Type: {self.kind}",
             f"Content-Length: {len(self.body)}",
+            *([] if self.retry_after is None else [f"Retry-After: {self.retry_after}"]),
         )
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 

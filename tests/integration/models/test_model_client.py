@@ -21,7 +21,8 @@ import pytest
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
 from rollout_tasks.models import client, retries
-from rollout_tasks.models.client import ModelClient, open_model, session_id
+from rollout_tasks.models.client import ModelClient, open_model
+from rollout_tasks.models.session_ids import session_id
 
 KEY = "sk-not-to-be-seen"
 MESSAGES = [{"role": "user", "content": "6 * 7?"}]

@@ -45,7 +45,7 @@ class ChatEndpoint:
         self.bodies.append(json.loads(request.body))
         self.when_asked()
         if "status" in self.choices[0]:  # stays: it is asked again
-            return Answer(b"{}", status=self.choices[0]["status"])
+            return Answer(b"{}", status=self.choices[0]["status"], retry_after=self.choices[0].get("retry_after"))
         if "error" in self.choices[0]:
             return Answer(json.dumps(self.choices.pop(0)).encode(), status=400)
         usage = {"prompt_tokens": 10, "completion_tokens": self.completion_tokens}

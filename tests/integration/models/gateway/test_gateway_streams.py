@@ -112,6 +112,8 @@ def test_what_the_client_did_not_ask_for_is_recorded_but_not_shown(agent: Open, 
         "finish_reason": "stop",
     }
     assert pieces(asked.text)[0]["choices"][0]["token_ids"] == [4]
+    assert pieces(asked.text)[0]["prompt_token_ids"] == [1]
+    assert "prompt_token_ids" not in pieces(plain.text)[0]
     sampled = one.recorder.calls[0].sampled
     assert (sampled.prompt_ids, sampled.output_ids, sampled.logprobs) == ((1,), (4,), (-0.5,))
 

@@ -17,6 +17,7 @@ import httpx
 import pytest
 import redis
 
+from benchmark.items import MAX_ID_BYTES
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
 from rollout_tasks.models import retries, routes
@@ -25,6 +26,7 @@ from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.models.pool import attached
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
+from rollout_tasks.models.session_ids import session_id
 from tests.conftest import REPOSITORY
 from tests.integration.models.gateway.upstream import Recorder
 from tests.unit.agents.chat_endpoint import ChatEndpoint, said
@@ -103,7 +105,17 @@ def test_a_replica_that_fails_is_left_for_another(endpoints: list[ChatEndpoint],
 
 
 @pytest.mark.parametrize("asked", ["client", "gateway"])
-@pytest.mark.parametrize("fault", [{"status": 401}, {"status": 404}, {"status": 307}, {"finish_reason": "stop"}])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 401},
+        {"status": 404},
+        {"status": 307},
+        {"status": 503, "retry_after": 60},
+        {"status": 503, "retry_after": 600},
+        {"finish_reason": "stop"},
+    ],
+)
 def test_one_that_is_set_up_wrongly_is_left_for_another(
     endpoints: list[ChatEndpoint], registered: list[Replica], fault: dict[str, Any], asked: str
 ) -> None:
@@ -113,6 +125,15 @@ def test_one_that_is_set_up_wrongly_is_left_for_another(
     assert text_of(asked) == "42"
 
     assert [len(endpoint.bodies) for endpoint in endpoints] == [1, 1]
+    assert len(registered) == 2
+
+
+def test_the_longest_ids_make_a_session(endpoints: list[ChatEndpoint], registered: list[Replica]) -> None:
+    longest = session_id("r" * 100, "界" * (MAX_ID_BYTES // 3), 99, 99)
+    endpoints[0].will(said("42"), said("42"))
+    assert ask(longest).text == "42"
+    with Gateway() as gateway, gateway.open(longest, EndpointEngine(POOL), Recorder()):
+        pass
     assert len(registered) == 2
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import openai
 
-from rollout_tasks.models.client import session_id
+from rollout_tasks.models.session_ids import session_id
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 EXAMPLES = REPOSITORY / "examples" / "items.jsonl"

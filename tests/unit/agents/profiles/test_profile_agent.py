@@ -212,6 +212,13 @@ def test_an_unusable_reply_is_explained_until_the_next_usable_one(
     assert len(desktop.calls) == 2
 
 
+def test_an_unusable_reply_is_sent_back_without_its_thinking(endpoint: ChatEndpoint, desktop: DrawnDesktop) -> None:
+    endpoint.will(said("<think>Hm.</think>\nI will."), said(UI_TARS[2]))
+    play(endpoint, plain(history={"thinking": False}), desktop)
+
+    assert texts(endpoint.bodies[1])[2] == "a: I will."
+
+
 def test_or_the_same_prompt_is_sent_again(endpoint: ChatEndpoint, desktop: DrawnDesktop, tmp_path: Path) -> None:
     endpoint.will(said("I will."), said(UI_TARS[2]))
     play(endpoint, plain(after_unusable="resample"), desktop, tmp_path)
