@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from benchmark.items import Item
-from benchmark.metrics import Score
+from benchmark.score import Score
 from benchmark.text_metrics import NUMERIC_TOLERANCE, WIDE
 
 _VULGAR = "".join(

@@ -10,7 +10,7 @@ from typing import Self
 from benchmark.errors import JudgeFailure
 from benchmark.items import Item
 from benchmark.judge import Judge
-from benchmark.metrics import Score
+from benchmark.score import Score
 
 _GIVE_UP_AFTER = 10
 """After the endpoint fails on this many answers in a row, the remaining ones are not tried."""

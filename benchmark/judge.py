@@ -23,8 +23,8 @@ from benchmark.errors import BenchmarkError, JudgeFailure
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, plain_key, without_key
 from benchmark.items import Item
 from benchmark.judged_answers import JudgedAnswers, Judgement
-from benchmark.metrics import Score
 from benchmark.response_body import UnreadableBodyError, read_text
+from benchmark.score import Score
 
 if TYPE_CHECKING:
     import httpx2  # the HTTP client of the openai package

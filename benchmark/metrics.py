@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 from benchmark.errors import BenchmarkError, UnknownMetric
-from benchmark.items import Item
+from benchmark.score import Metric as Metric
+from benchmark.score import Score as Score
 
 ENTRY_POINT_GROUP = "benchmark.metrics"
 JUDGE_METRIC = "llm_judgement"
@@ -35,27 +33,6 @@ _BUILT_IN = {
     "rouge_score": "benchmark.text_metrics:rouge_score",
 }
 _SHOWN_CHARACTERS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """How good an answer is."""
-
-    value: float
-    """From 0 (wrong) to 1 (right)."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """How the score was reached, as JSON types."""
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and 0.0 <= self.value <= 1.0):
-            raise ValueError(f"a score must be between 0 and 1, got {self.value!r}")
-
-
-class Metric(Protocol):
-    """Compares an answer with the reference. When it raises a plain error, the answer gets no score."""
-
-    def __call__(self, prediction: str, answer: str, item: Item, /) -> Score:
-        """Scores one answer."""
 
 
 def metric(name: str) -> Metric:
@@ -85,15 +62,15 @@ def reference_problem(name: str, answer: str) -> str:
     shown = answer if len(answer) <= _SHOWN_CHARACTERS else answer[: _SHOWN_CHARACTERS - 3] + "..."
     number = f"its answer {shown!r} holds no number, which {name} compares"
     if name == "final_number":
-        from benchmark.final_number import last_number  # here, because it imports this module
+        from benchmark.final_number import last_number  # here, as few callers check references
 
         return "" if last_number(answer) else number
     if name == "numeric_match":
-        from benchmark.text_metrics import numbers_in  # here, because it imports this module
+        from benchmark.text_metrics import numbers_in  # here, as few callers check references
 
         return "" if numbers_in(answer) else number
     if name == "contains_answer":
-        from benchmark.text_metrics import simplify  # here, because it imports this module
+        from benchmark.text_metrics import simplify  # here, as few callers check references
 
         return (
             ""

@@ -14,9 +14,10 @@ from benchmark.errors import JudgeFailure
 from benchmark.grading import Grading
 from benchmark.items import Item
 from benchmark.judge import Judge
-from benchmark.metrics import JUDGE_METRIC, Metric, Score
+from benchmark.metrics import JUDGE_METRIC
 from benchmark.metrics import metric as find_metric
 from benchmark.results import ENVIRONMENT, ItemRow, RolloutResult, RolloutRow, Standing
+from benchmark.score import Metric, Score
 
 _JUDGED_AHEAD = 128
 """Most items that wait for grades at a time: enough to keep a judge's threads busy while one answer is slow."""

@@ -16,7 +16,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import LCSseq
 
 from benchmark.items import Item
-from benchmark.metrics import Score
+from benchmark.score import Score
 
 NUMERIC_TOLERANCE = Decimal("1e-6")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vm_pool.gate_login import line_of
@@ -63,29 +61,3 @@ def connect(endpoint: Endpoint, purpose: str) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-@contextmanager
-def relayed(endpoint: Endpoint) -> Iterator[Endpoint]:
-    """Yields an endpoint at an IPv4 address, for programs that know neither tokens nor IPv6, while the context lasts.
-
-    Every program on this machine can reach it without a login, but no web page from elsewhere (see `OriginCheck`).
-
-    Args:
-        endpoint: As a lease has it.
-
-    Raises:
-        GateError: No ports are left.
-    """
-    from vm_pool.gate import Gates  # here, because it imports this module
-
-    if not endpoint.token and not endpoint.certificate and ":" not in endpoint.address:
-        yield endpoint
-        return
-    gates = Gates(refuse_pages=True)
-    gate = gates.open(list(endpoint.ports), lambda purpose: dial(endpoint, purpose))
-    try:
-        yield gate.endpoint
-    finally:
-        gate.close()
-        gates.close()

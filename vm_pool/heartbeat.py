@@ -6,12 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from vm_pool.errors import PoolError
-
-if TYPE_CHECKING:  # leases import their heartbeat
-    from vm_pool.lease import Lease
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +22,23 @@ RETRY_SECONDS = 1.0
 
 Renew = Callable[[Sequence[tuple[str, int]], float], list[float | None]]
 """Takes (VM, fence) pairs and how many seconds the reply may take; returns the local deadlines, None where refused."""
+
+
+class Renewed(Protocol):
+    """What is renewed: a `lease.Lease`."""
+
+    vm_id: str
+    fence: int
+    ttl: float
+    """Seconds."""
+    deadline: float
+    """When it ends unless it is renewed, in seconds of `time.monotonic`."""
+
+    def extend(self, deadline: float | None) -> None:
+        """Takes the result of a renewal: the new deadline, or None when it was refused."""
+
+    def lose(self, why: str) -> None:
+        """Says that it is over."""
 
 
 class LeaseHeartbeat:
@@ -41,7 +55,7 @@ class LeaseHeartbeat:
         self._pool = pool
         self._breaks = breaks
         self._breaks_seen = 0
-        self._due: dict[Lease, float] = {}
+        self._due: dict[Renewed, float] = {}
         self._changed = threading.Condition()
         self._wakes_at = 0.0
         self._busy_at = 0.0
@@ -49,7 +63,7 @@ class LeaseHeartbeat:
         self._running = False
         self._away = False
 
-    def watch(self, lease: Lease) -> None:
+    def watch(self, lease: Renewed) -> None:
         """Renews the lease every third of its TTL until `unwatch`."""
         now, interval = time.monotonic(), lease.ttl / 3
         due = now + interval
@@ -64,7 +78,7 @@ class LeaseHeartbeat:
             elif due < self._wakes_at:
                 self._changed.notify()
 
-    def unwatch(self, lease: Lease) -> None:
+    def unwatch(self, lease: Renewed) -> None:
         """Stops renewing the lease."""
         with self._changed:
             self._due.pop(lease, None)
@@ -74,7 +88,7 @@ class LeaseHeartbeat:
             if leases:
                 self._beat(leases)
 
-    def _next_due(self) -> list[Lease] | None:
+    def _next_due(self) -> list[Renewed] | None:
         """Waits until some leases are due; returns None when the thread has been idle for long and must end."""
         with self._changed:
             now = time.monotonic()
@@ -96,7 +110,7 @@ class LeaseHeartbeat:
             self._changed.wait(self._wakes_at - now)
             return []
 
-    def _beat(self, leases: list[Lease]) -> None:
+    def _beat(self, leases: list[Renewed]) -> None:
         interval = min(lease.ttl for lease in leases) / 3
         try:
             deadlines = self._renew([(lease.vm_id, lease.fence) for lease in leases], min(5.0, interval))
@@ -127,7 +141,7 @@ class LeaseHeartbeat:
         with self._changed:
             self._due = dict.fromkeys(self._due, now)
 
-    def _after_failure(self, leases: list[Lease], pause: float) -> None:
+    def _after_failure(self, leases: list[Renewed], pause: float) -> None:
         now = time.monotonic()
         with self._changed:
             for lease in leases:
@@ -142,6 +156,6 @@ class LeaseHeartbeat:
                         self._due[lease] = lease.deadline + _early(lease)
 
 
-def _early(lease: Lease) -> float:
+def _early(lease: Renewed) -> float:
     """Returns how many seconds before it is due a lease may be renewed, together with others."""
     return lease.ttl / 30

@@ -21,7 +21,7 @@ from rollout_tasks.redis_address import checked_redis_url
 from rollout_tasks.settings import settings
 from vm_pool import Endpoint, PoolError, VMPool, VMState
 from vm_pool.errors import PASSING
-from vm_pool.gate_client import relayed
+from vm_pool.gate_relay import relayed
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld.attached_desktop import Desktop
-from vm_pool.gate_client import relayed
+from vm_pool.gate_relay import relayed
 from vm_pool.providers import load_provider
 from vm_pool.providers.base import Provider
 from vm_pool.unpooled import UnpooledVM, unpooled_vm

@@ -33,7 +33,7 @@ from rollout_tasks.environments.osworld.action_spaces.base import View
 from rollout_tasks.environments.osworld.task import task_config
 from rollout_tasks.models.scripted.scripts import Scripts, load_scripts
 from scripts.bench.services import REPOSITORY
-from vm_pool.gate_client import relayed
+from vm_pool.gate_relay import relayed
 from vm_pool.providers import load_provider
 from vm_pool.unpooled import unpooled_vm
 

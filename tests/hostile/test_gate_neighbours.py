@@ -21,8 +21,9 @@ from tests.integration.vm_pool.test_pool_faults import all_free, until
 from tests.integration.vm_pool.test_pool_host import RunningHost
 from vm_pool import VMPool, gate
 from vm_pool.gate import STRANGERS, Gate, Gates
-from vm_pool.gate_client import connect, dial, relayed
+from vm_pool.gate_client import connect, dial
 from vm_pool.gate_login import key_of, line_of, token_of
+from vm_pool.gate_relay import relayed
 from vm_pool.gate_tls import new_certificate
 from vm_pool.host import VMHost
 from vm_pool.lease import endpoint_from_json, endpoint_to_json

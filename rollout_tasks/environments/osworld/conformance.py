@@ -19,7 +19,7 @@ from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.errors import UserError
 from rollout_tasks.vm_options import open_provider
 from vm_pool.errors import ProviderError
-from vm_pool.gate_client import relayed
+from vm_pool.gate_relay import relayed
 from vm_pool.images import image_name
 from vm_pool.providers import Provider, check_available
 from vm_pool.unpooled import unpooled_vm

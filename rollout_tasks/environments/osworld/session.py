@@ -26,7 +26,7 @@ from rollout_tasks.environments.osworld.task import metrics_of
 from rollout_tasks.environments.osworld.task_files import place_files
 from rollout_tasks.log_lines import keep_to_one_line
 from rollout_tasks.temporary_files import TemporaryFolder, programs_use
-from vm_pool.gate_client import relayed
+from vm_pool.gate_relay import relayed
 from vm_pool.states import Endpoint
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Which replica of a model pool gets a session's next call.
 
 A session sticks to its replica, which has the session's prompt in its cache. A new session goes to the replica with the
-fewest requests in flight, and an old one moves there once its own replica has `MARGIN` more. Each call is picked for
+fewest requests in flight, and an old one moves there once its own replica has more than `MARGIN` more. Each call is picked for
 (`pick`), and released when its answer is there (`release`); both may be repeated after a lost reply and count once.
 """
 

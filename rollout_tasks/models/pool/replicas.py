@@ -233,7 +233,7 @@ class Replicas:
 
 _REFUSALS: Mapping[str, str] = {
     "gone": "is not registered any more",
-    "replaced": "is another process now",
+    "replaced": "was taken over by another process",
     "changed": "was changed by somebody else",
     "dead": "is dead: only another process can take its place",
 }

@@ -24,7 +24,7 @@ from vm_pool.egress import parse_policy
 from vm_pool.egress.relay import Listeners, Outlet
 from vm_pool.event_loop import LoopThread, Tasks
 from vm_pool.gate import Gate, GateError, Gates
-from vm_pool.gate_client import relayed
+from vm_pool.gate_relay import relayed
 
 BIG = 8 * 1024 * 1024
 

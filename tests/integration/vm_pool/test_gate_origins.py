@@ -16,8 +16,8 @@ import pytest
 from tests.integration.vm_pool.test_gate import Server, is_over, received
 from vm_pool import gate_origins
 from vm_pool.gate import Gates
-from vm_pool.gate_client import relayed
 from vm_pool.gate_login import token_of
+from vm_pool.gate_relay import relayed
 
 KEY = b"what only hosts and borrowers know"
 

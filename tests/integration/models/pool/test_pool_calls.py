@@ -20,11 +20,10 @@ import redis
 from benchmark.items import MAX_ID_BYTES
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
-from rollout_tasks.models import retries, routes
+from rollout_tasks.models import attached_replicas, retries, routes
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway
-from rollout_tasks.models.pool import attached
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
 from rollout_tasks.models.session_ids import session_id
 from tests.conftest import REPOSITORY
@@ -212,10 +211,12 @@ def test_a_server_that_comes_back_is_as_its_operator_left_it(
     endpoints: list[ChatEndpoint], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its new weights, and drained."""
-    monkeypatch.setattr(attached, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(attached_replicas, "BEAT_SECONDS", 0.05)
     replicas = Replicas(client, "p", silent_seconds=0.5)
-    monkeypatch.setattr(attached, "Replicas", lambda *_: replicas)
-    servers = attached.AttachedReplicas(client, "p", [endpoints[0].url], model="policy", weight_version="step-1")
+    monkeypatch.setattr(attached_replicas, "Replicas", lambda *_: replicas)
+    servers = attached_replicas.AttachedReplicas(
+        client, "p", [endpoints[0].url], model="policy", weight_version="step-1"
+    )
     stop = threading.Event()
     running = threading.Thread(target=servers.run, args=(stop,))
     running.start()
@@ -246,11 +247,13 @@ def wait_for(look: Callable[[], Any]) -> Any:
 def test_the_last_of_two_that_keep_one_server_has_it(
     endpoints: list[ChatEndpoint], client: redis.Redis, replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attached, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(attached_replicas, "BEAT_SECONDS", 0.05)
     stop, ended = threading.Event(), list[str]()
 
     def keep(version: str) -> None:
-        servers = attached.AttachedReplicas(client, "p", [endpoints[0].url], model="policy", weight_version=version)
+        servers = attached_replicas.AttachedReplicas(
+            client, "p", [endpoints[0].url], model="policy", weight_version=version
+        )
         try:
             servers.run(stop)
         except UserError as error:

@@ -128,7 +128,7 @@ class AttachedReplicas:
             self._attached[base_url] = self._replicas.change(made, state=state)
             logger.info("replica %s of model pool %s is %s", name, self._pool, state.value)
         except TakenOver as error:
-            logger.warning("%s, which keeps the server from now on", error)
+            logger.warning("%s, which keeps the server in the pool from now on", error)
             self._taken_over.add(base_url)
         except (redis.RedisError, StaleReplica) as error:
             logger.warning("replica %s of model pool %s gives no sign of life: %s", name, self._pool, error)
