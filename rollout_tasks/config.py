@@ -331,14 +331,16 @@ class RunConfig(Part):
     )
     metric: str = option(
         "exact_match",
-        "How answers are scored: exact_match, exact_match_normalized, contains_answer, final_number, numeric_match (any"
-        " number anywhere), f1_score, similarity, bleu_score, rouge_score or llm_judgement.",
-        "--evaluation-metric",
+        "How answers are scored: exact_match, final_number, llm_judgement, ... (rollouts list metrics).",
         "--metric",
+        "--evaluation-metric",
+        panel="Scores",
     )
-    judge_model: str | None = option(None, "The model behind llm_judgement; default: --model.", "--judge-model")
+    judge_model: str | None = option(
+        None, "The model behind llm_judgement; default: --model.", "--judge-model", panel="Scores"
+    )
     evaluate_results: bool = option(
-        True, "Score the results when all are in.", "--evaluate-results/--no-evaluate-results"
+        True, "Score the results when all are in.", "--evaluate-results/--no-evaluate-results", panel="Scores"
     )
     save_results: bool = option(
         True,

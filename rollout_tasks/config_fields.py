@@ -61,9 +61,18 @@ def _kinds_in(annotation: Any) -> set[Any]:
     return {annotation if origin is None else origin}
 
 
-def option(default: Any, help_text: str, *spellings: str, **constraints: Any) -> Any:
-    """Returns a field that is also a command-line option; the first spelling is the one that help shows."""
-    return Field(default, description=help_text, json_schema_extra={"spellings": list(spellings)}, **constraints)
+def option(default: Any, help_text: str, *spellings: str, panel: str = "", **constraints: Any) -> Any:
+    """Returns a field that is also a command-line option.
+
+    Args:
+        default: What it is if it is not given.
+        help_text: What it does.
+        spellings: Its names; the first is the one that help shows.
+        panel: Under which heading help shows it; default: the part of the configuration.
+        constraints: More of `pydantic.Field`.
+    """
+    extra: dict[str, Any] = {"spellings": list(spellings), "panel": panel}
+    return Field(default, description=help_text, json_schema_extra=extra, **constraints)
 
 
 def safe_name(longest: int) -> AfterValidator:
@@ -191,6 +200,12 @@ def _is_foreign_name(host: str) -> bool:
     except httpx2.InvalidURL:
         return False
     return True
+
+
+def field_panel(field: FieldInfo) -> str:
+    """Returns the heading under which help shows a field; empty if that of its part."""
+    extra = field.json_schema_extra
+    return str(extra.get("panel", "")) if isinstance(extra, dict) else ""
 
 
 def field_spellings(field: FieldInfo) -> list[str]:

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,22 @@ DONE, INCOMPLETE, INTERRUPTED = 0, 1, 130
 """Exit codes of commands: all went well; something was lost or is missing; Ctrl-C. Wrong input is 2 (`errors`)."""
 _NOBODY_READS = 1
 """Exit code where the reader of stdout has ended, as in ``| head``."""
-ANY_SPELLING = {"token_normalize_func": lambda token: token.replace("_", "-")}
-"""Context settings that accept ``--num_rollouts`` for ``--num-rollouts``, and so on for every option."""
 _NOT_PLAIN = re.compile(r"[^ -~\n]")
+
+
+def any_spelling(aliases: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Returns context settings of a command that accepts ``--num_rollouts`` for ``--num-rollouts``, and so on for every option.
+
+    Args:
+        aliases: More names of options, without dashes, and the names that help shows: two in one row would be cut.
+    """
+    known = aliases or {}
+
+    def plain(token: str) -> str:
+        name = token.replace("_", "-")
+        return known.get(name, name)
+
+    return {"token_normalize_func": plain}
 
 
 def take_h_for_help(command: Any) -> None:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
-@application.command()
+@application.command(context_settings=program.any_spelling({"evaluation-metric": "metric"}))
 def rescore(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the path of its folder.")],
-    metric: Annotated[str, typer.Option("--metric", "--evaluation-metric", help="The metric to score with.")],
+    metric: Annotated[str, typer.Option("--metric", help="The metric to score with. Also --evaluation-metric.")],
     output_dir: Annotated[Path, typer.Option(help="Where runs' folders are.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rollout_tasks.config import RunConfig
-from rollout_tasks.config_fields import field_spellings
+from rollout_tasks.config_fields import field_panel, field_spellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,13 @@ class ConfigOption:
         """Returns the option for Typer. Values stay text: the configuration checks them, and says what is wrong."""
         is_flag = self.field.annotation is bool
         is_list = get_origin(self.field.annotation) is tuple
-        panel = self.path[0].replace("_", " ").capitalize() if len(self.path) > 1 else "Run"
+        part = self.path[0].replace("_", " ").capitalize() if len(self.path) > 1 else "Run"
+        panel = field_panel(self.field) or ("VMs" if part == "Vm" else part)
         option = typer.Option(
-            *self.spellings,
-            help=f"{self.field.description} [dim]{self._choices()}{self._default()}[/dim]",
-            rich_help_panel="VMs" if panel == "Vm" else panel,
+            self.spellings[0],
+            *(spelling for spelling in self.spellings[1:] if spelling not in self.aliases()),
+            help=f"{self.field.description} [dim]{self._choices()}{self._default()}{self._also()}[/dim]",
+            rich_help_panel=panel,
             show_default=False,
             metavar=None if is_flag else "VALUE",
         )
@@ -45,6 +47,13 @@ class ConfigOption:
         return inspect.Parameter(
             self.parameter_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
         )
+
+    def aliases(self) -> Iterator[str]:
+        """Yields other names of the option."""
+        return (spelling for spelling in self.spellings[1:] if spelling.startswith("--"))
+
+    def _also(self) -> str:
+        return "".join(f" Also {alias}." for alias in self.aliases())
 
     def _choices(self) -> str:
         for kind in (self.field.annotation, *get_args(self.field.annotation)):
@@ -66,6 +75,15 @@ def config_options(model: type[BaseModel] = RunConfig, path: tuple[str, ...] = (
             yield ConfigOption((*path, name), tuple(spellings), field)
         elif isinstance(part := field.annotation, type) and issubclass(part, BaseModel):
             yield from config_options(part, (*path, name))
+
+
+def aliases() -> dict[str, str]:
+    """Returns the options' other names and those that help shows, without dashes, for `program.any_spelling`."""
+    return {
+        alias.removeprefix("--"): option.spellings[0].split("/")[0].removeprefix("--")
+        for option in config_options()
+        for alias in option.aliases()
+    }
 
 
 def with_config_options(command: Callable[..., Any]) -> Callable[..., Any]:

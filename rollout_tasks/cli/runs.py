@@ -11,7 +11,7 @@ import typer
 
 from rollout_tasks.cli import program, run_actions
 from rollout_tasks.cli.run_file import as_yaml, read_system_prompt, resolve_config
-from rollout_tasks.cli.run_options import with_config_options
+from rollout_tasks.cli.run_options import aliases, with_config_options
 from rollout_tasks.config import RunConfig
 from rollout_tasks.key_values import key_values
 
@@ -55,7 +55,7 @@ def _resolved(
     return resolve_config(config, options)
 
 
-@application.command("run", context_settings=program.ANY_SPELLING)
+@application.command("run", context_settings=program.any_spelling(aliases()))
 @with_config_options
 def run(
     options: dict[str, Any],
@@ -90,7 +90,7 @@ def run(
     return run_actions.submit(resolved, embedded=True, follow=True, as_json=as_json, dry_run=dry_run)
 
 
-@application.command("submit", context_settings=program.ANY_SPELLING)
+@application.command("submit", context_settings=program.any_spelling(aliases()))
 @with_config_options
 def submit(
     options: dict[str, Any],

@@ -12,7 +12,7 @@ import typer
 
 from rollout_tasks.cli import program, run_actions
 from rollout_tasks.cli.run_file import as_yaml, read_system_prompt, resolve_config
-from rollout_tasks.cli.run_options import spellings_of, with_config_options
+from rollout_tasks.cli.run_options import aliases, spellings_of, with_config_options
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
 
@@ -30,7 +30,7 @@ _ACTIONS = {
 
 
 @application.command(
-    context_settings=program.ANY_SPELLING,
+    context_settings=program.any_spelling(aliases()),
     epilog="Environments: rollouts list environments. Without REDIS_URL a run is embedded: broker, worker, Flower and,"
     " where no model is configured, the scripted model are started on this machine for as long as the run takes.",
 )

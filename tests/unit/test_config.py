@@ -33,7 +33,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"max_seconds": 1e10}}, "--task-timeout: must be at most 999999, got 10000000000.0"),
     ({"model": {"timeout": 1e10}}, "--model-timeout: must be at most 999999, got 10000000000.0"),
     ({"evaluate_results": "perhaps"}, "--evaluate-results: must be true or false, got 'perhaps'"),
-    ({"metric": 5}, "--evaluation-metric: must be text, got 5"),
+    ({"metric": 5}, "--metric: must be text, got 5"),
     ({"model": {"name": ""}}, "--model: must not be empty"),
     ({"model": {"images_in": "x"}}, "--images-in: must be user or tool, got 'x'"),
     ({"model": {"extra_body": "{"}}, "--extra-body: is not JSON: Expecting property name"),

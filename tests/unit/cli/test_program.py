@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from rollout_tasks.cli import doctor, program
 from rollout_tasks.cli.main import SUBCOMMANDS, load
 from rollout_tasks.cli.run_file import as_yaml, resolve_config
-from rollout_tasks.cli.run_options import config_options, spellings_of, with_config_options
+from rollout_tasks.cli.run_options import aliases, config_options, spellings_of, with_config_options
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.key_values import key_values
@@ -64,7 +64,7 @@ def parsed(*arguments: str) -> dict[str, Any]:
     seen: list[dict[str, Any]] = []
     application = typer.Typer()
 
-    @application.command(context_settings=program.ANY_SPELLING)
+    @application.command(context_settings=program.any_spelling(aliases()))
     @with_config_options
     def command(options: dict[str, Any]) -> int:
         seen.append(options)

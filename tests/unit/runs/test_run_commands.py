@@ -661,10 +661,10 @@ def test_without_a_run_a_status_lists_those_that_are_not_over(shell: Shell) -> N
     [
         (
             run_actions.resume,
-            r"^a resumed run keeps its own configuration; leave out --evaluation-metric, --num-rollouts$",
+            r"^a resumed run keeps its own configuration; leave out --metric, --num-rollouts$",
         ),
-        (run_actions.status, r"^--status takes no options of a run; leave out --evaluation-metric, --num-rollouts$"),
-        (run_actions.cancel, r"^--cancel takes no options of a run; leave out --evaluation-metric, --num-rollouts$"),
+        (run_actions.status, r"^--status takes no options of a run; leave out --metric, --num-rollouts$"),
+        (run_actions.cancel, r"^--cancel takes no options of a run; leave out --metric, --num-rollouts$"),
     ],
 )
 def test_options_of_a_run_belong_to_a_new_run(shell: Shell, command: Callable[..., int], says: str) -> None:
