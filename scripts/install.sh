@@ -64,7 +64,11 @@ install() {
     export TMPDIR
     mkdir -p "$TMPDIR"
     [ -x .venv/bin/python ] || { rm -rf .venv; "$uv" venv --quiet --python "$python" .venv; }
-    "$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement "$lock"
+    "$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement "$lock" || {
+        echo "error: $lock cannot be installed, for the reason above. If it is a certificate, as behind a proxy, set SSL_CERT_FILE" \
+            "to a file that has the proxy's; if the package index cannot be reached, set HTTPS_PROXY, or UV_INDEX_URL to another." >&2
+        return 2
+    }
     "$uv" pip install --quiet --python .venv/bin/python --no-deps --editable .
     rm -rf "$TMPDIR"
     rmdir --ignore-fail-on-non-empty .uv

@@ -30,7 +30,7 @@ from tests import fake_hypervisor
 from tests.paths import paths_below
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool.errors import ProviderError, VMsInUse
-from vm_pool.gate_client import relayed
+from vm_pool.gate_relay import relayed
 from vm_pool.providers import folder_lock
 from vm_pool.providers.base import Provider, check_available, load_provider
 from vm_pool.providers.desktop_env import keeper_client
@@ -575,7 +575,11 @@ def test_what_desktop_env_writes_down_is_kept_out_of_the_way(
     [
         ("vmware", {}, "provider 'vmware' needs the command vmrun, which comes with VMware Workstation or Fusion"),
         ("virtualbox", {}, "provider 'virtualbox' needs the command VBoxManage, which comes with VirtualBox"),
-        ("docker", {}, "provider 'docker' cannot be used here: .*server API version"),
+        (
+            "docker",
+            {},
+            "provider 'docker' cannot be used here: .*server API version.*; Docker must be installed and running",
+        ),
         ("aws", {}, "provider 'aws' cannot be used here: AWS_REGION must be set in the environment variables"),
         ("aws", {"path_to_vm": "i-0123"}, "provider 'aws' deletes its instances .*: leave path_to_vm out"),
         ("azure", {}, "provider 'azure' finds no VM by itself: name one with path_to_vm"),

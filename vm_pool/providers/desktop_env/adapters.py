@@ -78,6 +78,8 @@ class Adapter:
     """Whether a VM that was just started still has the state that it was stopped in."""
     has_snapshots = True
     """Whether VMs are reverted to a snapshot by its name."""
+    advice = ""
+    """What to do if its provider cannot be made."""
 
     def __init__(self, name: str, settings: VMSettings) -> None:
         self.name = name
@@ -100,7 +102,7 @@ class Adapter:
             provider = getattr(self.module, self.provider_class)
             self.provider: Any = provider(self.region) if self.takes_region else provider()
         except Exception as error:
-            raise Unavailable(f"provider {name!r} cannot be used here: {words_of(error)}") from error
+            raise Unavailable(f"provider {name!r} cannot be used here: {words_of(error)}{self.advice}") from error
 
     @property
     def region(self) -> str | None:
@@ -227,6 +229,7 @@ class Docker(Adapter):
     """OSWorld's container, which runs QEMU with the user's own qcow2 file."""
 
     provider_class, manager_class, takes_region = "DockerProvider", "DockerVMManager", True
+    advice = "; Docker must be installed and running (on Debian: apt-get install docker.io), or be named by DOCKER_HOST"
     shares_path = True
     has_snapshots = False
 
