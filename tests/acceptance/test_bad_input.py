@@ -419,7 +419,11 @@ def outcomes(runner: Runner, request: pytest.FixtureRequest) -> Iterator[dict[st
         threads.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if place % 3 == 0 else pytest.mark.slow) for place, case in enumerate(CASES)],
+    ids=lambda case: case.name,
+)
 def test_bad_input_is_refused_in_one_sentence(case: Case, outcomes: dict[str, Future[Outcome]], runner: Runner) -> None:
     if case.mount and not CAN_MOUNT:
         pytest.skip("needs to mount a file system: run as root")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import redis
 from benchmark import Benchmark, BenchmarkError
 from rollout_tasks import ParallelRolloutConfig, RunConfig, UserError, embedded_services, find, run, submit
 from rollout_tasks.runs.folder import RunFolder
+from tests.acceptance.multi_process_program import PRINTED, PROGRAM
 from tests.conftest import REPOSITORY
 
 ITEMS = REPOSITORY / "examples" / "items.jsonl"
@@ -181,31 +181,8 @@ def test_a_benchmark_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_program_of_the_multi_process_framework(tmp_path: Path) -> None:
-    program = textwrap.dedent(f"""\
-        from rollout_tasks import run_parallel_rollout, ParallelRolloutConfig
-        from benchmark import Benchmark
-
-        benchmark = Benchmark(data_path={str(ITEMS)!r})
-        config = ParallelRolloutConfig(
-            num_rollouts=10,
-            num_vms=5,
-            env_mode="math",
-            output_dir="results/custom_run",
-            use_resource_pool=True,
-            env_kwargs={{
-                "provider_name": "vmware", "path_to_vm": "/path/to/vm.vmx", "snapshot_name": "clean_desktop",
-                "action_space": "computer_13", "observation_type": "screenshot_a11y_tree", "screen_width": 1920,
-                "screen_height": 1080, "headless": False, "require_a11y_tree": True, "os_type": "Ubuntu",
-                "client_password": "your_password", "sleep_after_execution": 2.0, "enable_recording": True,
-            }},
-            agent_config_dict={{"evaluation_metric": "final_number", "max_turns": 50, "max_retries": 3}},
-        )
-        results = run_parallel_rollout(config, benchmark)
-        print(sum(one["success"] for one in results["worker_results"]), len(results["worker_results"][0]["messages"]) > 2)
-        print(sum(one.score for one in results["benchmark_evaluation"]), results["summary"]["average_score"])
-        """)
     file = tmp_path / "program.py"
-    file.write_text(program)
+    file.write_text(PROGRAM.format(items=str(ITEMS)))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=200, check=False)
 
-    assert (done.returncode, done.stdout) == (0, "25 True\n25.0 1.0\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, PRINTED), done.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.multi_process_program import PRINTED, PROGRAM
 from tests.conftest import REPOSITORY, ValkeyServer
 from tests.desktops import needs_local_desktops
 from tests.virtual_machines import wait_until
@@ -79,6 +80,25 @@ def test_the_python_api(environment: dict[str, str], tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
+
+
+def test_a_program_of_the_multi_process_framework(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM.format(items=str(ITEMS)))
+    done = subprocess.run(
+        ["python", "program.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, PRINTED), done.stderr
+
+
+@pytest.mark.parametrize("package", ["benchmark", "rollout_tasks", "vm_pool"])
+def test_its_types_are_known(installed: Path, package: str) -> None:
+    assert list(installed.parent.glob(f"lib/*/site-packages/{package}/py.typed"))
 
 
 @pytest.fixture
