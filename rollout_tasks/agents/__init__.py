@@ -1,1 +1,1 @@
-"""Agents: they turn a model into something that acts. One module per agent; `base.py` is the contract."""
+"""Agents, each of which lets a model act in an environment; `base.py` is their contract."""

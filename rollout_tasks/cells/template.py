@@ -3,8 +3,8 @@
 `python -m rollout_tasks.cells.template LISTENER MODULE`, started in the cells' filesystem (`filesystem.py`). It has the
 rights to make cells and touches no untrusted code or data. A client connects to the listener and sends one message with a
 descriptor, the cell's end of a channel. The connection stays open as long as the cell is wanted; closing it ends the cell.
-A byte on it interrupts the cell's call. The template ends with its standard input, which its owner and the owner's children
-hold: bubblewrap's death with its parent can fail while it starts.
+A byte on it interrupts the cell's call. The template ends when its standard input closes, which its owner and the owner's
+children hold open: bubblewrap's ``--die-with-parent`` can fail while bubblewrap starts.
 """
 
 from __future__ import annotations

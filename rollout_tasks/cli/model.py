@@ -14,7 +14,7 @@ from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.config import DEFAULT_MODEL
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.pool.attached import AttachedReplicas, id_of
+from rollout_tasks.models.attached_replicas import AttachedReplicas, id_of
 from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica
 from rollout_tasks.redis_client import checked_client, server_time
 
@@ -36,7 +36,7 @@ def attach(
     ] = "unknown",
     redis_url: RedisUrl = None,
 ) -> None:
-    """Keep servers that run already in a pool, until Ctrl-C or SIGTERM.
+    """Keep running servers in a pool until Ctrl-C or SIGTERM.
 
     Each must answer a request first. One that stops working takes no calls after
     15 seconds, and takes them again once it works.
@@ -68,7 +68,7 @@ def status(pool: PoolName, redis_url: RedisUrl = None, as_json: AsJson = False) 
     elif replicas:
         table_console(highlight=False, markup=False).print(_table(replicas, server_time(client)))
     else:
-        typer.echo(f"model pool {pool} has no replica that anything was heard of in the last {SILENT_SECONDS:.0f} s")
+        typer.echo(f"model pool {pool} has no replica that gave a sign of life in the last {SILENT_SECONDS:.0f} s")
 
 
 @application.command()
@@ -91,12 +91,14 @@ def weights(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which weights all replicas have, after somebody gave them new ones; replies are recorded with it."""
+    """Set the weight version of all replicas after they were given new weights.
+
+    It is recorded with every reply."""
     opened = _open(pool, checked_client(redis_url))
     try:
         changed = [opened.change(replica, weight_version=version) for replica in opened.all()]
     except StaleReplica as error:
-        raise UserError(f"{error}: ask again") from error
+        raise UserError(f"{error}: run the command again") from error
     except ValueError as error:
         raise UserError(f"VERSION: {error}") from error
     if not changed:
@@ -122,7 +124,7 @@ def _change(opened: Replicas, name: str, as_json: bool, state: ReplicaState, sai
     try:
         changed = opened.change(found, state=state)
     except StaleReplica as error:
-        raise UserError(f"{error}: ask again") from error
+        raise UserError(f"{error}: run the command again") from error
     if as_json:
         program.print_json(dataclasses.asdict(changed))
     else:

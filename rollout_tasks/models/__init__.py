@@ -1,1 +1,1 @@
-"""Talking to models over the OpenAI protocol, and the scripted model that stands in where none is configured."""
+"""Models: clients of their endpoints, pools of replicas, the session gateway, and the scripted model."""

@@ -13,7 +13,7 @@ from rollout_tasks.models.responses_parsing import parse_response
 
 OPENAI_URL = "https://api.openai.com/v1"
 _BETAS = {"computer_20250124": "computer-use-2025-01-24", "computer_20251124": "computer-use-2025-11-24"}
-"""What Anthropic's API wants to be told for each version of its computer tool."""
+"""The value of ``anthropic-beta`` for each version of the computer tool."""
 
 
 def _bearer(key: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Asks any OpenAI-compatible endpoint for the next turn; the one place where model calls are retried.
+"""The client of a model's endpoint, in each API of `APIS`. Whether a call is tried again is decided in `retries`.
 
 It uses the HTTP client of the `openai` package, made on first use, after the fork, and shared by the rollouts of a process.
 It does not use that package's own requests: `create` spends milliseconds on converting the whole history for each call and

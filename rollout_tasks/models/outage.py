@@ -3,9 +3,11 @@
 An outage is recorded in Redis, so that all workers know of it. An endpoint has an outage if nothing answers at its address,
 or only with server errors (5xx); refusing a single call is not an outage. The record expires when nobody asks any more.
 
-    model:outage:<endpoint>      {since, problem}, seconds by Redis's clock
+    model:outage:<endpoint>            {since, problem}, seconds by Redis's clock
     model:outage:<endpoint>:asked      exists while nobody else is to ask
     model:outage:<endpoint>:answered   when it answered last, seconds by Redis's clock
+
+`<endpoint>` is the first 16 hexadecimal digits of its SHA-256.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Destination:
 
 
 class Route(Protocol):
-    """The way of one session's calls."""
+    """Decides where one session's calls go."""
 
     def begin(self, failed: Collection[str]) -> Destination | FailedTry:
         """Returns where a try goes, or why it can go nowhere now.
@@ -110,7 +110,7 @@ def endpoint_of(config: ModelConfig) -> str:
 
 
 def route_of(config: ModelConfig, session_id: str, base_url: str | None = None) -> Route:
-    """Returns the way of a session's calls.
+    """Returns the route of a session's calls.
 
     Args:
         config: The run's model options.

@@ -1,4 +1,4 @@
-"""Makes the messages that are sent from a whole conversation, by what is left out; rebuilds a recorded prompt the same way."""
+"""Prompts: a conversation without what is left out of it. Recorded prompts are rebuilt in the same way."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ KEPT_OF_CUT_OFF = 2_000
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What of a conversation a prompt does not have; without arguments, what agents leave out that do not say anything."""
+    """What a prompt leaves out of a conversation; without arguments, what agents leave out that say nothing about it."""
 
     pictures: int = 0
     """How many; always the oldest ones, counted through all messages, each replaced by `PLACEHOLDER`."""
     thinking: bool = True
-    """Whether the model's thinking of earlier turns, if there was any: all of it or nothing."""
+    """Whether the model's thinking of earlier turns is left out."""
     cut_off_after: int | None = None
-    """After how many characters replies end that were cut off at a token limit, and their thinking; None: they are whole."""
+    """To how many characters replies that were cut off at a token limit are shortened, and their thinking; None: not at all."""
     unreadable_arguments: bool = False
-    """Whether arguments of calls that are not JSON objects: `{}` replaces them. Some endpoints refuse any conversation that
+    """Whether arguments of calls that are not JSON objects are replaced by `{}`. Some endpoints refuse any conversation that
     has them, and the model is told in the call's result.
     """
     empty_replies: bool = False
-    """Whether replies with neither a text nor a call: `EMPTY_REPLY` replaces them. Some endpoints refuse any conversation
+    """Whether replies with neither a text nor a call are replaced by `EMPTY_REPLY`. Some endpoints refuse any conversation
     that has them, and templates of some models two messages of the user in a row.
     """
 

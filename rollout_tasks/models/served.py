@@ -18,7 +18,7 @@ class VersionSpan:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Fields are empty where nobody tells."""
+    """Which replica answered a call, with which weights; a field is empty where it is not known."""
 
     replica: str = ""
     version_at_start: str = ""

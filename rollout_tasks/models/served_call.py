@@ -42,10 +42,10 @@ class Sampled:
         for name, ids in (("prompt", self.prompt_ids), ("output", self.output_ids)):
             wrong = next((place for place, one in enumerate(ids) if type(one) is not int or one < 0), None)
             if wrong is not None:
-                raise CallFactsError(f"{str(ids[wrong])[:50]} as {name} id {wrong}, which is no token id")
+                raise CallFactsError(f"{str(ids[wrong])[:50]} as {name} id {wrong}, which is not a token id")
         wrong = next((place for place, one in enumerate(self.logprobs) if not _finite(one)), None)
         if wrong is not None:
-            raise CallFactsError(f"{self.logprobs[wrong]} as log-probability {wrong}, which is no finite number")
+            raise CallFactsError(f"{self.logprobs[wrong]} as log-probability {wrong}, which is not a finite number")
         for what, tokens in (("ids", self.output_ids), ("texts", self.output_texts)):
             if tokens and self.logprobs and len(tokens) != len(self.logprobs):
                 raise CallFactsError(

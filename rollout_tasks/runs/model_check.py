@@ -147,7 +147,7 @@ def _endpoint_wanted(config: RunConfig) -> str:
     name = (config.profile or {}).get("name")
     if config.model.api == "messages":
         return (
-            f"--agent {name} asks in Anthropic's Messages API: name its endpoint, as in"
+            f"--agent {name} calls its model through Anthropic's Messages API: name its endpoint, as in"
             " --base-url https://api.anthropic.com/v1 (or in OPENAI_BASE_URL); OPENAI_API_KEY is then Anthropic's key"
         )
     return f"--agent {name}: the scripted model cannot speak its protocol: name an endpoint, --base-url (or OPENAI_BASE_URL)"

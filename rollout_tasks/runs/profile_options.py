@@ -48,4 +48,4 @@ def _problems(config: RunConfig, profile: Profile) -> Iterator[tuple[str, str]]:
         if model.keep_thinking:
             yield "--keep-thinking", f"{agent} always sends the model's thinking back"
         if model.seed is not None:
-            yield "--model-seed", f"{agent} asks in an API that has no seed"
+            yield "--model-seed", f"{agent} calls its model through an API that has no seed"

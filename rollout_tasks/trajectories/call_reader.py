@@ -137,7 +137,7 @@ class _Builder:
         name = link["url"][FILE_KEY]
         found = _PICTURE.fullmatch(name)
         if found is None:
-            raise ValueError(f"{name!r} is no picture's name")
+            raise ValueError(f"{name!r} is not a picture's name")
         picture = (self._folder / name).read_bytes()
         if hashlib.sha256(picture).hexdigest() != found[1]:
             raise ValueError(f"the file {name} has another content than its name says")

@@ -50,7 +50,7 @@ def parse_policy(text: str) -> NetworkPolicy:
         text: ``none``, ``internet``, or hosts separated by commas.
 
     Raises:
-        ValueError: It is none of these, or names a host that can never be reached; the message says which.
+        ValueError: It is not one of these, or names a host that can never be reached; the message says which.
     """
     words = [word.strip().lower().rstrip(".") for word in text.split(",")]
     if words == [NONE]:

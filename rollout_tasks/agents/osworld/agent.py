@@ -150,10 +150,10 @@ class _Desktop:
         """Carries out an action.
 
         Raises:
-            ValueError: It is none, or the episode is over, or the turn had too many.
+            ValueError: It is not an action, the episode is over, or the turn had too many.
         """
         if not isinstance(action, str) or len(action) > _LONGEST_SCRIPT:
-            raise ValueError("this is no action, or one that is too long")
+            raise ValueError("this is not an action, or one that is too long")
         if self.ending is not None or self._actions >= _MOST_ACTIONS:
             raise ValueError("the episode is over" if self.ending else f"a turn has at most {_MOST_ACTIONS} actions")
         self._actions += 1
@@ -251,13 +251,13 @@ class _Cell:
         """Has the class decide on its next actions and carry them out.
 
         Returns:
-            What it says, and whether it found that its model's reply ends the episode.
+            What it says, and whether its model's reply had no action, which ends the episode.
         """
         match self._call("turn", instruction=instruction):
             case {"said": str(said), "finished": bool(finished), "elsewhere": str(elsewhere)}:
                 if elsewhere and self._calls.served_in_turn == 0:
                     raise RolloutFailure(
-                        FailureClass.INTERNAL, f"{self._name} asked {elsewhere[:200]}, which is no model's API"
+                        FailureClass.INTERNAL, f"{self._name} asked {elsewhere[:200]}, which is not a model's API"
                     )
                 return said[:_LONGEST_TEXT], finished
         raise RolloutFailure(FailureClass.ENV_STEP, f"the cell of {self._name} gave no answer that can be used")

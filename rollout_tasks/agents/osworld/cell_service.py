@@ -66,7 +66,7 @@ def _script(action: Any) -> str:
     if isinstance(action, Mapping):
         action = next((action[name] for name in ("command", "action", "action_type") if action.get(name)), action)
     if not isinstance(action, str):
-        raise ValueError(f"the agent's action is no script: {str(action)[:200]}")
+        raise ValueError(f"the agent's action is not a script: {str(action)[:200]}")
     return action
 
 
@@ -146,8 +146,8 @@ class _AgentService:
         """Asks the agent for its next actions and has them carried out.
 
         Returns:
-            What it says; whether it found its model's reply to be neither an action nor a text; and the last address that it asked
-            for and that is not a model's.
+            What it says; whether its model's reply had no action, which ends the episode; and the last address that it asked for
+            and that is not a model's.
         """
         with self._flushed():
             observation = {**self._desktop._get_obs(), "instruction": instruction}

@@ -245,9 +245,9 @@ def _is_users(message: Message) -> bool:
 
 @contextmanager
 def _pictured() -> Iterator[None]:
-    """Makes a picture that cannot be decoded the VM's failure: until then only beginning and end of a PNG are looked at."""
+    """Makes a picture that cannot be decoded the VM's failure: until then only the start and the end of a PNG are checked."""
     try:
         yield
     except ValueError as error:
-        problem = f"something else answers instead of the VM and shows no picture: {error}"
+        problem = f"the VM's screenshot cannot be decoded, so something else may have answered instead of it: {error}"
         raise RolloutFailure(FailureClass.VM_LOST, problem) from error

@@ -1,4 +1,4 @@
-"""From the places a model names to pixels of the screen: the model saw a resized picture, or counts on a grid.
+"""Converts the places that a model names to pixels of the screen: it saw a resized picture, or counts on a grid.
 
 Each official agent rounds in its own way; so does `Rounding`, to the pixel, since a click that is one pixel off is another
 click.

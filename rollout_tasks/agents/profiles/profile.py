@@ -63,7 +63,7 @@ class History(Part):
     """Which earlier steps a prompt has."""
 
     images: int | None = Field(5, ge=1)
-    """Pictures in a prompt at most, the current one included; None: all of them. ``--max-images`` wins."""
+    """Pictures in a prompt at most, the current one included; None: all of them. ``--max-images`` takes precedence."""
     older: Literal["reply", "placeholder", "action", "dropped"] = "reply"
     """What becomes of a step whose picture is no longer sent: its reply stays alone, or with a note in the picture's place; or
     only its action as text, in ``{previous_actions}`` or else in a message; or nothing."""
@@ -147,7 +147,7 @@ class Sampling(Part):
     """Of one reply, thinking included; sent under this name, or as ``max_output_tokens`` in the Responses API.
     ``--max-completion-tokens`` replaces it."""
     extra: dict[str, Any] = Field({})
-    """More fields of each request; ``--extra-body`` wins field by field."""
+    """More fields of each request; ``--extra-body`` takes precedence field by field."""
 
     @field_validator("extra", mode="before")
     @classmethod
@@ -166,14 +166,14 @@ _APIS: dict[str, Literal["responses", "messages"]] = {
 
 
 class Profile(Part):
-    """One agent."""
+    """A profile."""
 
     name: Annotated[str, safe_name(64)]
     version: str = Field(min_length=1, max_length=64)
     protocol: Literal["ui_tars", "qwen", "thought_action_code", "responses_computer", "anthropic_computer"]
-    """How replies are read: the module of this name. With ``responses_computer`` the model is asked in OpenAI's Responses API, with
-    ``anthropic_computer`` in Anthropic's Messages API; of prompts and history these use `Prompts.system`, `Prompts.task` and
-    `History.images` alone."""
+    """How replies are read: the module of this name. With ``responses_computer`` the model is called through OpenAI's Responses
+    API, with ``anthropic_computer`` through Anthropic's Messages API; of prompts and history these use `Prompts.system`,
+    `Prompts.task` and `History.images` alone."""
     computer_tool: Literal["computer_use_preview", "computer", "computer_20250124", "computer_20251124"] | None = None
     """With these two: the tool that the endpoint offers to the model; the first two are OpenAI's."""
     prompts: Prompts
@@ -182,11 +182,11 @@ class Profile(Part):
     places: Places
     sampling: Sampling = Sampling()
     pause: float | None = Field(None, ge=0, le=120)
-    """Seconds between an action and its screenshot; None: the run's. ``--sleep-after-execution`` wins."""
+    """Seconds between an action and its screenshot; None: the run's. ``--sleep-after-execution`` takes precedence."""
     max_steps: int | None = Field(None, ge=1)
-    """Replies of an episode; None: the run's. ``--max-turns`` wins."""
+    """Replies of an episode; None: the run's. ``--max-turns`` takes precedence."""
     max_seconds: float | None = Field(None, gt=0, le=LONGEST_LIMIT)
-    """Wall time of an episode; None: the run's. ``--task-timeout`` wins."""
+    """Wall time of an episode; None: the run's. ``--task-timeout`` takes precedence."""
     context_length: int | None = Field(None, ge=1)
     """Tokens that the endpoint must be able to hold, prompt and reply together; None: it is not checked."""
     user_calls: int = Field(0, ge=0, le=1000)

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from rollout_tasks.agents.profiles.built_in import BUILT_IN
 from rollout_tasks.agents.profiles.profile import LONGEST_TEXT, Profile
 from rollout_tasks.errors import UserError
 from rollout_tasks.strict_yaml import NoYaml, UnwelcomeYaml, load_yaml
@@ -37,6 +36,10 @@ def read_profile(file: Path) -> Profile:
         UserError: The file, or a text file that it names, cannot be read, or a field is wrong; names both.
     """
     own = values = _mapping(file)
+    from rollout_tasks.agents.profiles.built_in import (
+        BUILT_IN,  # here, as it loads all protocols, and few runs have a file
+    )
+
     base = values.pop("base", None)
     if base is not None:
         if not isinstance(base, str) or base not in BUILT_IN:

@@ -128,7 +128,7 @@ def parsed(xml: str) -> Any:
     try:
         root = etree.fromstring(xml.encode("utf-8", "surrogatepass"), parser)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"the accessibility tree is no XML: {error}") from error
+        raise ValueError(f"the accessibility tree is not XML: {error}") from error
     if root is None:
         raise ValueError("the accessibility tree is empty")
     return root

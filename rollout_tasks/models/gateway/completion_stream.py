@@ -61,7 +61,7 @@ class StreamedReply:
             raise NotAReplyError(f"with a piece without choices: {str(piece)[:200]!r}")
         for choice in choices:
             if not isinstance(choice, dict):
-                raise NotAReplyError(f"with a piece whose choice is no object: {str(choice)[:200]!r}")
+                raise NotAReplyError(f"with a piece whose choice is not an object: {str(choice)[:200]!r}")
             if choice.get("index") in (None, 0):
                 self._add_choice(choice)
 

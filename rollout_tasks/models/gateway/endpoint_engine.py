@@ -299,7 +299,7 @@ async def _read_stream(parts: AsyncGenerator[bytes], on_piece: OnPiece, without_
         without_key: Takes the key out of what errors quote.
 
     Raises:
-        NotAReplyError: It is no stream of pieces, or ends too early.
+        NotAReplyError: It is not a stream of pieces, or ends too early.
     """
     events, reply = EventLines(), StreamedReply()
     async for part in parts:

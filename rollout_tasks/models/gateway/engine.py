@@ -158,7 +158,7 @@ def read_completion(body: str, usage: Usage, served: Served) -> EngineReply:
         served: Who answered; versions in the response take precedence.
 
     Raises:
-        NotAReplyError: It is no reply, or its facts cannot be true; the message completes "the endpoint answered".
+        NotAReplyError: It is not a reply, or its facts cannot be true; the message completes "the endpoint answered".
     """
     reply = parse_reply(body, usage)
     response = json_object(body)
@@ -185,7 +185,7 @@ def _sampled(data: Mapping[str, Any]) -> Sampled:
     logprobs = data.get("logprobs", ())
     wrong = next((place for place, one in enumerate(logprobs) if one is None), None)
     if wrong is not None:
-        raise CallFactsError(f"a log-probability {wrong} that is no finite number")
+        raise CallFactsError(f"a log-probability {wrong} that is not a finite number")
     return Sampled(
         prompt_ids=tuple(data.get("prompt_token_ids", ())),
         output_ids=tuple(data.get("token_ids", ())),

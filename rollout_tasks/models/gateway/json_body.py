@@ -20,7 +20,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     """Returns a body's JSON object.
 
     Raises:
-        BadBodyError: It is no UTF-8, no JSON, no object, too deep, or has too many values or numbers that are none.
+        BadBodyError: It is not UTF-8, not JSON or not an object, is too deep, has too many values, or a number that is not one.
     """
     if len(body) > MOST_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise BadBodyError(f"the body has more than {MOST_VALUES:,} values")

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 _logger = logging.getLogger(__name__)
-_logger.setLevel(logging.ERROR)  # uvicorn warns of every request that is no HTTP: clients could fill the log
+_logger.setLevel(logging.ERROR)  # uvicorn warns of every request that is not HTTP: clients could fill the log
 
 HEAD_SECONDS = 10.0
 """How long a connection may be open, or a request begun, without a whole head."""

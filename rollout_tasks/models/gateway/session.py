@@ -205,7 +205,7 @@ class Session:
         """Stores the reward that the agent's side gives.
 
         Raises:
-            Refused: It is no finite number.
+            Refused: It is not a finite number.
         """
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(float(reward)):
             raise Refused(400, "reward must be a finite number")

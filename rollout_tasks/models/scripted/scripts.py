@@ -57,7 +57,7 @@ class Turn(BaseModel):
 Turns = Annotated[tuple[Turn, ...], Field(min_length=1)]
 VariantName = Annotated[str, Field(pattern=r"^(\*|\d+(/\d+)?)$")]
 Variants = Annotated[dict[VariantName, Turns], Field(min_length=1)]
-"""Turns by ``*`` (all rollouts of the item), ``<index>`` or ``<index>/<attempt>``; the closest wins."""
+"""Turns by ``*`` (all rollouts of the item), ``<index>`` or ``<index>/<attempt>``; the closest one is taken."""
 
 _TURNS: TypeAdapter[Turns] = TypeAdapter(Turns)
 _VARIANTS: TypeAdapter[Variants] = TypeAdapter(Variants)

@@ -1,4 +1,4 @@
--- Records a rollout's verdict: only its current holder may, and the first one wins. Safe to repeat after a lost reply.
+-- Records a rollout's verdict: only its current holder may, and the first one counts. Safe to repeat after a lost reply.
 -- KEYS[1] the run's key   ARGV[1] rollout id   [2] token of the execution   [3] verdict (JSON, carries the token)
 -- ARGV[4] status   [5] failure class or ''   [6] score or ''   [7] dollars or '': for all attempts that are known
 -- [8] dollars or '': what of it the earlier attempts cost. Those before a resume are in `:spent`, and in the run's cost

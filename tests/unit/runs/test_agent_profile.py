@@ -132,9 +132,12 @@ def test_agents_without_a_profile_are_left_alone() -> None:
         ({"agent": "claude", "model": {"keep_thinking": True}}, "--keep-thinking: the agent claude always sends"),
         (
             {"agent": "openai-cua", "model": {"seed": 1}},
-            "--model-seed: the agent openai-cua asks in an API that has no",
+            "--model-seed: the agent openai-cua calls its model through an API",
         ),
-        ({"agent": "claude", "model": {"seed": 1}}, "--model-seed: the agent claude asks in an API that has no seed"),
+        (
+            {"agent": "claude", "model": {"seed": 1}},
+            "--model-seed: the agent claude calls its model through an API that has no seed",
+        ),
         ({"agent": "openai-cua", "model": {"max_images": 1}}, "--max-images: the agent openai-cua sends at least two"),
     ],
 )

@@ -176,7 +176,7 @@ DAMAGED = {
     "line 7: call 1 is there twice": (7, lambda line: line.update(number=1)),
     "line 3: not a line of a record of calls: number 7 where 1 is next": (3, lambda line: line.update(number=7)),
     "line 1: not a line of a record of calls: unknown kind 'x'": (1, lambda line: line.update(kind="x")),
-    "line 2: not a line of a record of calls: '../../etc/passwd' is no picture's name": (
+    "line 2: not a line of a record of calls: '../../etc/passwd' is not a picture's name": (
         2,
         lambda line: line["message"]["content"][1]["image_url"].update(url={"$file": "../../etc/passwd"}),
     ),

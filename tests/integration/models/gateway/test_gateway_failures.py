@@ -45,7 +45,7 @@ FAULTS: dict[str, tuple[Answer, int, FailureClass, str, int]] = {
         Answer(body=json.dumps({**ANSWER, "choices": [{**ANSWER["choices"][0], "token_ids": [1], "logprobs": {"content": [{"logprob": float("nan")}]}}]}).encode()),  # type: ignore[index,dict-item] # noqa: E501
         502,
         FailureClass.MODEL,
-        "answered with a log-probability 0 that is no finite number (try 3 of 3)",
+        "answered with a log-probability 0 that is not a finite number (try 3 of 3)",
         3,
     ),
 }  # fmt: skip

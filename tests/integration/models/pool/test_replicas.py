@@ -97,12 +97,12 @@ def test_what_a_replaced_process_says_late_changes_nothing(register: Register, r
     first = register()
     second = register(instance="second")
 
-    with pytest.raises(TakenOver, match=r"^replica r1 of model pool p is another process now$"):
+    with pytest.raises(TakenOver, match=r"^replica r1 of model pool p was taken over by another process$"):
         replicas.beat(first)
     assert replicas.remove(first) is False
-    with pytest.raises(StaleReplica, match=r"^replica r1 of model pool p is another process now$"):
+    with pytest.raises(StaleReplica, match=r"^replica r1 of model pool p was taken over by another process$"):
         replicas.change(first, state=READY)
-    with pytest.raises(TakenOver, match=r"^replica r1 of model pool p is another process now$"):
+    with pytest.raises(TakenOver, match=r"^replica r1 of model pool p was taken over by another process$"):
         register()
 
     assert replicas.all() == (second,)

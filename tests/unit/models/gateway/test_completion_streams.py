@@ -103,7 +103,7 @@ WRONG = {
             ]
         }
     ],
-    "with a log-probability 0 that is no finite number": [
+    "with a log-probability 0 that is not a finite number": [
         {"choices": [{"finish_reason": "stop", "logprobs": {"content": [{"logprob": None}]}}]}
     ],
     "with version span 0 from 1 to 2": [
