@@ -19,6 +19,9 @@ COMMANDS = [
     *("rollouts", *(f"rollouts {name}" for name in SUBCOMMANDS), "rollouts image build", "rollouts pool connect"),
 ]
 
+SHORT = ["submit.py", "vm_host.py", "rollouts", "rollouts run", "rollouts pool connect"]
+"""Which are also asked in the short form: each takes a second, and one function gives it to all."""
+
 
 def help_of(command: str, option: str) -> subprocess.CompletedProcess[str]:
     program, *below = command.split()
@@ -27,21 +30,29 @@ def help_of(command: str, option: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def helps() -> dict[tuple[str, str], subprocess.CompletedProcess[str]]:
-    asked = [(command, option) for command in COMMANDS for option in ("--help", "-h")]
+    asked = [*((command, "--help") for command in COMMANDS), *((command, "-h") for command in SHORT)]
     with ThreadPoolExecutor(4) as threads:
         return dict(zip(asked, threads.map(lambda one: help_of(*one), asked), strict=True))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_both_options_say_the_same_within_80_columns(
+def test_help_is_said_within_80_columns(
+    helps: dict[tuple[str, str], subprocess.CompletedProcess[str]], command: str
+) -> None:
+    done = helps[command, "--help"]
+
+    assert done.returncode == 0, done.stderr
+    assert "Usage:" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_both_options_say_the_same(
     helps: dict[tuple[str, str], subprocess.CompletedProcess[str]], command: str
 ) -> None:
     long, short = helps[command, "--help"], helps[command, "-h"]
 
-    assert (long.returncode, short.returncode) == (0, 0), short.stderr
-    assert long.stdout == short.stdout
-    assert "Usage:" in long.stdout
-    assert max(map(len, long.stdout.splitlines())) <= 80
+    assert (short.returncode, short.stdout) == (0, long.stdout), short.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)

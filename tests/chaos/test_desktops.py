@@ -79,6 +79,7 @@ def works(pool: VMPool, holder: str) -> Lease:
     return lease
 
 
+@pytest.mark.slow
 def test_a_desktop_that_freezes_while_free_is_reset(pool: VMPool, start: Callable) -> None:
     start()
     until(all_free(pool, 1))

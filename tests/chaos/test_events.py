@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from tests.checks import check_run
 from tests.cluster import Cluster
 
 
+@pytest.mark.slow
 def test_a_killed_workers_attempt_is_in_the_events(cluster: Cluster) -> None:
     cluster.start_vm_host(num_vms=2)
     cluster.environments["worker"] = {"ROLLOUT_LEASE_TTL": "60", "ROLLOUT_VISIBILITY_TIMEOUT": "60"}

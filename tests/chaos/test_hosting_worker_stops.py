@@ -12,6 +12,7 @@ from tests.cluster import Cluster
 from vm_pool.pool import VMPool
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_running_rollouts_finish_with_their_vms(cluster: Cluster, stop: signal.Signals) -> None:
     quick = ["--provider-option=boot_seconds=0.1", "--provider-option=reset_seconds=0.1"]

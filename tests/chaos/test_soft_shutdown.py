@@ -71,8 +71,8 @@ def begun_by(run: Run, worker: str) -> list[Path]:
 @pytest.mark.parametrize(
     ("remapped", "signals", "needs_vm"),
     [
-        ("SIGQUIT", [signal.SIGTERM], True),
-        pytest.param("", [signal.SIGQUIT], False, marks=pytest.mark.slow),
+        pytest.param("SIGQUIT", [signal.SIGTERM], True, marks=pytest.mark.slow),
+        ("", [signal.SIGQUIT], False),
         pytest.param("", [signal.SIGINT, signal.SIGINT], False, marks=pytest.mark.slow),
     ],
     ids=["stopped by a service manager", "quit", "Ctrl-C twice"],

@@ -14,7 +14,8 @@ from tests.wrong_clock import HOUR, WrongClock
 ROLLOUTS = 2
 
 
-@pytest.mark.parametrize("seconds", [HOUR, pytest.param(-HOUR, marks=pytest.mark.slow)], ids=["ahead", "behind"])
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead", "behind"])
 def test_what_a_killed_worker_with_a_wrong_clock_held_is_taken_up(cluster: Cluster, seconds: int) -> None:
     cluster.environments["wrong"] = WrongClock(cluster.folder / "clock", seconds).environment
     cluster.start_worker("wrong", concurrency=ROLLOUTS)

@@ -180,7 +180,7 @@ def play(stages: Sequence[Stage], folder: Path, seeds: Iterator[int], seconds: f
 
 
 def test_a_sample(stages: Sequence[Stage], tmp_path: Path) -> None:
-    play(stages, tmp_path, count(1000), 3.0)
+    play(stages, tmp_path, count(1000), 2.0)
 
 
 @pytest.mark.slow

@@ -195,6 +195,7 @@ def test_a_missing_tool_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -
         guest_root("core")
 
 
+@pytest.mark.slow
 def test_a_killed_build_takes_its_processes_and_mounts_with_it(cache: Path, tmp_path: Path) -> None:
     """`scripts/build_guest.py` is killed in the middle of unpacking; whatever it started dies, and the cache stays clean."""
     (temporary := tmp_path / "temporary").mkdir()
@@ -289,6 +290,7 @@ def removed(name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_an_image_of_ones_own_is_removed_with_what_only_it_needs(cache: Path, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("true\n")

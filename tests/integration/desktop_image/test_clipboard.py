@@ -17,7 +17,9 @@ TEXT = "milk & 蜂蜜"
 PASTE = f"pyperclip.copy({TEXT!r}); pyautogui.hotkey('ctrl', 'a'); pyautogui.hotkey('ctrl', 'v'); time.sleep(0.5)"
 
 
-@pytest.mark.parametrize("interpreter", ["python", "python3", "/usr/bin/python3"])
+@pytest.mark.parametrize(
+    "interpreter", ["python", *(pytest.param(name, marks=pytest.mark.slow) for name in ("python3", "/usr/bin/python3"))]
+)
 def test_a_script_pastes_what_it_copies(desktop: Desktop, interpreter: str) -> None:
     """By the interpreter that is kept warm for agents' scripts, and by others."""
     desktop.shell("echo bread > ~/Documents/list.txt; (gedit ~/Documents/list.txt &) >/dev/null 2>&1")

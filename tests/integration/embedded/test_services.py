@@ -123,6 +123,7 @@ def test_flower_takes_another_port(stack: EmbeddedServices, taken: int, monkeypa
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_flower(stack: EmbeddedServices, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stack.start_valkey()
     chosen(monkeypatch, *[taken] * 10)
@@ -193,6 +194,7 @@ def test_a_service_that_the_run_needs_is_named_when_it_ends(stack: EmbeddedServi
         stack.check()
 
 
+@pytest.mark.slow
 def test_a_cleanup_process_that_was_killed_is_replaced_and_told_everything(stack: EmbeddedServices) -> None:
     stack.start_valkey()
     stack._cleanup._process.kill()

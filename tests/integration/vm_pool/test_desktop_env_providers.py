@@ -266,7 +266,14 @@ def test_a_look_at_a_vm_whose_keeper_is_ending_it_leaves_no_lock(home: Path, cap
     assert caplog.messages == [], "it tried to stop it"
 
 
-@pytest.mark.parametrize("kind", ["vmware", "docker", "aws", "azure", "aliyun", "volcengine"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "vmware",
+        "aws",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("docker", "azure", "aliyun", "volcengine")),
+    ],
+)
 def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
     home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +307,7 @@ def test_a_keeper_has_the_keys_of_its_cloud_and_none_of_this_project(
     assert seen.items() >= of_clouds.items()
 
 
+@pytest.mark.slow
 def test_two_vms_never_share_a_path(home: Path) -> None:
     paths = [vm(home, "vmware", number) for number in (0, 1)]
     provider = make("vmware", path_to_vm=paths)
@@ -312,6 +320,7 @@ def test_two_vms_never_share_a_path(home: Path) -> None:
     assert traces(home) == []
 
 
+@pytest.mark.slow
 def test_what_an_abandoned_record_names_is_left_to_who_uses_it_by_now(home: Path) -> None:
     path = vm(home, "vmware")
     provider = make("vmware", path_to_vm=path)

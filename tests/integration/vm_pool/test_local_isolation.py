@@ -214,7 +214,7 @@ def test_no_desktop_is_swapped_out(provider: LocalProvider) -> None:
     ("greed", "limit"),
     [
         ("bomb() { bomb | bomb & }; bomb", "pids"),
-        ("for i in 1 2 3 4; do tail /dev/zero & done; wait", "memory"),
+        pytest.param("for i in 1 2 3 4; do tail /dev/zero & done; wait", "memory", marks=pytest.mark.slow),
         pytest.param(
             "for i in 1 2 3 4 5 6 7 8; do head -c 200M /dev/zero > /dev/shm/$i & done; wait",
             "memory",

@@ -105,7 +105,9 @@ def test_also_what_a_killed_keeper_left_is_ended(bystander: LocalProvider) -> No
     host.stop(KILLED)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["the desktop", "its keeper too"])
+@pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["the desktop", "its keeper too"]
+)
 def test_a_frozen_desktop_can_be_ended(bystander: LocalProvider, whole: bool) -> None:
     host = LocalProvider({"screen_width": 800, "screen_height": 600})
     host.boot(KILLED)
@@ -182,7 +184,7 @@ def test_a_desktop_that_a_living_process_uses_is_not_ended(
     assert living.poll() is None
 
 
-@pytest.mark.parametrize("act", ["boot", "stop"])
+@pytest.mark.parametrize("act", [pytest.param("boot", marks=pytest.mark.slow), "stop"])
 def test_nor_by_a_host_that_began_before_it_was_there(living: subprocess.Popen[str], act: str) -> None:
     """When that host looked for leftovers, there were none."""
     with pytest.raises(VMsInUse, match=rf"process {living.pid} of this machine uses {KILLED}"):

@@ -293,6 +293,7 @@ def test_what_the_probe_found_is_remembered(tmp_path: Path) -> None:
         assert "of no instructions" in choose("auto", QEMU).why
 
 
+@pytest.mark.slow
 def test_where_kvm_fails_a_guest_software_takes_over(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

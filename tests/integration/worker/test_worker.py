@@ -114,6 +114,7 @@ def wait_for_a_child(tmp_path: Path, *, other_than: Collection[str] = ()) -> Non
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_temporary_files_of_killed_workers_and_children_go_when_others_start(redis_url: str, tmp_path: Path) -> None:
     with running(redis_url, tmp_path) as worker:
         wait_for_a_child(tmp_path)

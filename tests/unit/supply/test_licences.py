@@ -57,6 +57,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_bills_of_materials_hold_every_locked_version_with_its_hashes(tmp_path: Path) -> None:
     command = [sys.executable, "scripts/supply.py", "sbom", "--output", str(tmp_path), "--json"]
     written = json.loads(subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout)

@@ -63,7 +63,14 @@ def seen_once(playing: Play, holds: Callable[[str], bool]) -> Observation:
 
 
 @pytest.mark.usefixtures("clean")
-@pytest.mark.parametrize("kind", ["screenshot", "a11y_tree", "screenshot_a11y_tree", "som"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "screenshot_a11y_tree",
+        "som",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("screenshot", "a11y_tree")),
+    ],
+)
 def test_what_is_seen(kind: str, play: Begin) -> None:
     playing = play(EDITOR, observation_type=kind, action_space="computer_13")
 

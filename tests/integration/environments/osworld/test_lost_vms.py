@@ -89,6 +89,7 @@ def test_during_the_setup(breakdown: Callable[[Desk], None], play: Begin, desk: 
         play([{"type": "execute", "parameters": {"command": "sleep 100", "shell": True}}])
 
 
+@pytest.mark.slow
 def test_a_cell_sees_it_too(play: Begin, desk: Desk) -> None:
     playing = play(action_space="pyautogui", enable_recording=True)
     playing.act("desktop_execute_python_script", script="pass")

@@ -198,6 +198,8 @@ EPISODES: dict[str, tuple[Official, list[str]]] = {
     "uitars-1.5": (ui_tars_15, UI_TARS_REPLIES),
     "uitars-2": (ui_tars_2, POINT_REPLIES),
 }
+EACH_TIME = {"qwen3-vl", "uitars-1.5"}
+"""What the default suite plays: each episode takes seconds."""
 
 
 RESPONSES = [
@@ -216,7 +218,9 @@ RESPONSES = [
 ]
 
 
-@pytest.mark.parametrize("name", EPISODES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in EACH_TIME else pytest.mark.slow) for name in EPISODES]
+)
 def test_requests_and_actions_are_the_official_ones(
     endpoint: ChatEndpoint, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
