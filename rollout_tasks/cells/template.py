@@ -4,7 +4,7 @@
 rights to make cells and touches no untrusted code or data. A client connects to the listener and sends one message with a
 descriptor, the cell's end of a channel. The connection stays open as long as the cell is wanted; closing it ends the cell.
 A byte on it interrupts the cell's call. The template ends when its standard input closes, which its owner and the owner's
-children hold open: bubblewrap's ``--die-with-parent`` can fail while bubblewrap starts.
+children hold open: bubblewrap may miss that its parent has died while it starts itself.
 """
 
 from __future__ import annotations

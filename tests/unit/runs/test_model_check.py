@@ -430,12 +430,12 @@ def test_anthropics_api_may_know_a_model_by_a_name_that_it_does_not_list(
         (
             "messages",
             "",
-            "--agent mine asks in Anthropic's Messages API: name its endpoint, as in --base-url https://api.an",
+            "--agent mine calls its model through Anthropic's Messages API: name its endpoint, as in --base-url https://api.an",
         ),
         (
             "messages",
             KEY,
-            "--agent mine asks in Anthropic's Messages API: name its endpoint, as in --base-url https://api.an",
+            "--agent mine calls its model through Anthropic's Messages API: name its endpoint, as in --base-url https://api.an",
         ),
         ("chat", "", "--agent mine: the scripted model cannot speak its protocol: name an endpoint, --base-url"),
     ],

@@ -303,7 +303,9 @@ def test_a_broken_picture_is_the_vms_failure(
 ) -> None:
     endpoint.will(said(ONE))
     monkeypatch.setattr(desktop, "execute", lambda _call: ToolResult("success", "", Observation(images=(damaged,))))
-    with pytest.raises(RolloutFailure, match="shows no picture: the screenshot is not a picture") as caught:
+    with pytest.raises(
+        RolloutFailure, match="something else may have answered instead of it: the screenshot is not a picture"
+    ) as caught:
         play(endpoint, plain(pictures={"format": "jpeg"}), desktop)
 
     assert caught.value.failure_class is FailureClass.VM_LOST

@@ -92,7 +92,7 @@ def test_the_sampled_tokens_are_put_together() -> None:
 WRONG = {
     "with a stream that ends before its reply does": [piece(content="a")],
     "with a piece without choices": [{"choices": None}],
-    "with a piece whose choice is no object": [{"choices": [5]}],
+    "with a piece whose choice is not an object": [{"choices": [5]}],
     "with a part of a tool call that has no place": [piece(tool_calls=[part(128, "")])],
     "with a part of a tool call that has no place: '5'": [piece(tool_calls=[5])],
     "with a tool call without id or name": [piece("stop", tool_calls=[part(0, "{}")])],
