@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts.mutants.command import main
+from tools.mutation.command import main
 
 if __name__ == "__main__":
     main()

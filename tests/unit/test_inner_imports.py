@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-PACKAGES = ("benchmark", "vm_pool", "desktop_image", "rollout_tasks", "scripts")
+PACKAGES = ("benchmark", "vm_pool", "desktop_image", "rollout_tasks", "scripts", "tools")
 FOR_TOOLS = re.compile(r"(noqa|type: ignore|pragma)\S*( [A-Z]+[0-9]+,?)*")
 """What comments tell linters and type checkers, which is no reason."""
 

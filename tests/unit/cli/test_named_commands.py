@@ -109,9 +109,9 @@ COMMAND_OF: dict[str, str] = {
     "rollout_tasks/worker/": WORKER,
     "scripts/bench/osworld_standins.py": "scripts/bench/osworld_standins.py run",
     "scripts/bench/osworld_tasks.py": "scripts/bench/osworld_tasks.py run",
-    "scripts/mutants/": "scripts/mutation.py",
-    "scripts/supply_chain/": "scripts/supply.py licences",
-    "scripts/supply_chain/command.py": "scripts/supply.py sbom",
+    "tools/mutation/": "scripts/mutation.py",
+    "tools/supply_chain/": "scripts/supply.py licences",
+    "tools/supply_chain/command.py": "scripts/supply.py sbom",
     "vm_pool/": VM_HOST,
 }
 """Whose options the messages of a module name, besides those of `rollouts run` and `submit`."""

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("cosmic_ray", reason="installed from requirements-dev.lock")
 
-from scripts.mutants.command import Row, draw_mutants, every_candidate, explanation, read_explained
-from scripts.mutants.judging import BaselineFailed, copy_of
-from scripts.mutants.lua_rules import lua_candidates
-from scripts.mutants.modules import MODULES
-from scripts.mutants.mutant import Mutant
-from scripts.mutants.python_rules import python_candidates
 from tests.conftest import REPOSITORY
+from tools.mutation.command import Row, draw_mutants, every_candidate, explanation, read_explained
+from tools.mutation.judging import BaselineFailed, copy_of
+from tools.mutation.lua_rules import lua_candidates
+from tools.mutation.modules import MODULES
+from tools.mutation.mutant import Mutant
+from tools.mutation.python_rules import python_candidates
 
 PYTHON = '''"""A module."""
 
@@ -216,7 +216,7 @@ def test_tests_that_fail_by_themselves_judge_nothing(project: Path) -> None:
 def test_rows_are_kept_as_lines_of_json(tmp_path: Path) -> None:
     from dataclasses import asdict
 
-    from scripts.mutants.command import _read_rows
+    from tools.mutation.command import _read_rows
 
     row = Row("m", "1", "f.py", 3, "k", "a", "b", "noticed", "t", 1.0)
     file = tmp_path / "rows.jsonl"

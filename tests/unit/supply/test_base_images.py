@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.supply_chain.base_images import COMPOSE, BaseImage, base_images
 from tests.conftest import REPOSITORY
+from tools.supply_chain.base_images import COMPOSE, BaseImage, base_images
 
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
 PINNED = {"BASE_IMAGE": f"python:3.12-slim-bookworm{DIGEST}", "BROKER_IMAGE": f"registry.example:5000/valkey{DIGEST}"}

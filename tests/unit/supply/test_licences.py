@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("cyclonedx", reason="installed from requirements-dev.lock")
 
-from scripts.supply_chain.facts import read_facts
-from scripts.supply_chain.licences import Licence, read_licence
-from scripts.supply_chain.licences_page import PAGE, render
-from scripts.supply_chain.locks import LOCKS, read_lock, rows
 from tests.conftest import REPOSITORY
+from tools.supply_chain.facts import read_facts
+from tools.supply_chain.licences import Licence, read_licence
+from tools.supply_chain.licences_page import PAGE, render
+from tools.supply_chain.locks import LOCKS, read_lock, rows
 
 
 def test_the_page_is_as_the_locks_want_it() -> None:

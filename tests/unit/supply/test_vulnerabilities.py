@@ -14,8 +14,10 @@ pytest.importorskip("pip_audit", reason="installed from requirements-dev.lock")
 pytest.importorskip("cryptography", reason="installed from requirements-dev.lock")
 
 from rollout_tasks.errors import UserError
-from scripts.supply_chain.locks import INSTALLER_LOCK, LOCKS, read_lock, rows
-from scripts.supply_chain.vulnerabilities import (
+from tests.conftest import REPOSITORY
+from tests.unit.supply.package_index import Answer, closed_port, index_at, knows, package_index, vulnerability
+from tools.supply_chain.locks import INSTALLER_LOCK, LOCKS, read_lock, rows
+from tools.supply_chain.vulnerabilities import (
     Accepted,
     Audit,
     NotCheckedError,
@@ -24,8 +26,6 @@ from scripts.supply_chain.vulnerabilities import (
     judge,
     read_accepted,
 )
-from tests.conftest import REPOSITORY
-from tests.unit.supply.package_index import Answer, closed_port, index_at, knows, package_index, vulnerability
 
 SLOW_READER = Vulnerability("reader", "1.0", "PYSEC-2026-1", ("CVE-2026-1", "GHSA-x"), (), "It hangs.")
 ENTRY = '[[accepted]]\nid = "CVE-2026-1"\npackage = "reader"\nreason = "It reads our own files only."\n'

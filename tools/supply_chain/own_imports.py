@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterator
 from pathlib import Path
 
-PRODUCT = ("benchmark", "celeryconfig.py", "desktop_image", "examples", "rollout_tasks", "scripts", "vm_pool")
+PRODUCT = ("benchmark", "celeryconfig.py", "desktop_image", "examples", "rollout_tasks", "scripts", "tools", "vm_pool")
 TESTS = ("tests",)
 
 

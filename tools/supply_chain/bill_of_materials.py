@@ -16,8 +16,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from scripts.supply_chain.facts import UNREAD, Fact, Facts
-from scripts.supply_chain.locks import Locked, read_lock
+from tools.supply_chain.facts import UNREAD, Fact, Facts
+from tools.supply_chain.locks import Locked, read_lock
 
 MARKER = "python:environment-marker"
 """The property that says for which interpreters and systems a version is."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from scripts.supply_chain.facts import STRONG, UNREAD, Fact, Facts, read_facts
-from scripts.supply_chain.locks import LOCKS, Row, rows
-from scripts.supply_chain.own_imports import importers
+from tools.supply_chain.facts import STRONG, UNREAD, Fact, Facts, read_facts
+from tools.supply_chain.locks import LOCKS, Row, rows
+from tools.supply_chain.own_imports import importers
 
 PAGE = Path("docs") / "licences.md"
 TEMPLATE = Path(__file__).with_name("licences_template.md")

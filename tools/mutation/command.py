@@ -1,7 +1,7 @@
 """Plants small defects in a module, one at a time, and counts those that its tests notice.
 
 The defects are drawn by a seed: the same draw of the same source is the same list. The working tree is never edited: they are
-planted in copies of it. scripts/mutants/modules.py says which tests belong to which module.
+planted in copies of it. tools/mutation/modules.py says which tests belong to which module.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from scripts.mutants.judging import BaselineFailed, Copy, copy_of
-from scripts.mutants.lua_rules import lua_candidates
-from scripts.mutants.modules import MODULES, Module
-from scripts.mutants.mutant import Candidate, Mutant
-from scripts.mutants.python_rules import python_candidates
+from tools.mutation.judging import BaselineFailed, Copy, copy_of
+from tools.mutation.lua_rules import lua_candidates
+from tools.mutation.modules import MODULES, Module
+from tools.mutation.mutant import Candidate, Mutant
+from tools.mutation.python_rules import python_candidates
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXPLAINED = REPOSITORY / "tests" / "mutation_explained.toml"

@@ -21,7 +21,7 @@ from typing import Literal
 import psutil
 
 from rollout_tasks.embedded.cleanup import CleanupProcess
-from scripts.mutants.mutant import Mutant
+from tools.mutation.mutant import Mutant
 
 TEST_SECONDS = 60
 """How long one test may take before it counts as stuck."""

@@ -22,8 +22,8 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 from rollout_tasks.errors import UserError
-from scripts.supply_chain.licences import Licence, parts, read_licence
-from scripts.supply_chain.locks import Row
+from tools.supply_chain.licences import Licence, parts, read_licence
+from tools.supply_chain.locks import Row
 
 FILE = Path(__file__).with_name("licences.json")
 STRONG = {"AGPL", "GPL"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from scripts.mutants.mutant import Candidate
+from tools.mutation.mutant import Candidate
 
 _TOKEN = re.compile(
     r"""

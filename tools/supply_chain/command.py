@@ -15,12 +15,12 @@ from rich.table import Table
 
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
-from scripts.supply_chain.base_images import COMPOSE, base_images
-from scripts.supply_chain.bill_of_materials import bill_of_materials
-from scripts.supply_chain.facts import UNREAD, gather, read_facts, write_facts
-from scripts.supply_chain.licences_page import PAGE, render
-from scripts.supply_chain.locks import INSTALLER_LOCK, LOCKS, read_lock, rows
-from scripts.supply_chain.vulnerabilities import ACCEPTED, Audit, Judgement, NotCheckedError, ask, judge, read_accepted
+from tools.supply_chain.base_images import COMPOSE, base_images
+from tools.supply_chain.bill_of_materials import bill_of_materials
+from tools.supply_chain.facts import UNREAD, gather, read_facts, write_facts
+from tools.supply_chain.licences_page import PAGE, render
+from tools.supply_chain.locks import INSTALLER_LOCK, LOCKS, read_lock, rows
+from tools.supply_chain.vulnerabilities import ACCEPTED, Audit, Judgement, NotCheckedError, ask, judge, read_accepted
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -106,7 +106,7 @@ def audit(as_json: AsJson = False) -> None:
     """Ask the package index which locked versions have known vulnerabilities.
 
     It asks with pip-audit about each version in the lock files, for whatever interpreter or system it is. What is named, with a
-    reason, in scripts/supply_chain/accepted_vulnerabilities.toml is let pass; an entry that no locked version has is not. As in:
+    reason, in tools/supply_chain/accepted_vulnerabilities.toml is let pass; an entry that no locked version has is not. As in:
 
     [bold]supply.py audit --json | jq .refused[/bold]
 

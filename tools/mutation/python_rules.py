@@ -14,7 +14,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
-from scripts.mutants.mutant import Candidate
+from tools.mutation.mutant import Candidate
 
 _COMPARISONS = {
     "Lt": ("LtE", "GtE"),
