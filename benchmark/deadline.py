@@ -25,7 +25,7 @@ class TooSlowError(TimeoutError):
 
 
 class Deadline(float):
-    """A timeout, in seconds, that counts from when it was made. Needs a client from `keeping_deadlines`."""
+    """A timeout, in seconds, that counts from when it was made. Needs a client from `with_deadlines`."""
 
     _end: float
 
@@ -46,7 +46,7 @@ class Deadline(float):
         return left
 
 
-def keeping_deadlines(client: httpx2.Client) -> httpx2.Client:
+def with_deadlines(client: httpx2.Client) -> httpx2.Client:
     """Returns the client, which from now on keeps a timeout that is a `Deadline`."""
     for transport in (client._transport, *client._mounts.values()):
         pool: Any = getattr(transport, "_pool", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmark.deadline import keeping_deadlines
+from benchmark.deadline import with_deadlines
 
 if TYPE_CHECKING:
     import httpx2
@@ -32,7 +32,7 @@ def http_client(api_key: str, base_url: str) -> httpx2.Client:
     import openai
 
     try:
-        client = keeping_deadlines(openai.DefaultHttpxClient())
+        client = with_deadlines(openai.DefaultHttpxClient())
     except (ImportError, ValueError, httpx2.InvalidURL):
         raise UnusableProxy from None
     package = openai.OpenAI(api_key=api_key, base_url=base_url, http_client=client)

@@ -12,10 +12,10 @@ from typing import ClassVar, Literal
 from benchmark.items import Item
 from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
-from rollout_tasks.agents.calls import CallReader, UnusableCallError
 from rollout_tasks.agents.history import HistoryPolicy, MessageHistory
 from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.thinking import after_thinking
+from rollout_tasks.agents.tool_calls import ToolCallReader, UnusableCallError
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
 from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
@@ -59,7 +59,7 @@ class _ToolEpisode:
         self._system_prompt = config.system_prompt
         self._tools = environment.tools()
         self._offered = [tool.as_openai() for tool in self._tools]
-        self._calls = CallReader(self._tools)
+        self._calls = ToolCallReader(self._tools)
         self._history = MessageHistory(HistoryPolicy.of(config.model))
         self._turn = 0
         self._reply: Reply | None = None

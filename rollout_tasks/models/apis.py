@@ -11,6 +11,8 @@ from rollout_tasks.models.messages_parsing import parse_messages_response
 from rollout_tasks.models.parsing import parse_reply
 from rollout_tasks.models.responses_parsing import parse_response
 
+SAMPLING_FIELDS = ("temperature", "top_p", "max_completion_tokens", "seed")
+"""Fields of requests that are also options of a run's model, by their names in Chat Completions."""
 OPENAI_URL = "https://api.openai.com/v1"
 _BETAS = {"computer_20250124": "computer-use-2025-01-24", "computer_20251124": "computer-use-2025-11-24"}
 """The value of ``anthropic-beta`` for each version of the computer tool."""

@@ -19,11 +19,11 @@ from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, without
 from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
-from rollout_tasks.models.apis import APIS
+from rollout_tasks.models.apis import APIS, SAMPLING_FIELDS
 from rollout_tasks.models.base import ContextOverflow, Message, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError
 from rollout_tasks.models.refusals import ModelEndpoint, read_refusal
-from rollout_tasks.models.retries import FailedTry, decide
+from rollout_tasks.models.retries import KEY_IN_REPLY, FailedTry, decide, no_reply, too_slow, unreachable
 from rollout_tasks.models.routes import Route, route_of
 from rollout_tasks.per_process import per_process
 from rollout_tasks.settings import checked_key, settings
@@ -88,7 +88,7 @@ class ModelClient:
         self._session = (SESSION_HEADER.encode(), session_id.encode())
         self._received = 0
         self._fixed: dict[str, Any] = {**config.extra_body, "model": config.name}
-        for name in ("temperature", "top_p", "max_completion_tokens", "seed"):
+        for name in SAMPLING_FIELDS:
             if (value := getattr(config, name)) is not None:
                 self._fixed[self._api.most_tokens if name == "max_completion_tokens" else name] = value
 
@@ -143,20 +143,18 @@ class ModelClient:
                 return FailedTry(much, FailureClass.MODEL, retried=False, elsewhere=False)
             return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
-            slow = f"{self._endpoint} did not answer within {self._config.timeout:g} s"
-            return FailedTry(slow, FailureClass.MODEL_OVERLOAD)
+            return too_slow(self._endpoint, self._config.timeout)
         except httpx2.HTTPError as error:
-            unreachable = f"{self._endpoint} cannot be reached: {type(error).__name__}: {error}"
-            return FailedTry(unreachable, FailureClass.MODEL_OVERLOAD)
+            return unreachable(self._endpoint, f"{type(error).__name__}: {error}")
         except (
             UnusableProxy,
             httpx2.InvalidURL,
         ):  # the base URL was checked; the error's text may contain a proxy's password
-            return FailedTry(f"{self._endpoint} cannot be reached: {BAD_PROXY}", FailureClass.MODEL_OVERLOAD)
+            return unreachable(self._endpoint, BAD_PROXY)
         except NotAReplyError:
-            return FailedTry(f"{self._endpoint} answered {self._why_no_reply(text)}", FailureClass.MODEL)
+            return no_reply(self._endpoint, self._why_no_reply(text))
         except UnreadableBodyError as error:
-            return FailedTry(f"{self._endpoint} answered {error}", FailureClass.MODEL)
+            return no_reply(self._endpoint, error)
 
     def _why_no_reply(self, text: str) -> str:
         """Returns what is wrong with a text that is not a reply; what is quoted of it has no part of the key."""
@@ -164,7 +162,7 @@ class ModelClient:
             self._api.parse(self._without_key(text), Usage())
         except NotAReplyError as error:
             return str(error)
-        return "with the key, where no key can be"
+        return KEY_IN_REPLY
 
     def _send(self, body: bytes, more: list[tuple[bytes, bytes]]) -> tuple[httpx2.Response, str]:
         import httpx2  # here, as in _try

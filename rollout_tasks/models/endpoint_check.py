@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from benchmark.deadline import Deadline, TooSlowError, keeping_deadlines
+from benchmark.deadline import Deadline, TooSlowError, with_deadlines
 from rollout_tasks.models.apis import APIS
 from rollout_tasks.settings import settings
 
@@ -24,7 +24,7 @@ def problem_of(endpoint: str, api: str) -> str:
     headers = APIS[api].login(key.get_secret_value().strip()) if key else {}
     try:
         with (
-            keeping_deadlines(httpx2.Client(headers=headers, timeout=Deadline(ANSWER_SECONDS))) as http,
+            with_deadlines(httpx2.Client(headers=headers, timeout=Deadline(ANSWER_SECONDS))) as http,
             closing(http.send(http.build_request("GET", f"{endpoint}/models"), stream=True)) as response,
         ):
             return f"answers HTTP {response.status_code}" if response.status_code >= 500 else ""

@@ -33,6 +33,25 @@ class FailedTry:
         return replace(self, retried=True, retry_after=None)
 
 
+def too_slow(endpoint: object, seconds: float) -> FailedTry:
+    """Returns the failure of an endpoint that gave no answer, or not all of it, in a call's time."""
+    return FailedTry(f"{endpoint} did not answer within {seconds:g} s", FailureClass.MODEL_OVERLOAD)
+
+
+def unreachable(endpoint: object, why: object) -> FailedTry:
+    """Returns the failure of an endpoint to which no connection is made, or whose connection breaks."""
+    return FailedTry(f"{endpoint} cannot be reached: {why}", FailureClass.MODEL_OVERLOAD)
+
+
+def no_reply(endpoint: object, why: object) -> FailedTry:
+    """Returns the failure of an endpoint that answered something that is not a reply; `why` completes "it answered"."""
+    return FailedTry(f"{endpoint} answered {why}", FailureClass.MODEL)
+
+
+KEY_IN_REPLY = "with the key, where no key can be"
+"""Why a text is not a reply that would be one without the key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Try again after `delay` seconds, or give up with `sentence`."""

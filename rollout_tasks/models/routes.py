@@ -94,8 +94,7 @@ class PoolRoute:
         """See `Route`."""
         if destination.pick is None:
             return Served()
-        stamp = self._balancer.release(destination.pick)
-        return Served(stamp.replica_id, stamp.version_at_start, stamp.version_at_end or "")
+        return self._balancer.release(destination.pick)
 
     def another(self, failed: Collection[str]) -> bool:
         """See `Route`."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmark.backoff import passing, pause
-from benchmark.deadline import Deadline, TooSlowError, keeping_deadlines
+from benchmark.deadline import Deadline, TooSlowError, with_deadlines
 from benchmark.http_client import without_key
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
@@ -274,7 +274,7 @@ def _send(
     headers = {**_login(api), "Accept-Encoding": "gzip"}
     try:
         with (
-            keeping_deadlines(httpx2.Client(headers=headers, timeout=Deadline(seconds))) as client,
+            with_deadlines(httpx2.Client(headers=headers, timeout=Deadline(seconds))) as client,
             client.stream(method, f"{address}{path}", json=body) as response,
         ):
             return _Answer(response.status_code, read_text(response, LARGEST_ANSWER))

@@ -17,7 +17,7 @@ from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, turns_used
 from rollout_tasks.agents.osworld.agent_classes import PREFIX, AgentClass, agent_class
 from rollout_tasks.agents.osworld.constructor import arguments_of
-from rollout_tasks.agents.osworld.model_front import GATEWAY_PORT
+from rollout_tasks.agents.osworld.model_proxy import GATEWAY_PORT
 from rollout_tasks.agents.osworld.recorded_calls import RecordedCalls
 from rollout_tasks.cells.cell import CallFailed, Cell, CellEnded, Handled, Handlers
 from rollout_tasks.cells.output_log import OutputLog

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.agents.osworld.model_front import ModelFront, environment_of_agents
+from rollout_tasks.agents.osworld.model_proxy import ModelProxy, environment_of_agents
 from rollout_tasks.cells.channel import MessageChannel
 from rollout_tasks.cells.isolation import FOLDER
 from rollout_tasks.cells.service import Answer, CallInterrupted, CellService
@@ -115,7 +115,7 @@ class _AgentService:
     def __init__(self, channel: MessageChannel) -> None:
         self.service = CellService(channel, {"begin": self.begin, "turn": self.turn})
         self._desktop = _Desktop(self.service)
-        self._front: ModelFront | None = None
+        self._proxy: ModelProxy | None = None
         self._output: _Output | None = None
         self._agent: Any = None
 
@@ -132,8 +132,8 @@ class _AgentService:
             token: The session's key.
         """
         os.environ.update(environment_of_agents())
-        self._front = ModelFront(session_path, token, Path(FOLDER))
-        self._front.start()
+        self._proxy = ModelProxy(session_path, token, Path(FOLDER))
+        self._proxy.start()
         self._output = _Output(self.service)
         with self._flushed():
             found = importlib.import_module(module)
@@ -162,7 +162,7 @@ class _AgentService:
                 if self._desktop.ended:
                     break
         finished = isinstance(said, Mapping) and said.get("state_correct") is False
-        elsewhere = self._front.elsewhere if self._front is not None else ""
+        elsewhere = self._proxy.elsewhere if self._proxy is not None else ""
         return {"said": _text(said), "finished": finished, "elsewhere": elsewhere}, None
 
     def _arguments(self, module: Any, made: Any, given: Mapping[str, Any]) -> dict[str, Any]:

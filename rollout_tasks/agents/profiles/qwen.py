@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rollout_tasks.agents.calls import parsed_json
 from rollout_tasks.agents.profiles.actions import (
     Action,
     Answer,
@@ -37,6 +36,7 @@ from rollout_tasks.agents.profiles.reply import (
     without_thinking,
     written,
 )
+from rollout_tasks.agents.tool_calls import parsed_json
 from rollout_tasks.environments.osworld.keys import known_key
 
 GRID = (999, 999)

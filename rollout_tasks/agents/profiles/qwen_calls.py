@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rollout_tasks.agents.calls import parsed_json
 from rollout_tasks.agents.profiles.reply import UnusableReplyError, fields, shown
+from rollout_tasks.agents.tool_calls import parsed_json
 
 TOOL = "computer_use"
 _TAG = re.compile(r"<(/?)tool_call>|^[ \t]{0,20}[⚗📐].{0,5}$", re.MULTILINE)

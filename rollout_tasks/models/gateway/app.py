@@ -14,8 +14,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from rollout_tasks.models.gateway import chat, messages_api, responses_api
+from rollout_tasks.models.gateway.client_api import ClientApi, ClientRequest, event
 from rollout_tasks.models.gateway.connection import ClientGone, Connection, Headers, TooLargeError
-from rollout_tasks.models.gateway.dialect import Asked, Dialect, event
 from rollout_tasks.models.gateway.engine import EngineError
 from rollout_tasks.models.gateway.json_body import BadBodyError, read_object
 from rollout_tasks.models.gateway.refused import Refused
@@ -24,7 +24,7 @@ from rollout_tasks.models.gateway.session import MOST_BODIES_AT_ONCE, Session
 logger = logging.getLogger(__name__)
 
 _PREFIX = "/sessions/"
-_DIALECTS: Mapping[str, Dialect] = {
+_DIALECTS: Mapping[str, ClientApi] = {
     "/v1/chat/completions": chat.CHAT,
     "/v1/responses": responses_api.RESPONSES,
     "/v1/messages": messages_api.MESSAGES,
@@ -90,7 +90,7 @@ class GatewayApp:
             raise Refused(409, f"session {opened.session.id} is closed", "session_closed")
         return opened.session
 
-    async def _answer(self, session: Session, suffix: str, dialect: Dialect, connection: Connection) -> None:
+    async def _answer(self, session: Session, suffix: str, dialect: ClientApi, connection: Connection) -> None:
         if suffix == "/trace":
             await connection.respond(200, session.trace())
         elif suffix == "/v1/models":
@@ -101,8 +101,8 @@ class GatewayApp:
             await connection.respond(200, {"reward": session.reward})
         else:
             body = await _body(session, connection)
-            asked = dialect.read(body, session.memory, session.limits.request_bytes)
-            await _watched(_call(session, dialect, asked, connection), connection)
+            client_request = dialect.read(body, session.memory, session.limits.request_bytes)
+            await _watched(_call(session, dialect, client_request, connection), connection)
 
 
 async def _body(session: Session, connection: Connection) -> dict[str, Any]:
@@ -136,24 +136,24 @@ async def _read_body(session: Session, connection: Connection) -> dict[str, Any]
         raise Refused(400, str(error)) from error
 
 
-async def _call(session: Session, dialect: Dialect, asked: Asked, connection: Connection) -> None:
-    live = dialect.live(asked)
+async def _call(session: Session, dialect: ClientApi, client_request: ClientRequest, connection: Connection) -> None:
+    live = dialect.live(client_request)
 
     async def pass_on(piece: dict[str, Any]) -> None:
         assert live is not None  # noqa: S101 - else it is not called
         for data in live.events(piece):
             await connection.stream(data)
 
-    call_id, answer = await session.call(dialect.name, asked.request, pass_on if live else None)
+    call_id, answer = await session.call(dialect.name, client_request.request, pass_on if live else None)
     session.memory.keep(answer.reply)
     if live is not None and connection.streaming:
         await connection.stream(live.end(answer), more=False)
         return
-    reply = dialect.reply(asked, answer, call_id, session.memory)
-    if not asked.stream:
+    reply = dialect.reply(client_request, answer, call_id, session.memory)
+    if not client_request.stream:
         await connection.respond(200, reply)
         return
-    await connection.stream(b"".join(dialect.events(reply, asked)), more=False)
+    await connection.stream(b"".join(dialect.events(reply, client_request)), more=False)
 
 
 async def _watched(work: Any, connection: Connection) -> None:
@@ -176,7 +176,7 @@ async def _watched(work: Any, connection: Connection) -> None:
 
 
 async def _fail(
-    connection: Connection, dialect: Dialect, status: int, sentence: str, code: str, headers: Headers
+    connection: Connection, dialect: ClientApi, status: int, sentence: str, code: str, headers: Headers
 ) -> None:
     """Sends an error in the API's own shape; in a stream that was begun, as its last event."""
     error = dialect.error(status, sentence, code)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rollout_tasks.models.base import THINKING_FIELDS
-from rollout_tasks.models.gateway.dialect import Asked, event, flag, mapping, objects, openai_error
+from rollout_tasks.models.gateway.client_api import ClientRequest, event, flag, mapping, objects, openai_error
 from rollout_tasks.models.gateway.engine import EngineReply
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.refused import Refused, inexpressible
@@ -17,13 +17,13 @@ _END = "[DONE]"
 
 
 class ChatCompletions:
-    """The `Dialect`."""
+    """The `ClientApi`."""
 
     name = "chat"
     error_event = ""
 
-    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> Asked:
-        """See `Dialect`."""
+    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> ClientRequest:
+        """See `ClientApi`."""
         del memory, most
         messages = objects(body.get("messages"), "messages")
         if not messages or not all(isinstance(message.get("role"), str) for message in messages):
@@ -39,14 +39,16 @@ class ChatCompletions:
         options = mapping(body.get("stream_options") or {}, "stream_options")
         flag(options, "include_usage")
         request = {name: value for name, value in body.items() if name not in {"stream", "stream_options", "n"}}
-        return Asked(request, flag(body, "stream"), body)
+        return ClientRequest(request, flag(body, "stream"), body)
 
-    def live(self, asked: Asked) -> _Chunks | None:
-        """See `Dialect`."""
-        return _Chunks(asked) if asked.stream else None
+    def live(self, client_request: ClientRequest) -> _Chunks | None:
+        """See `ClientApi`."""
+        return _Chunks(client_request) if client_request.stream else None
 
-    def reply(self, asked: Asked, answer: EngineReply, call_id: str, memory: SessionMemory) -> dict[str, Any]:
-        """See `Dialect`."""
+    def reply(
+        self, client_request: ClientRequest, answer: EngineReply, call_id: str, memory: SessionMemory
+    ) -> dict[str, Any]:
+        """See `ClientApi`."""
         del memory
         reply, usage = answer.reply, answer.reply.usage
         message = {"content": None, "refusal": None, **reply.message, **reply.thinking}
@@ -57,10 +59,10 @@ class ChatCompletions:
         choice: dict[str, Any] = {
             "index": 0,
             "message": message,
-            "logprobs": answer.logprobs if asked.body.get("logprobs") else None,
+            "logprobs": answer.logprobs if client_request.body.get("logprobs") else None,
             "finish_reason": ending,
         }
-        if asked.body.get("return_token_ids"):
+        if client_request.body.get("return_token_ids"):
             choice["token_ids"] = list(answer.sampled.output_ids)
         body = {
             "id": f"chatcmpl-{call_id}",
@@ -70,12 +72,12 @@ class ChatCompletions:
             "choices": [choice],
             "usage": _usage(usage.prompt_tokens, usage.completion_tokens),
         }
-        if asked.body.get("return_token_ids"):
+        if client_request.body.get("return_token_ids"):
             body["prompt_token_ids"] = list(answer.sampled.prompt_ids)
         return body
 
-    def events(self, reply: Mapping[str, Any], asked: Asked) -> Iterator[bytes]:
-        """See `Dialect`."""
+    def events(self, reply: Mapping[str, Any], client_request: ClientRequest) -> Iterator[bytes]:
+        """See `ClientApi`."""
         choice = reply["choices"][0]
         head = {**reply, "object": "chat.completion.chunk"}
         del head["usage"]
@@ -87,20 +89,20 @@ class ChatCompletions:
         head.pop("prompt_token_ids", None)
         ended = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": choice["finish_reason"]}
         yield event({**head, "choices": [ended]})
-        if _usage_wanted(asked):
+        if _usage_wanted(client_request):
             yield event({**head, "choices": [], "usage": reply["usage"]})
         yield event(_END)
 
     def error(self, status: int, sentence: str, code: str) -> dict[str, Any]:
-        """See `Dialect`."""
+        """See `ClientApi`."""
         return openai_error(status, sentence, code)
 
 
 class _Chunks:
     """A reply that is passed on as it is sampled."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, client_request: ClientRequest) -> None:
+        self._request = client_request
         self._head: dict[str, Any] = {}
 
     def events(self, piece: Mapping[str, Any]) -> Iterable[bytes]:
@@ -112,7 +114,7 @@ class _Chunks:
                 "created": int(time.time()),
                 "model": str(piece.get("model") or "")[:200],
             }
-        wanted = self._asked.body
+        wanted = self._request.body
         head = self._head
         if wanted.get("return_token_ids") and "prompt_token_ids" in piece:
             head = {**head, "prompt_token_ids": piece["prompt_token_ids"]}
@@ -134,7 +136,7 @@ class _Chunks:
         """See `Live`."""
         usage = answer.reply.usage
         counted = _usage(usage.prompt_tokens, usage.completion_tokens)
-        last = event({**self._head, "choices": [], "usage": counted}) if _usage_wanted(self._asked) else b""
+        last = event({**self._head, "choices": [], "usage": counted}) if _usage_wanted(self._request) else b""
         return last + event(_END)
 
 
@@ -147,8 +149,8 @@ def _check_pictures(content: Any) -> None:
             raise Refused(400, "image_url must be an address, or an object with one as its url")
 
 
-def _usage_wanted(asked: Asked) -> bool:
-    return bool((asked.body.get("stream_options") or {}).get("include_usage"))
+def _usage_wanted(client_request: ClientRequest) -> bool:
+    return bool((client_request.body.get("stream_options") or {}).get("include_usage"))
 
 
 def _usage(prompt: int, completion: int) -> dict[str, int]:

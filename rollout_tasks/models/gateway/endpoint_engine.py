@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchmark.http_client import BAD_PROXY, UnusableProxy, plain_key, without_key
 from benchmark.response_body import UnreadableBodyError
 from rollout_tasks.config import ModelConfig
-from rollout_tasks.errors import FailureClass
+from rollout_tasks.models.apis import SAMPLING_FIELDS
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.client import LARGEST_RESPONSE, SESSION_HEADER
 from rollout_tasks.models.gateway.completion_stream import EventLines, StreamedReply
@@ -27,18 +27,16 @@ from rollout_tasks.models.gateway.engine import (
 )
 from rollout_tasks.models.parsing import NotAReplyError, json_object
 from rollout_tasks.models.refusals import ModelEndpoint, read_refusal
-from rollout_tasks.models.retries import FailedTry, decide
+from rollout_tasks.models.retries import KEY_IN_REPLY, FailedTry, decide, no_reply, too_slow, unreachable
 from rollout_tasks.models.routes import OneEndpoint, Route, route_of
 from rollout_tasks.models.served import Served
 
 if TYPE_CHECKING:
     import httpx2
 
-_FIXED = ("temperature", "top_p", "max_completion_tokens", "seed")
 _ONE_LIMIT = {"max_completion_tokens": "max_tokens"}
 """A field that is fixed takes the place of an older one that means the same."""
 _END = "[DONE]"
-_KEY_IN_REPLY = "with the key, where no key can be"
 _END_SECONDS = 1.0
 """How long a stream may stay open after its end: then its connection is not used again."""
 
@@ -85,7 +83,7 @@ class EndpointEngine:
 
     def prepared(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """See `Engine`."""
-        fixed = {name: value for name in _FIXED if (value := getattr(self._config, name)) is not None}
+        fixed = {name: value for name in SAMPLING_FIELDS if (value := getattr(self._config, name)) is not None}
         replaced = {_ONE_LIMIT[name] for name in fixed if name in _ONE_LIMIT}
         kept = {name: value for name, value in asked.items() if name not in replaced}
         return {**kept, **self._config.extra_body, **fixed, "model": self.model}
@@ -182,18 +180,16 @@ class EndpointEngine:
             usage = Usage(requests=tries, seconds=time.monotonic() - began)
             return read_completion(text, usage, Served())
         except TimeoutError:
-            slow = f"{endpoint} did not answer within {self._config.timeout:g} s"
-            return _Failure(FailedTry(slow, FailureClass.MODEL_OVERLOAD))
+            return _Failure(too_slow(endpoint, self._config.timeout))
         except httpx2.HTTPError as error:
-            unreachable = f"{endpoint} cannot be reached: {type(error).__name__}: {error}"
-            return _Failure(FailedTry(unreachable, FailureClass.MODEL_OVERLOAD))
+            return _Failure(unreachable(endpoint, f"{type(error).__name__}: {error}"))
         except (UnusableProxy, httpx2.InvalidURL):  # the error's text may contain a proxy's password
-            return _Failure(FailedTry(f"{endpoint} cannot be reached: {BAD_PROXY}", FailureClass.MODEL_OVERLOAD))
+            return _Failure(unreachable(endpoint, BAD_PROXY))
         except NotAReplyError as error:
             why = self._why_no_reply(text) if text else str(error)
-            return _Failure(FailedTry(f"{endpoint} answered {why}", FailureClass.MODEL))
+            return _Failure(no_reply(endpoint, why))
         except UnreadableBodyError as error:
-            return _Failure(FailedTry(f"{endpoint} answered {error}", FailureClass.MODEL))
+            return _Failure(no_reply(endpoint, error))
 
     async def _send(self, base_url: str, call: EngineCall, body: bytes) -> httpx2.Response:
         import httpx2  # the openai package's client: slow to import, and many runs ask no model
@@ -270,7 +266,7 @@ class EndpointEngine:
             read_completion(self._without_key(text), Usage(), Served())
         except NotAReplyError as error:
             return str(error)
-        return _KEY_IN_REPLY
+        return KEY_IN_REPLY
 
     def _without_key(self, sentence: str) -> str:
         return without_key(sentence, self._key)
@@ -311,7 +307,7 @@ async def _read_stream(parts: AsyncGenerator[bytes], on_piece: OnPiece, without_
                 piece = _added(reply, data)
             except NotAReplyError:
                 _added(StreamedReply(), without_key(data))
-                raise NotAReplyError(_KEY_IN_REPLY) from None
+                raise NotAReplyError(KEY_IN_REPLY) from None
             await on_piece(piece)
     return reply.body()
 

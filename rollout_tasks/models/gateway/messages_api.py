@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rollout_tasks.models.base import CUT_OFF, FILTERED, REFUSED, RawToolCall
-from rollout_tasks.models.gateway.dialect import Asked, event
+from rollout_tasks.models.gateway.client_api import ClientRequest, event
 from rollout_tasks.models.gateway.engine import EngineReply
 from rollout_tasks.models.gateway.json_body import BadBodyError, read_object
 from rollout_tasks.models.gateway.memory import SessionMemory
@@ -26,21 +26,23 @@ _ERROR_TYPES = {
 
 
 class MessagesAPI:
-    """The `Dialect`."""
+    """The `ClientApi`."""
 
     name = "messages"
     error_event = "error"
 
-    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> Asked:
-        """See `Dialect`."""
+    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> ClientRequest:
+        """See `ClientApi`."""
         del most
         return read_request(body, memory)
 
-    def live(self, asked: Asked) -> None:
-        """See `Dialect`: a reply is sent whole."""
+    def live(self, client_request: ClientRequest) -> None:
+        """See `ClientApi`: a reply is sent whole."""
 
-    def reply(self, asked: Asked, answer: EngineReply, call_id: str, memory: SessionMemory) -> dict[str, Any]:
-        """See `Dialect`."""
+    def reply(
+        self, client_request: ClientRequest, answer: EngineReply, call_id: str, memory: SessionMemory
+    ) -> dict[str, Any]:
+        """See `ClientApi`."""
         del memory
         reply, usage = answer.reply, answer.reply.usage
         blocks: list[dict[str, Any]] = []
@@ -52,7 +54,7 @@ class MessagesAPI:
         blocks += [
             {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)} for call in reply.tool_calls
         ]
-        stopped = answer.stop if answer.stop in (asked.request.get("stop") or []) else None
+        stopped = answer.stop if answer.stop in (client_request.request.get("stop") or []) else None
         why = _STOP_REASONS.get(reply.finish_reason) or ("tool_use" if reply.tool_calls else "end_turn")
         return {
             "id": f"msg_{call_id}",
@@ -70,9 +72,9 @@ class MessagesAPI:
             },
         }
 
-    def events(self, reply: Mapping[str, Any], asked: Asked) -> Iterator[bytes]:
-        """See `Dialect`."""
-        del asked
+    def events(self, reply: Mapping[str, Any], client_request: ClientRequest) -> Iterator[bytes]:
+        """See `ClientApi`."""
+        del client_request
         begun = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
         begun["usage"] = {**reply["usage"], "output_tokens": 0}
         events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
@@ -88,7 +90,7 @@ class MessagesAPI:
             yield event(one, one["type"])
 
     def error(self, status: int, sentence: str, code: str) -> dict[str, Any]:
-        """See `Dialect`."""
+        """See `ClientApi`."""
         del code
         kind = _ERROR_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": sentence}}

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout_tasks.models.base import Message
-from rollout_tasks.models.gateway.computer_tools import ANTHROPIC_TYPES, NAME, anthropic_computer
-from rollout_tasks.models.gateway.dialect import (
-    Asked,
+from rollout_tasks.models.gateway.client_api import (
+    ClientRequest,
     assistant,
     content_of,
     flag,
@@ -22,6 +21,7 @@ from rollout_tasks.models.gateway.dialect import (
     tool_call,
     tool_result,
 )
+from rollout_tasks.models.gateway.computer_tools import ANTHROPIC_TYPES, NAME, anthropic_computer
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.refused import Refused, inexpressible
 
@@ -38,7 +38,7 @@ INVALID = "invalid_arguments"
 """The input of a call whose arguments are no JSON object, as the model wrote them."""
 
 
-def read_request(body: dict[str, Any], memory: SessionMemory) -> Asked:
+def read_request(body: dict[str, Any], memory: SessionMemory) -> ClientRequest:
     """Translates a request. ``cache_control`` changes no reply, and is accepted.
 
     Raises:
@@ -71,7 +71,7 @@ def read_request(body: dict[str, Any], memory: SessionMemory) -> Asked:
         messages += _messages(message, f"message {place}", memory)
     request["messages"] = messages
     computers = _add_tools(body, request)
-    return Asked(request, flag(body, "stream"), body, computers)
+    return ClientRequest(request, flag(body, "stream"), body, computers)
 
 
 def _system(system: Any) -> list[Message]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """An HTTP status and one sentence; `Dialect.error` puts them into the shape of the client's API."""
+    """An HTTP status and one sentence; `ClientApi.error` puts them into the shape of the client's API."""
 
     def __init__(self, status: int, sentence: str, code: str = "") -> None:
         super().__init__(sentence)

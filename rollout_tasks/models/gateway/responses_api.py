@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rollout_tasks.models.base import CUT_OFF, FILTERED, RawToolCall
+from rollout_tasks.models.gateway.client_api import ClientRequest, event, openai_error
 from rollout_tasks.models.gateway.computer_tools import NAME, openai_actions
-from rollout_tasks.models.gateway.dialect import Asked, event, openai_error
 from rollout_tasks.models.gateway.engine import EngineReply
 from rollout_tasks.models.gateway.memory import Conversation, SessionMemory
 from rollout_tasks.models.gateway.responses_request import read_request
@@ -36,28 +36,31 @@ _INCOMPLETE = {CUT_OFF: "max_output_tokens", FILTERED: "content_filter"}
 
 
 class ResponsesAPI:
-    """The `Dialect`."""
+    """The `ClientApi`."""
 
     name = "responses"
     error_event = "error"
 
-    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> Asked:
-        """See `Dialect`."""
+    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> ClientRequest:
+        """See `ClientApi`."""
         return read_request(body, memory, most)
 
-    def live(self, asked: Asked) -> None:
-        """See `Dialect`: a reply is sent whole."""
+    def live(self, client_request: ClientRequest) -> None:
+        """See `ClientApi`: a reply is sent whole."""
 
-    def reply(self, asked: Asked, answer: EngineReply, call_id: str, memory: SessionMemory) -> dict[str, Any]:
-        """See `Dialect`."""
+    def reply(
+        self, client_request: ClientRequest, answer: EngineReply, call_id: str, memory: SessionMemory
+    ) -> dict[str, Any]:
+        """See `ClientApi`."""
         reply, usage = answer.reply, answer.reply.usage
         said = {**reply.message, **reply.thinking}
-        size = asked.size + len(reply.text) + sum(len(call.arguments) for call in reply.tool_calls)
+        size = client_request.size + len(reply.text) + sum(len(call.arguments) for call in reply.tool_calls)
         response_id = f"resp_{call_id}"
-        memory.conversations.keep(response_id, Conversation((*asked.notes["messages"], said), size))
+        memory.conversations.keep(response_id, Conversation((*client_request.notes["messages"], said), size))
         why = _INCOMPLETE.get(reply.finish_reason)
         repeated = {
-            name: default if asked.body.get(name) is None else asked.body[name] for name, default in _REPEATED.items()
+            name: default if client_request.body.get(name) is None else client_request.body[name]
+            for name, default in _REPEATED.items()
         }
         return {
             "id": response_id,
@@ -67,7 +70,7 @@ class ResponsesAPI:
             "error": None,
             "incomplete_details": {"reason": why} if why else None,
             "model": reply.served_by,
-            "output": _output(asked, answer, call_id),
+            "output": _output(client_request, answer, call_id),
             "usage": {
                 "input_tokens": usage.prompt_tokens,
                 "input_tokens_details": {"cached_tokens": 0},
@@ -78,9 +81,9 @@ class ResponsesAPI:
             **repeated,
         }
 
-    def events(self, reply: Mapping[str, Any], asked: Asked) -> Iterator[bytes]:
-        """See `Dialect`."""
-        del asked
+    def events(self, reply: Mapping[str, Any], client_request: ClientRequest) -> Iterator[bytes]:
+        """See `ClientApi`."""
+        del client_request
         begun = {**reply, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
         events: list[dict[str, Any]] = [
             {"type": "response.created", "response": begun},
@@ -93,16 +96,16 @@ class ResponsesAPI:
             yield event({**one, "sequence_number": number}, one["type"])
 
     def error(self, status: int, sentence: str, code: str) -> dict[str, Any]:
-        """See `Dialect`."""
+        """See `ClientApi`."""
         return openai_error(status, sentence, code)
 
 
-def _output(asked: Asked, answer: EngineReply, call_id: str) -> list[dict[str, Any]]:
+def _output(client_request: ClientRequest, answer: EngineReply, call_id: str) -> list[dict[str, Any]]:
     reply = answer.reply
     items: list[dict[str, Any]] = []
     thinking = next(iter(reply.thinking.values()), "")
     if thinking:
-        reasoning = asked.body.get("reasoning") or {}
+        reasoning = client_request.body.get("reasoning") or {}
         summarised = reasoning.get("summary") or reasoning.get("generate_summary")
         summary = [{"type": "summary_text", "text": thinking}] if summarised else []
         content = [] if summarised else [{"type": "reasoning_text", "text": thinking}]
@@ -111,18 +114,18 @@ def _output(asked: Asked, answer: EngineReply, call_id: str) -> list[dict[str, A
         part: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": []}
         if reply.refused:
             part = {"type": "refusal", "refusal": reply.text}
-        elif asked.request.get("logprobs") and answer.logprobs is not None:
+        elif client_request.request.get("logprobs") and answer.logprobs is not None:
             part["logprobs"] = answer.logprobs.get("content") or []
         status = "incomplete" if reply.finish_reason in _INCOMPLETE else "completed"
         items.append(
             {"type": "message", "id": f"msg_{call_id}", "role": "assistant", "status": status, "content": [part]}
         )
-    items += [_call_item(asked, call, f"{call_id}_{place}") for place, call in enumerate(reply.tool_calls)]
+    items += [_call_item(client_request, call, f"{call_id}_{place}") for place, call in enumerate(reply.tool_calls)]
     return items
 
 
-def _call_item(asked: Asked, call: RawToolCall, name: str) -> dict[str, Any]:
-    computer = next(iter(asked.computers), None)
+def _call_item(client_request: ClientRequest, call: RawToolCall, name: str) -> dict[str, Any]:
+    computer = next(iter(client_request.computers), None)
     # A call whose arguments are no action stays a function's call: the agent sees what the model wrote.
     acted = openai_actions(computer, call.arguments) if computer and call.name == NAME else None
     common = {"call_id": call.id, "status": "completed"}

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout_tasks.models.base import Message
-from rollout_tasks.models.gateway.computer_tools import NAME, OPENAI_TYPES, openai_computer
-from rollout_tasks.models.gateway.dialect import (
-    Asked,
+from rollout_tasks.models.gateway.client_api import (
+    ClientRequest,
     assistant,
     content_of,
     flag,
@@ -22,6 +21,7 @@ from rollout_tasks.models.gateway.dialect import (
     tool_call,
     tool_result,
 )
+from rollout_tasks.models.gateway.computer_tools import NAME, OPENAI_TYPES, openai_computer
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.refused import Refused, inexpressible
 
@@ -51,7 +51,7 @@ _PART_FIELDS: Mapping[str, tuple[str, ...]] = {
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read_request(body: dict[str, Any], memory: SessionMemory, most: int) -> Asked:
+def read_request(body: dict[str, Any], memory: SessionMemory, most: int) -> ClientRequest:
     """Translates a request.
 
     ``truncation: auto`` is accepted, and nothing is left out: a conversation that is too long is refused by the endpoint.
@@ -89,7 +89,7 @@ def read_request(body: dict[str, Any], memory: SessionMemory, most: int) -> Aske
     request["messages"] = [*system, *messages]
     computers = _add_tools(body, request)
     _add_options(body, request)
-    return Asked(request, flag(body, "stream"), body, computers, size, {"messages": messages})
+    return ClientRequest(request, flag(body, "stream"), body, computers, size, {"messages": messages})
 
 
 def _messages(given: Any, memory: SessionMemory) -> list[Message]:

@@ -16,6 +16,7 @@ import redis
 
 from rollout_tasks.models.pool.replicas import Replica, parse_replica
 from rollout_tasks.models.pool.store_format import SCRIPTS, checked_id, checked_text, pool_key
+from rollout_tasks.models.served import Served
 from rollout_tasks.models.session_ids import LONGEST_SESSION_ID
 from vm_pool.lua_scripts import microseconds
 
@@ -38,16 +39,6 @@ class Pick:
     """Names this pick."""
     replica: Replica
     """As it was when the call began: its weight version is the one at the call's start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What answered a call."""
-
-    replica_id: str
-    version_at_start: str
-    version_at_end: str | None
-    """None if it is not known: the replica's process was gone by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +119,12 @@ class Balancer:
             return NoReplica(self.pool, starting, draining, dead, failing, silent, silent_for / 1e6)
         return Pick(name, parse_replica(rest[0]))
 
-    def release(self, pick: Pick) -> Stamp:
+    def release(self, pick: Pick) -> Served:
         """Ends a call, whether it was answered or not; may be repeated.
 
         Returns:
-            What answered it, if it was answered.
+            What answered it, if it was answered. Its version at the end is empty if it is not known: the replica's process was
+                gone by then.
         """
         version: Any = SCRIPTS.run(self._client, "release", [self._key], [pick.token, microseconds(_ENDED_SECONDS)])
-        return Stamp(pick.replica.replica_id, pick.replica.weight_version, version or None)
+        return Served(pick.replica.replica_id, pick.replica.weight_version, version or "")

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from rollout_tasks.agents.calls import CallReader, UnusableCallError
+from rollout_tasks.agents.tool_calls import ToolCallReader, UnusableCallError
 from rollout_tasks.environments.base import Tool
 from rollout_tasks.models.base import RawToolCall
 
-ANY = CallReader([Tool("act", "Does something.", {"type": "object", "additionalProperties": True})])
+ANY = ToolCallReader([Tool("act", "Does something.", {"type": "object", "additionalProperties": True})])
 
 
 def arguments(text: str) -> object:

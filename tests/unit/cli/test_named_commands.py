@@ -22,7 +22,7 @@ PAGES = sorted(
     for path in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
     if path.name != "CHANGELOG.md"  # says what there was at its time
 )
-PACKAGES = ("rollout_tasks", "vm_pool", "benchmark", "desktop_image", "scripts")
+PACKAGES = ("rollout_tasks", "vm_pool", "benchmark", "desktop_image", "scripts", "tools")
 
 OTHER_PROGRAMS = {
     "apt-get": "Debian's",

@@ -7,8 +7,9 @@ import time
 import pytest
 import redis
 
-from rollout_tasks.models.pool.balancing import MARGIN, SESSION_SECONDS, Balancer, NoReplica, Pick, Stamp
+from rollout_tasks.models.pool.balancing import MARGIN, SESSION_SECONDS, Balancer, NoReplica, Pick
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
+from rollout_tasks.models.served import Served
 from rollout_tasks.redis_client import server_time
 from tests.integration.models.pool.conftest import Register
 
@@ -131,7 +132,7 @@ def test_a_release_counts_once_and_answers_the_same_again(
     replicas.change(replica, weight_version="step-2")
     stamps.append(balancer.release(pick))
 
-    assert stamps == [Stamp("r1", "step-1", "step-1")] * 2
+    assert stamps == [Served("r1", "step-1", "step-1")] * 2
     assert loads(replicas) == {"r1": 1}
 
 
@@ -153,12 +154,12 @@ def test_a_call_is_stamped_with_the_versions_at_its_start_and_end(
     replica = register()
     during, gone, again = picked(balancer, "s"), picked(balancer, "t"), picked(balancer, "u")
     replica = replicas.change(replica, weight_version="step-2")
-    assert balancer.release(during) == Stamp("r1", "step-1", "step-2")
+    assert balancer.release(during) == Served("r1", "step-1", "step-2")
 
     replicas.remove(replica)
-    assert balancer.release(gone) == Stamp("r1", "step-1", None)
+    assert balancer.release(gone) == Served("r1", "step-1", "")
     register(weight_version="step-2")
-    assert balancer.release(again) == Stamp("r1", "step-1", "step-2"), "the same process is back"
+    assert balancer.release(again) == Served("r1", "step-1", "step-2"), "the same process is back"
 
 
 def test_another_process_says_nothing_of_the_end_of_a_call(register: Register, balancer: Balancer) -> None:
@@ -166,7 +167,7 @@ def test_another_process_says_nothing_of_the_end_of_a_call(register: Register, b
     pick = picked(balancer, "s")
     register(instance="second", weight_version="step-2")
 
-    assert balancer.release(pick) == Stamp("r1", "step-1", None)
+    assert balancer.release(pick) == Served("r1", "step-1", "")
 
 
 def test_a_call_whose_caller_died_counts_until_its_deadline(
@@ -179,7 +180,7 @@ def test_a_call_whose_caller_died_counts_until_its_deadline(
     client.zadd("{models:p}:in_flight:r1", {"t": server_time(client) * 1e6 - 1}, xx=True)
     assert loads(replicas) == {"r1": 0}
 
-    assert balancer.release(pick) == Stamp("r1", "step-1", "step-1"), "a late answer is an answer"
+    assert balancer.release(pick) == Served("r1", "step-1", "step-1"), "a late answer is an answer"
     assert loads(replicas) == {"r1": 0}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rollout_tasks.agents.osworld import model_front
+from rollout_tasks.agents.osworld import model_proxy
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "6 * 7?"}]}
 PATH = "/v1/chat/completions"
@@ -107,9 +107,9 @@ WAYS: dict[str, Callable[[], str]] = {
 
 def main() -> None:
     """Arguments: the gateway's port, and a folder."""
-    model_front.GATEWAY_PORT = int(sys.argv[1])
-    front = model_front.ModelFront("/sessions/s", "the-token", Path(sys.argv[2]))
-    front.start()
+    model_proxy.GATEWAY_PORT = int(sys.argv[1])
+    proxy = model_proxy.ModelProxy("/sessions/s", "the-token", Path(sys.argv[2]))
+    proxy.start()
     found = {}
     for name, way in WAYS.items():
         try:
@@ -120,7 +120,7 @@ def main() -> None:
     found["compressed"] = with_requests(
         f"https://a.example{PATH}", data=compressed, headers={"Content-Encoding": "gzip"}
     )
-    found["elsewhere"] = front.elsewhere
+    found["elsewhere"] = proxy.elsewhere
     sys.stdout.write(json.dumps(found))
 
 

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from rollout_tasks.agents.calls import CallReader
 from rollout_tasks.agents.profiles.actions import (
     Click,
     Done,
@@ -28,13 +27,14 @@ from rollout_tasks.agents.profiles.actions import (
     Zoom,
 )
 from rollout_tasks.agents.profiles.pyautogui_code import tool_call
+from rollout_tasks.agents.tool_calls import ToolCallReader
 from rollout_tasks.environments.osworld.action_spaces import pyautogui
 from rollout_tasks.environments.osworld.action_spaces.base import View
 from rollout_tasks.models.base import RawToolCall
 from tests.unit.agents.profiles.recorded_pyautogui import START, Event, recorded
 
 VIEW = View((1920, 1080))
-READER = CallReader(pyautogui.tools(VIEW))
+READER = ToolCallReader(pyautogui.tools(VIEW))
 
 
 def keys(*moves: str) -> list[Event]:

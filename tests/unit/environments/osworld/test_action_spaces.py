@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollout_tasks.agents.calls import CallReader, UnusableCallError
+from rollout_tasks.agents.tool_calls import ToolCallReader, UnusableCallError
 from rollout_tasks.environments.base import ToolCall
 from rollout_tasks.environments.osworld.action_spaces import SPACES
 from rollout_tasks.environments.osworld.action_spaces.base import CallRefused, Plan, View
@@ -107,7 +107,7 @@ def test_marks_are_offered_only_where_they_are_drawn(space: str) -> None:
 @pytest.mark.parametrize("space", SPACES)
 def test_schemas_are_valid_and_refuse_what_they_do_not_know(space: str) -> None:
     tools = SPACES[space].tools(WITH_MARKS)
-    reader = CallReader(tools)
+    reader = ToolCallReader(tools)
 
     for tool in tools:
         with pytest.raises(UnusableCallError):

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmark.items import load_items
-from rollout_tasks.agents.calls import CallReader
+from rollout_tasks.agents.tool_calls import ToolCallReader
 from rollout_tasks.environments.osworld.action_spaces import computer_13
 from rollout_tasks.environments.osworld.action_spaces.base import View
 from rollout_tasks.environments.osworld.task import steps_of, task_config
@@ -36,7 +36,7 @@ def test_a_task_needs_nothing_from_the_internet(item):
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.id)
 def test_its_two_scripts_differ_and_make_only_calls_that_a_desktop_takes(item):
     right, wrong = (SCRIPTS.find(item.id, index) for index in (0, 1))
-    reader = CallReader(computer_13.tools(VIEW))
+    reader = ToolCallReader(computer_13.tools(VIEW))
 
     assert right != wrong
     for turns in (right, wrong):

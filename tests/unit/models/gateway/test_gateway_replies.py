@@ -9,7 +9,7 @@ import pytest
 
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.chat import CHAT
-from rollout_tasks.models.gateway.dialect import Dialect
+from rollout_tasks.models.gateway.client_api import ClientApi
 from rollout_tasks.models.gateway.engine import EngineReply, read_completion
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.messages_api import MESSAGES
@@ -32,7 +32,7 @@ def answer(text: str | None = "a", *calls: tuple[str, str], finish: str = "stop"
     return read_completion(json.dumps(body), Usage(requests=1), Served())
 
 
-def reply(dialect: Dialect, answered: EngineReply, **body: Any) -> dict[str, Any]:
+def reply(dialect: ClientApi, answered: EngineReply, **body: Any) -> dict[str, Any]:
     given = (
         {"model": "m", "input": "x"}
         if dialect is RESPONSES
@@ -214,7 +214,7 @@ def test_chat_has_what_the_engine_said_and_what_the_client_asked_for() -> None:
     assert (asked["logprobs"], asked["token_ids"]) == (logprobs, [4])
 
 
-def events(dialect: Dialect, answered: EngineReply, **body: Any) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+def events(dialect: ClientApi, answered: EngineReply, **body: Any) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     whole = reply(dialect, answered, **body)
     asked = dialect.read(
         {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "x"}], **body}

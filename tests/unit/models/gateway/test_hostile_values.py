@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.chat import CHAT
+from rollout_tasks.models.gateway.client_api import ClientApi
 from rollout_tasks.models.gateway.completion_stream import StreamedReply
-from rollout_tasks.models.gateway.dialect import Dialect
 from rollout_tasks.models.gateway.engine import read_completion
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.messages_api import MESSAGES
@@ -185,7 +185,7 @@ ANSWER = read_completion(
 @given(changes=st.lists(st.tuples(st.integers(0, 10_000), values(NAMES)), max_size=2))
 @settings(max_examples=150)
 def test_a_request_that_was_changed_anywhere_is_translated_or_refused(
-    dialect: Dialect, changes: list[tuple[int, Any]]
+    dialect: ClientApi, changes: list[tuple[int, Any]]
 ) -> None:
     given = json.loads(json.dumps(WHOLE[dialect.name]))
     for number, value in changes:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rollout_tasks.models.base import RawToolCall, Reply, Usage
-from rollout_tasks.models.gateway.dialect import PICTURE_FOLLOWS
+from rollout_tasks.models.gateway.client_api import PICTURE_FOLLOWS
 from rollout_tasks.models.gateway.memory import Conversation, SessionMemory
 from rollout_tasks.models.gateway.refused import Refused
 from rollout_tasks.models.gateway.responses_api import RESPONSES

@@ -24,7 +24,7 @@ class UnusableCallError(ValueError):
     """A call that cannot be executed; the message is for the model."""
 
 
-class CallReader:
+class ToolCallReader:
     """Validates calls of an episode's tools; schemas are compiled once per process."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:

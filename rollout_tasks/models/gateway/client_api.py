@@ -24,7 +24,7 @@ _ERROR_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClientRequest:
     """A request, translated."""
 
     request: dict[str, Any]
@@ -50,14 +50,14 @@ class Live(Protocol):
         """Returns what the client gets after the last piece."""
 
 
-class Dialect(Protocol):
-    """One API."""
+class ClientApi(Protocol):
+    """An API that clients of the gateway use."""
 
     name: str
     error_event: str
     """The name of the event with an error in a stream; empty for none."""
 
-    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> Asked:
+    def read(self, body: dict[str, Any], memory: SessionMemory, most: int) -> ClientRequest:
         """Translates a request.
 
         Args:
@@ -69,13 +69,15 @@ class Dialect(Protocol):
             Refused: It does not follow the API, or cannot be expressed.
         """
 
-    def live(self, asked: Asked) -> Live | None:
+    def live(self, client_request: ClientRequest) -> Live | None:
         """Returns how pieces are passed on; None if the reply is only sent whole."""
 
-    def reply(self, asked: Asked, answer: EngineReply, call_id: str, memory: SessionMemory) -> dict[str, Any]:
+    def reply(
+        self, client_request: ClientRequest, answer: EngineReply, call_id: str, memory: SessionMemory
+    ) -> dict[str, Any]:
         """Translates a reply."""
 
-    def events(self, reply: Mapping[str, Any], asked: Asked) -> Iterator[bytes]:
+    def events(self, reply: Mapping[str, Any], client_request: ClientRequest) -> Iterator[bytes]:
         """Yields a whole reply as a stream."""
 
     def error(self, status: int, sentence: str, code: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ _MAKERS = ("ANTHROPIC", "DASHSCOPE", "DOUBAO", "GENAI", "GROQ", "MANO", "OPENAI"
 """Whose keys agents want in their environment."""
 
 
-class ModelFront:
+class ModelProxy:
     """The server, from `start` to the end of the process."""
 
     def __init__(self, session_path: str, token: str, folder: Path) -> None:
@@ -60,10 +60,10 @@ class ModelFront:
         """Begins to answer, and makes this process's connections lead here."""
         for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
             os.environ[name] = str(self._authority.file)
-        values = {"front": self, "session_path": self._session_path, "token": self._token}
+        values = {"proxy": self, "session_path": self._session_path, "token": self._token}
         server = _Server((_LOOPBACK, 0), type("_Handler", (_Handler,), values))
         server.context = self._authority.context()
-        threading.Thread(target=server.serve_forever, name="model-front", daemon=True).start()
+        threading.Thread(target=server.serve_forever, name="model-proxy", daemon=True).start()
         _lead_to(server.server_address[1])
 
 
@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Passes one connection's requests on to the gateway."""
 
     protocol_version = "HTTP/1.1"
-    front: ClassVar[ModelFront]
+    proxy: ClassVar[ModelProxy]
     session_path: ClassVar[str]
     token: ClassVar[str]
 
@@ -137,9 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path.rstrip("/")
         api = next((one for one in _APIS if path.endswith(one)), None)
         if api is None:
-            self.front.elsewhere = f"{self.headers.get('Host', '')}{path}"[:200]
-            sys.stderr.write(f"{self.front.elsewhere} is not an address of a model's API: nothing else is reached\n")
-            self._answer_error(404, f"{self.front.elsewhere} is not an address of a model's API")
+            self.proxy.elsewhere = f"{self.headers.get('Host', '')}{path}"[:200]
+            sys.stderr.write(f"{self.proxy.elsewhere} is not an address of a model's API: nothing else is reached\n")
+            self._answer_error(404, f"{self.proxy.elsewhere} is not an address of a model's API")
             return
         connection = http.client.HTTPConnection(_LOOPBACK, GATEWAY_PORT)
         try:
