@@ -76,6 +76,12 @@ class Settings(BaseSettings):
         description="Whether tasks' setup and evaluation run in the worker's own process instead of in a cell.",
     )
 
+    service_tokens: SecretStr | None = Field(
+        None,
+        validation_alias="ROLLOUT_SERVICE_TOKENS",
+        description="Who may use services over HTTP, as NAME:TOKEN with blanks between.",
+    )
+
     @field_validator("redis_url")
     @classmethod
     def _is_address(cls, url: SecretStr | None) -> SecretStr | None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
@@ -23,7 +23,10 @@ from rollout_tasks.models.gateway.session import MOST_BODIES_AT_ONCE, Session
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "/sessions/"
+_SESSIONS = "/sessions"
+_PREFIX = f"{_SESSIONS}/"
+_LARGEST_ORDER = 64 << 10
+"""Bytes of a request that opens a session."""
 _DIALECTS: Mapping[str, ClientApi] = {
     "/v1/chat/completions": chat.CHAT,
     "/v1/responses": responses_api.RESPONSES,
@@ -43,11 +46,28 @@ class OpenedSession:
     token_digest: bytes
 
 
+class SessionOpener(Protocol):
+    """Opens and closes sessions for programs that ask for it over HTTP."""
+
+    def owner(self, token: bytes) -> str | None:
+        """Returns whose token this is; None if it is nobody's."""
+
+    def open(self, owner: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Opens a session; returns where it is and its token. Raises `Refused` if what is wanted cannot be had."""
+
+    def listed(self, owner: str) -> dict[str, Any]:
+        """Returns the open sessions of an owner."""
+
+    def close(self, owner: str, name: str) -> dict[str, Any]:
+        """Closes one of an owner's sessions; returns what happened in it. Raises `Refused` if there is none of this name."""
+
+
 class GatewayApp:
     """The ASGI application over a mapping of sessions, to which others are added while it runs."""
 
-    def __init__(self, sessions: Mapping[str, OpenedSession]) -> None:
+    def __init__(self, sessions: Mapping[str, OpenedSession], opener: SessionOpener | None = None) -> None:
         self._sessions = sessions
+        self._opener = opener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -56,6 +76,9 @@ class GatewayApp:
         dialect = _DIALECTS.get(suffix, chat.CHAT)
         session = None
         try:
+            if self._opener is not None and not suffix and connection.path.startswith(_SESSIONS):
+                await self._operate(self._opener, connection)
+                return
             session = self._session(connection, suffix)
             await self._answer(session, suffix, dialect, connection)
         except ClientGone:
@@ -80,8 +103,7 @@ class GatewayApp:
         if opened is None:
             what = "there is no such session" if suffix and path.startswith(_PREFIX) else "there is no such address"
             raise Refused(404, what, "not_found")
-        scheme, _, bearer = connection.header(b"authorization").partition(b" ")
-        token = bearer.strip() if scheme.lower() == b"bearer" else connection.header(b"x-api-key")
+        token = _token(connection)
         if not hmac.compare_digest(hashlib.sha256(token).digest(), opened.token_digest):
             raise Refused(401, "the session's token is missing or wrong", "invalid_api_key")
         if connection.method != _METHODS[suffix]:
@@ -89,6 +111,23 @@ class GatewayApp:
         if opened.session.closed:
             raise Refused(409, f"session {opened.session.id} is closed", "session_closed")
         return opened.session
+
+    async def _operate(self, opener: SessionOpener, connection: Connection) -> None:
+        """Opens, lists or closes sessions."""
+        owner = opener.owner(_token(connection))
+        if owner is None:
+            raise Refused(401, "the service's token is missing or wrong", "invalid_api_key")
+        name = connection.path.removeprefix(_SESSIONS).removeprefix("/")
+        if name and connection.method == "DELETE":
+            await connection.respond(200, await asyncio.to_thread(opener.close, owner, name))
+        elif not name and connection.method == "GET":
+            await connection.respond(200, opener.listed(owner))
+        elif not name and connection.method == "POST":
+            body = await _read_body(connection, _LARGEST_ORDER)
+            await connection.respond(201, await asyncio.to_thread(opener.open, owner, body))
+        else:
+            allowed = "DELETE" if name else "GET or POST"
+            raise Refused(405, f"the method must be {allowed}")
 
     async def _answer(self, session: Session, suffix: str, dialect: ClientApi, connection: Connection) -> None:
         if suffix == "/trace":
@@ -110,22 +149,26 @@ async def _body(session: Session, connection: Connection) -> dict[str, Any]:
         raise Refused(429, f"session {session.id} sends {MOST_BODIES_AT_ONCE} requests already, the most at a time")
     session.bodies += 1
     try:
-        return await _read_body(session, connection)
+        return await _read_body(connection, session.limits.request_bytes)
+    except ClientGone as error:
+        session.refuse(str(error))
+        raise
     finally:
         session.bodies -= 1
 
 
-async def _read_body(session: Session, connection: Connection) -> dict[str, Any]:
-    most = session.limits.request_bytes
+def _token(connection: Connection) -> bytes:
+    scheme, _, bearer = connection.header(b"authorization").partition(b" ")
+    return bearer.strip() if scheme.lower() == b"bearer" else connection.header(b"x-api-key")
+
+
+async def _read_body(connection: Connection, most: int) -> dict[str, Any]:
     length = connection.header(b"content-length")
     if connection.header(b"content-encoding") not in {b"", b"identity"}:
         raise Refused(415, "the body must not be compressed")
     try:
         body = await connection.body(most)
         return read_object(body)
-    except ClientGone as error:
-        session.refuse(str(error))
-        raise
     except TooLargeError as error:
         raise Refused(413, str(error), "request_too_large") from error
     except TimeoutError as error:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from uvicorn.server import ServerState
 
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.gateway.app import GatewayApp, OpenedSession
+from rollout_tasks.models.gateway.app import GatewayApp, OpenedSession, SessionOpener
 from rollout_tasks.models.gateway.engine import Engine
 from rollout_tasks.models.gateway.protocol import GatewayProtocol, protocol_config
 from rollout_tasks.models.gateway.session import Session, SessionLimits, SessionSummary
@@ -74,12 +74,20 @@ class Gateway:
     An engine may serve several sessions, of this gateway alone; its connections end with the last of them.
     """
 
-    def __init__(self, *, socket_path: Path | None = None) -> None:
+    def __init__(
+        self, *, socket_path: Path | None = None, host: str = "127.0.0.1", port: int = 0, advertised: str = ""
+    ) -> None:
         """Starts nothing yet.
 
         Args:
-            socket_path: Listen on this Unix socket, which only this user may use; default: a free port on loopback.
+            socket_path: Listen on this Unix socket, which only this user may use; default: on `host` and `port`.
+            host: The address to listen at.
+            port: The port; 0: a free one.
+            advertised: The address under which others reach it, as ``http://HOST:PORT``; default: `host` and the port.
         """
+        self._host, self._port, self._advertised = host, port, advertised.rstrip("/")
+        self.opener: SessionOpener | None = None
+        """Opens sessions for programs elsewhere; to be set before `start`."""
         self.socket_path = socket_path
         self.url = ""
         """The server's address, once started; with a Unix socket, its host is a name only."""
@@ -167,10 +175,12 @@ class Gateway:
     def _listen(self) -> socket.socket:
         try:
             if self.socket_path is None:
-                listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+                family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+                listener = socket.create_server((self._host, self._port), family=family, backlog=128)
                 # Its connections inherit it: asyncio sets it itself for other kinds of listeners only.
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                host = f"[{self._host}]" if ":" in self._host else self._host
+                self.url = self._advertised or f"http://{host}:{listener.getsockname()[1]}"
                 return listener
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -181,7 +191,8 @@ class Gateway:
                 listener.close()
                 raise
         except OSError as error:
-            raise UserError(f"the model gateway cannot listen: {error.strerror or error}") from error
+            where = f" at {self._host}:{self._port}" if self._port else ""
+            raise UserError(f"the model gateway cannot listen{where}: {error.strerror or error}") from error
         self.url = "http://gateway"
         return listener
 
@@ -198,7 +209,9 @@ class Gateway:
 
     async def _run_server(self, listener: socket.socket, ready: Future[None]) -> None:
         loop = asyncio.get_running_loop()
-        config = protocol_config(GatewayApp(self._sessions), keep_alive=_KEEP_ALIVE, most_connections=_MOST_CONNECTIONS)
+        config = protocol_config(
+            GatewayApp(self._sessions, self.opener), keep_alive=_KEEP_ALIVE, most_connections=_MOST_CONNECTIONS
+        )
         state = ServerState()
         server = await loop.create_server(lambda: GatewayProtocol(config, state, loop), sock=listener)
         self._loop, self._stop = loop, asyncio.Event()

@@ -1,0 +1,89 @@
+"""`rollouts gateway`: serves a model to agents elsewhere, which open sessions over HTTP, and records their calls."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollout_tasks.cli import program
+from rollout_tasks.config import DEFAULT_MODEL, parse_config
+from rollout_tasks.config_fields import check_url
+from rollout_tasks.errors import UserError
+from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
+from rollout_tasks.models.gateway.gateway import Gateway
+from rollout_tasks.runs.model_check import check_model
+from rollout_tasks.services.sessions import IDLE_SECONDS, RemoteSessions
+from rollout_tasks.services.tokens import ServiceTokens
+from rollout_tasks.settings import checked_key, settings
+
+logger = logging.getLogger(__name__)
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+_LOOK_SECONDS = 10.0
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@application.command()
+def gateway(
+    model: Annotated[str, typer.Option(help="The model that is served.")] = DEFAULT_MODEL,
+    base_url: Annotated[str | None, typer.Option(help="Its endpoint. Default: OPENAI_BASE_URL, else OpenAI.")] = None,
+    model_pool: Annotated[str | None, typer.Option(help="A model pool in place of an endpoint.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8790,
+    advertised: Annotated[
+        str, typer.Option("--url", help="The address that sessions are told, as http://HOST:PORT.")
+    ] = "",
+    output_dir: Annotated[Path, typer.Option(help="Where the sessions' records go.")] = Path("sessions"),
+) -> None:
+    """Serve a model to agents elsewhere until Ctrl-C or SIGTERM.
+
+    An agent's program opens a session with one of the tokens in
+    ROLLOUT_SERVICE_TOKENS, and gets the session's base URL and its key:
+
+    [bold]curl -H "Authorization: Bearer TOKEN" -d '{}' http://HOST:8790/sessions[/bold]
+
+    A session speaks Chat Completions, Responses and Anthropic's Messages. Each
+    call is recorded in calls.jsonl of the session's folder.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+    given = settings().service_tokens
+    tokens = ServiceTokens(given.get_secret_value() if given is not None else "")
+    options = {"name": model, "base_url": base_url, "pool": model_pool}
+    config = check_model(parse_config({"model": {key: value for key, value in options.items() if value is not None}}))
+    key = settings().openai_api_key
+    engine = EndpointEngine(config.model, api_key=checked_key(key.get_secret_value()) if key is not None else "")
+    served = Gateway(host=host, port=port, advertised=_checked(advertised))
+    sessions = RemoteSessions(served, engine, output_dir, tokens)
+    served.opener = sessions
+    stop = program.stopped_by_signals()
+    served.start()
+    try:
+        if host not in _LOOPBACK:
+            logger.warning("it listens at %s without TLS: put a proxy with TLS in front of it", host)
+        logger.info("serving %s at %s/sessions; records: %s", model, served.url, output_dir)
+        while not stop.wait(_LOOK_SECONDS):
+            for name in sessions.close_idle():
+                logger.info("session %s was closed: it had no call for %g s", name, IDLE_SECONDS)
+    finally:
+        sessions.close_all()
+        served.close()
+
+
+def _checked(url: str) -> str:
+    try:
+        return check_url(url) if url else ""
+    except ValueError as error:
+        raise UserError(f"--url {error}") from error
+
+
+def main() -> None:
+    """Runs the command."""
+    program.run(application)
+
+
+if __name__ == "__main__":
+    main()

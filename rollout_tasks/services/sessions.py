@@ -1,0 +1,180 @@
+"""Sessions that programs on other machines open, use and close over HTTP, each with a record of its calls.
+
+    POST   /sessions        {"id": ..., "calls": ..., "tokens": ...}, each of which may be left out
+                            -> 201 {"id", "base_url", "messages_url", "token"}
+    GET    /sessions        -> {"sessions": [{"id", "owner", "calls", "reward", "failure", "idle_seconds"}]}
+    DELETE /sessions/{id}   -> {"id", "calls", "reward", ...}: what happened in it
+
+These need a service's token (`ServiceTokens`), and show and end the sessions of its owner alone; what is below a session needs
+that session's own.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rollout_tasks.errors import UserError
+from rollout_tasks.models.gateway.engine import Engine
+from rollout_tasks.models.gateway.gateway import Gateway, SessionHandle
+from rollout_tasks.models.gateway.refused import Refused
+from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.served_call import ServedCall
+from rollout_tasks.services.tokens import ServiceTokens
+from rollout_tasks.trajectories.calls import CallWriter
+
+MOST_SESSIONS = 1_000
+"""Open at a time."""
+IDLE_SECONDS = 3600.0
+"""A session without a call for so long is closed: whoever opened it has died."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_LARGEST_LIMIT = 10**9
+
+
+@dataclass(slots=True)
+class _Opened:
+    handle: SessionHandle
+    owner: str
+    recorder: _Recorder
+
+
+class _Recorder:
+    """The record of one session, which notes when it was last used."""
+
+    def __init__(self, writer: CallWriter) -> None:
+        self.writer = writer
+        self.used = time.monotonic()
+
+    def record(self, call: ServedCall) -> None:
+        """See `Recorder`."""
+        self.used = time.monotonic()
+        self.writer.record(call)
+
+
+class RemoteSessions:
+    """The sessions of a gateway that serves other machines; a `SessionOpener`."""
+
+    def __init__(self, gateway: Gateway, engine: Engine, folder: Path, tokens: ServiceTokens) -> None:
+        """Opens nothing yet.
+
+        Args:
+            gateway: Where the sessions are; it has to run.
+            engine: Answers their calls.
+            folder: Gets a folder for each session, with its `calls.jsonl`.
+            tokens: Who may open sessions.
+        """
+        self._gateway = gateway
+        self._engine = engine
+        self._folder = folder
+        self._tokens = tokens
+        self._opened: dict[str, _Opened] = {}
+        self._lock = threading.Lock()
+
+    def owner(self, token: bytes) -> str | None:
+        """See `SessionOpener`."""
+        return self._tokens.name_of(token)
+
+    def open(self, owner: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SessionOpener`."""
+        unknown = sorted(wanted.keys() - {"id", "calls", "tokens"})
+        if unknown:
+            raise Refused(400, f"{unknown[0][:100]!r} is not known here: a session has id, calls and tokens")
+        name = wanted.get("id", secrets.token_hex(8))
+        if not isinstance(name, str) or not _ID.fullmatch(name):
+            raise Refused(400, "id: use 1 to 128 letters, digits, '_', '.' and '-', a letter or digit first")
+        limits = SessionLimits(calls=_limit(wanted, "calls"), tokens=_limit(wanted, "tokens"))
+        folder = self._folder / name
+        with self._lock:
+            if len(self._opened) >= MOST_SESSIONS:
+                raise Refused(429, f"{MOST_SESSIONS} sessions are open, the most at a time: close some")
+            if name in self._opened or folder.exists():
+                raise Refused(409, f"there is a session {name!r} already", "session_exists")
+            try:
+                recorder = _Recorder(
+                    CallWriter(folder, {"session_id": name, "owner": owner, "model": self._engine.model})
+                )
+            except OSError as error:
+                raise Refused(507, f"the record of a session cannot be written: {error.strerror}") from error
+            try:
+                handle = self._gateway.open(name, self._engine, recorder, limits)
+            except UserError as error:
+                recorder.writer.finish()
+                raise Refused(409, str(error)) from error
+            self._opened[name] = _Opened(handle, owner, recorder)
+        return {
+            "id": name,
+            "base_url": handle.base_url,
+            "messages_url": handle.messages_url,
+            "token": handle.token,
+        }
+
+    def listed(self, owner: str) -> dict[str, Any]:
+        """See `SessionOpener`."""
+        with self._lock:
+            theirs = {name: one for name, one in self._opened.items() if one.owner == owner}
+        return {"sessions": [_told(name, one) for name, one in sorted(theirs.items())]}
+
+    def close(self, owner: str, name: str) -> dict[str, Any]:
+        """See `SessionOpener`; waits for the session's calls, so it is called in a thread of its own."""
+        with self._lock:
+            found = self._opened.get(name)
+            if found is None or found.owner != owner:
+                raise Refused(404, "there is no such session", "not_found")
+            del self._opened[name]
+        return self._end(name, found)
+
+    def close_idle(self) -> list[str]:
+        """Closes sessions that nobody has used for `IDLE_SECONDS`; returns their ids."""
+        now = time.monotonic()
+        with self._lock:
+            idle = {name: one for name, one in self._opened.items() if now - one.recorder.used > IDLE_SECONDS}
+            for name in idle:
+                del self._opened[name]
+        for name, one in idle.items():
+            self._end(name, one)
+        return list(idle)
+
+    def close_all(self) -> None:
+        """Closes all sessions, and makes their records durable."""
+        with self._lock:
+            left, self._opened = self._opened, {}
+        for name, one in left.items():
+            self._end(name, one)
+
+    def _end(self, name: str, one: _Opened) -> dict[str, Any]:
+        one.handle.close()
+        one.recorder.writer.finish()
+        return _told(name, one)
+
+
+def _told(name: str, one: _Opened) -> dict[str, Any]:
+    """Returns what is said of a session."""
+    summary = one.handle.summary()
+    return {
+        "id": name,
+        "calls": summary.calls,
+        "failed": summary.failed,
+        "cut": summary.cut,
+        "refused": summary.refused,
+        "usage": asdict(summary.usage),
+        "reward": summary.reward,
+        "failure_class": summary.failure_class,
+        "failure": summary.failure,
+        "limit": summary.limit,
+        "idle_seconds": round(time.monotonic() - one.recorder.used, 3),
+    }
+
+
+def _limit(wanted: Mapping[str, Any], name: str) -> int | None:
+    value = wanted.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= _LARGEST_LIMIT:
+        raise Refused(400, f"{name} must be a whole number from 1 to {_LARGEST_LIMIT:,}")
+    return value

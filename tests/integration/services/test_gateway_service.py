@@ -1,0 +1,243 @@
+"""`rollouts gateway`: programs elsewhere open sessions with a token, use them with any client, and their calls are recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from rollout_tasks.trajectories.call_reader import read_calls
+from tests.conftest import REPOSITORY, free_port
+from tests.unit.agents.chat_endpoint import ChatEndpoint, said
+
+ALICE, BOB = "a" * 20, "b" * 20
+MESSAGES: Any = [{"role": "user", "content": "6 * 7?"}]
+
+
+class Service:
+    """The command, and what its users send."""
+
+    def __init__(self, folder: Path, endpoint: ChatEndpoint) -> None:
+        self.folder = folder / "sessions"
+        self.port = free_port()
+        environment = {
+            **os.environ,
+            "ROLLOUT_SERVICE_TOKENS": f"alice:{ALICE} bob:{BOB}",
+            "OPENAI_API_KEY": "sk-of-the-model",
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "rollout_tasks.cli.main",
+            "gateway",
+            "--model",
+            "policy",
+            "--base-url",
+            endpoint.url,
+        ]
+        options = ["--port", str(self.port), "--output-dir", str(self.folder)]
+        self.process = subprocess.Popen(
+            [*command, *options], cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stderr is not None
+        while "serving" not in (line := self.process.stderr.readline()):
+            assert line, self.process.wait(10)
+
+    def ask(self, method: str, path: str = "", token: str = ALICE, **options: Any) -> httpx.Response:
+        url = f"http://127.0.0.1:{self.port}/sessions{path}"
+        return httpx.request(method, url, headers={"Authorization": f"Bearer {token}"}, timeout=30, **options)
+
+    def opened(self, **wanted: Any) -> dict[str, Any]:
+        response = self.ask("POST", json=wanted)
+        assert response.status_code == 201, response.text
+        return dict(response.json())
+
+    def stop(self) -> str:
+        self.process.send_signal(signal.SIGTERM)
+        log = self.process.communicate(timeout=30)[1]
+        assert self.process.returncode == 0
+        return str(log)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[ChatEndpoint]:
+    made = ChatEndpoint()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def service(tmp_path: Path, endpoint: ChatEndpoint) -> Iterator[Service]:
+    made = Service(tmp_path, endpoint)
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+    made.process.communicate()
+
+
+def client_of(session: dict[str, Any]) -> openai.OpenAI:
+    return openai.OpenAI(base_url=session["base_url"], api_key=session["token"], max_retries=0)
+
+
+def test_a_session_is_opened_used_rewarded_and_closed(service: Service, endpoint: ChatEndpoint) -> None:
+    endpoint.will(said("42"), said("43"))
+    session = service.opened(id="episode-1")
+    assert session["base_url"] == f"http://127.0.0.1:{service.port}/sessions/episode-1/v1"
+
+    chat = client_of(session)
+    assert chat.chat.completions.create(model="any", messages=MESSAGES).choices[0].message.content == "42"
+    assert chat.responses.create(model="any", input="And 43?").output_text == "43"
+    key = {"Authorization": f"Bearer {session['token']}"}
+    rewarded = httpx.post(f"{session['messages_url']}/reward", headers=key, json={"reward": 0.5}, timeout=20)
+    assert rewarded.json() == {"reward": 0.5}
+    trace = httpx.get(f"{session['messages_url']}/trace", headers=key, timeout=20).json()
+    assert [call["outcome"] for call in trace["calls"]] == ["served", "served"]
+
+    [listed] = service.ask("GET").json()["sessions"]
+    assert (listed["id"], listed["calls"], listed["reward"]) == ("episode-1", 2, 0.5)
+    closed = service.ask("DELETE", "/episode-1").json()
+    assert (closed["calls"], closed["usage"]["completion_tokens"]) == (2, 10)
+    assert service.ask("GET").json() == {"sessions": []}
+    with pytest.raises(openai.APIStatusError) as refused:
+        chat.chat.completions.create(model="any", messages=MESSAGES)
+    assert refused.value.status_code == 409
+
+    record = read_calls(service.folder / "episode-1")
+    assert record.header["owner"] == "alice"
+    assert [call.reply["content"] for call in record.calls] == ["42", "43"]
+    log = service.stop()
+    assert not [secret for secret in (ALICE, BOB, session["token"], "sk-of-the-model") if secret in log]
+
+
+def test_nobody_sees_or_ends_anothers(service: Service) -> None:
+    service.opened(id="hers")
+
+    assert service.ask("GET", token=BOB).json() == {"sessions": []}
+    assert service.ask("DELETE", "/hers", token=BOB).status_code == 404
+    for token in ("x", ALICE[:-1], f"{ALICE}a"):
+        assert service.ask("POST", token=token, json={}).status_code == 401
+        assert service.ask("GET", "/hers/trace", token=token).status_code == 401
+    assert service.ask("GET", "/hers/trace").status_code == 401, "a session's own token is needed"
+    assert [one["id"] for one in service.ask("GET").json()["sessions"]] == ["hers"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "sentence"),
+    [
+        ("POST", "", {"id": "../up"}, 400, "id: use 1 to 128 letters"),
+        ("POST", "", {"id": "x" * 129}, 400, "id: use 1 to 128 letters"),
+        ("POST", "", {"id": 5}, 400, "id: use 1 to 128 letters"),
+        ("POST", "", {"id": "there"}, 409, "there is a session 'there' already"),
+        ("POST", "", {"call": 5}, 400, "'call' is not known here: a session has id, calls and tokens"),
+        ("POST", "", {"calls": 0}, 400, "calls must be a whole number from 1"),
+        ("POST", "", {"tokens": True}, 400, "tokens must be a whole number from 1"),
+        ("POST", "", [], 400, "the body must be a JSON object"),
+        ("POST", "", {"id": "y" * 70_000}, 413, "the body has more than 65,536 bytes"),
+        ("DELETE", "/none", None, 404, "there is no such session"),
+        ("DELETE", "", None, 405, "the method must be GET or POST"),
+        ("PUT", "/there", None, 405, "the method must be DELETE"),
+    ],
+)
+def test_bad_orders_are_refused_in_a_sentence(
+    service: Service, method: str, path: str, body: object, status: int, sentence: str
+) -> None:
+    service.opened(id="there")
+
+    refused = service.ask(method, path, json=body)
+
+    assert (refused.status_code, sentence in refused.json()["error"]["message"]) == (status, True), refused.text
+    assert [one["id"] for one in service.ask("GET").json()["sessions"]] == ["there"]
+
+
+def test_a_session_has_the_limits_that_it_was_opened_with(service: Service, endpoint: ChatEndpoint) -> None:
+    endpoint.will(said("42"))
+    chat = client_of(service.opened(calls=1))
+    chat.chat.completions.create(model="any", messages=MESSAGES)
+
+    with pytest.raises(openai.RateLimitError, match="has used all its 1 calls"):
+        chat.chat.completions.create(model="any", messages=MESSAGES)
+
+
+def test_open_sessions_end_with_the_service_and_keep_their_records(service: Service, endpoint: ChatEndpoint) -> None:
+    endpoint.will(said("42"))
+    session = service.opened()
+    client_of(session).chat.completions.create(model="any", messages=MESSAGES)
+
+    service.stop()
+
+    assert len(read_calls(service.folder / session["id"]).calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "sentence"),
+    [
+        ("", (), "ROLLOUT_SERVICE_TOKENS is not set: whoever uses the service needs a token"),
+        ("alice", (), "ROLLOUT_SERVICE_TOKENS: entry 1 must be NAME:TOKEN"),
+        ("alice:short", (), "the token of 'alice' must have at least 16 characters"),
+        (f"a:{ALICE} a:{BOB}", (), "'a' is there twice"),
+        (
+            f"a:{ALICE}",
+            ("--base-url", "http://127.0.0.1:9/v1"),
+            "the model endpoint http://127.0.0.1:9/v1 cannot be reached",
+        ),
+        (f"a:{ALICE}", ("--url", "ftp://x"), "--url must look like http://host:port"),
+        (
+            f"a:{ALICE}",
+            ("--port", "{taken}"),
+            "the model gateway cannot listen at 127.0.0.1:{taken}: Address already in use",
+        ),
+        (f"a:{ALICE}", ("--host", "256.1.1.1"), "the model gateway cannot listen"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_sentence(
+    endpoint: ChatEndpoint, tmp_path: Path, tokens: str, options: tuple[str, ...], sentence: str
+) -> None:
+    taken = endpoint.url.removesuffix("/v1").rpartition(":")[2]
+    command = [
+        sys.executable,
+        "-m",
+        "rollout_tasks.cli.main",
+        "gateway",
+        "--model",
+        "policy",
+        "--base-url",
+        endpoint.url,
+    ]
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, "--output-dir", str(tmp_path), *(option.format(taken=taken) for option in options)],
+        cwd=REPOSITORY,
+        env={**os.environ, "ROLLOUT_SERVICE_TOKENS": tokens},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2, f"{done.stderr} after {time.monotonic() - began:.0f} s"
+    assert sentence.format(taken=taken) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert ALICE not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_is_whole_after_a_kill(service: Service, endpoint: ChatEndpoint) -> None:
+    endpoint.will(said("42"))
+    session = service.opened(id="killed")
+    client_of(session).chat.completions.create(model="any", messages=MESSAGES)
+
+    service.process.kill()
+    service.process.wait(10)
+
+    lines = (service.folder / "killed" / "calls.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["outcome"] == "served"
