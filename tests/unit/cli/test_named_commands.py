@@ -30,6 +30,7 @@ OTHER_PROGRAMS = {
     "cat": "a shell's",
     "cd": "a shell's",
     "cp": "a shell's",
+    "curl": "curl's",
     "docker": "Docker's own commands",
     "echo": "a shell's",
     "export": "a shell's",
@@ -99,6 +100,7 @@ OWNERS: dict[tuple[str, str], str] = {
 
 COMMAND_OF: dict[str, str] = {
     "desktop_image/": IMAGE,
+    "rollout_tasks/cli/gateway.py": "rollouts gateway",
     "rollout_tasks/cli/image.py": IMAGE,
     "rollout_tasks/cli/pool.py": "rollouts pool connect VM",
     "rollout_tasks/cli/run_actions.py": "scripts/submit.py",
