@@ -103,6 +103,10 @@ def weights(
         raise UserError(f"VERSION: {error}") from error
     if not changed:
         raise UserError(f"POOL: model pool {pool} has no replica")
+    if silent := opened.silent():
+        program.tell(
+            f"note: {', '.join(silent)} fell silent, and will have the earlier version when it comes back: run this again then"
+        )
     if as_json:
         program.print_json([dataclasses.asdict(replica) for replica in changed])
     else:

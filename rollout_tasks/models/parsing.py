@@ -111,7 +111,7 @@ def _tool_call(call: Any) -> RawToolCall:
 
 
 def _extra(content: Any) -> dict[str, Any]:
-    """Returns a call's `extra_content`. It is of use only whole, so that too much is refused and not cut."""
+    """Returns a call's `extra_content`. It is of use only whole, so too much is refused and not cut."""
     if not isinstance(content, dict):
         return {}
     try:

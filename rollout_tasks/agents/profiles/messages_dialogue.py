@@ -2,7 +2,7 @@
 
 Its content blocks are sent back as they came, thinking included. Left out are older screenshots, and texts that are blank, which
 the API writes now and then and always refuses. A zoom is answered with the part of the screen in full resolution. The answer to a
-call that failed says why; the API allows no picture in it, so that after one the screenshot stands behind the answers.
+call that failed says why; the API allows no picture in it, so after one the screenshot stands behind the answers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from rollout_tasks.agents.profiles.packaged_text import read_text
 from rollout_tasks.agents.profiles.profile import PackagedText, Profile, Text
 from rollout_tasks.errors import UserError
 
-_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _OF_RUNS = frozenset({"instruction", "client_password", "date"})
 _OF_PROMPTS = _OF_RUNS | {"picture_width", "picture_height", "previous_actions"}
 _OF_STEPS = frozenset({"number", "action", "thought", "observation", "reply"})
@@ -27,21 +27,21 @@ def with_texts(profile: Profile) -> Profile:
 
     Raises:
         TextUnreadable: A text's package is not installed, or lacks the text.
-        UserError: The task has no place for the instruction, or a text has a place that nothing is filled in at.
+        UserError: The task has no placeholder for the instruction, or a text has one that is not filled in.
     """
     prompts = profile.prompts
-    _check_places(profile)
+    _check_placeholders(profile)
     read = {
         name: read_text(text)
         for name in ("system", "task", "step", "older_step")
         if (text := getattr(prompts, name)) is not None
     }
     if "{instruction}" not in read["task"]:
-        raise UserError("prompts.task: does not hold {instruction}, so that the model would not know its task")
+        raise UserError("prompts.task: must contain {instruction}: without it, the model would not know its task")
     return profile.model_copy(update={"prompts": prompts.model_copy(update=read)})
 
 
-def _check_places(profile: Profile) -> None:
+def _check_placeholders(profile: Profile) -> None:
     prompts = profile.prompts
     of_prompts = _OF_RUNS if profile.computer_tool is not None else _OF_PROMPTS
     filled_in: tuple[tuple[str, Text | None, Set[str]], ...] = (
@@ -53,25 +53,25 @@ def _check_places(profile: Profile) -> None:
         ("unnamed_action", prompts.unnamed_action, _OF_ACTIONS),
     )
     for name, text, filled in filled_in:
-        for place in () if text is None else _places(text):
-            if place not in filled:
+        for placeholder in () if text is None else _placeholders(text):
+            if placeholder not in filled:
                 may = ", ".join(f"{{{one}}}" for one in sorted(filled))
                 raise UserError(
-                    f"prompts.{name}: nothing is filled in at {{{place}}} there with the protocol {profile.protocol}"
-                    + (f"; it may hold {may}" if may else "")
+                    f"prompts.{name}: the placeholder {{{placeholder}}} is not filled in with the protocol {profile.protocol}"
+                    + (f"; it may contain {may}" if may else "")
                 )
 
 
-def _places(text: Text) -> Iterator[str]:
-    """Yields the names of places in a text.
+def _placeholders(text: Text) -> Iterator[str]:
+    """Yields the names of placeholders in a text.
 
     Braces may also be meant as such, as where a prompt says how a reply looks: ``{action}``. So of one's own text only names that
-    runs fill in count; of a package's, where a name without a value becomes a place, all but those of replies.
+    runs fill in count; of a package's, where a name without a value becomes a placeholder, all but those of replies.
     """
     if isinstance(text, tuple):
         for part in text:
-            yield from _places(part)
+            yield from _placeholders(part)
         return
-    for place in _PLACE.findall(read_text(text)):
-        if place in _OF_PROMPTS or (isinstance(text, PackagedText) and place not in _OF_REPLIES):
-            yield place
+    for placeholder in _PLACEHOLDER.findall(read_text(text)):
+        if placeholder in _OF_PROMPTS or (isinstance(text, PackagedText) and placeholder not in _OF_REPLIES):
+            yield placeholder

@@ -101,7 +101,7 @@ class ResponsesDialogue:
     def _answered(self, step: _Step, picture: SentPicture) -> list[Message]:
         """Returns the answers to a step's calls. Safety checks are acknowledged: whoever starts a run lets the agent act.
 
-        An answer is a picture and cannot say that an action failed, so that a message says it. Each must have a picture, too: of
+        An answer is a picture and cannot say that an action failed, so a message says it. Each must have a picture, too: of
         several only the last has the screenshot, and the others have an empty one.
         """
         if self._profile.computer_tool == "computer":

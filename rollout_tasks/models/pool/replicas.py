@@ -203,6 +203,12 @@ class Replicas:
         """Returns those that take calls."""
         return tuple(replica for replica in self.all() if replica.state is ReplicaState.READY)
 
+    def silent(self) -> tuple[str, ...]:
+        """Returns the ids of those that fell silent within the last hour and did not come back."""
+        self.all()  # notices those that are silent by now
+        ids: Any = self._client.zrange(f"{self._key}:silent", 0, -1)
+        return tuple(sorted(ids))
+
     def in_flight(self, replica: Replica) -> int:
         """Returns how many requests a replica's process has; 0 if it is gone."""
         return next((one.in_flight for one in self.all() if one.instance == replica.instance), 0)

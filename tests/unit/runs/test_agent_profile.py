@@ -184,19 +184,19 @@ def test_a_run_names_its_agent_and_its_version(tmp_path: Path) -> None:
 
 
 TEXTS = [
-    ("{task: Do it.}", "prompts.task: does not hold {instruction}, so that the model would not know its task"),
-    ("{task: '{instruction}', step: '{instruction}'}", "prompts.step: nothing is filled in at {instruction} there"),
+    ("{task: Do it.}", "prompts.task: must contain {instruction}: without it, the model would not know its task"),
+    ("{task: '{instruction}', step: '{instruction}'}", "prompts.step: the placeholder {instruction} is not filled in"),
     (
         "{task: '{instruction}', unnamed_action: '{date}'}",
-        "prompts.unnamed_action: nothing is filled in at {date} there",
+        "prompts.unnamed_action: the placeholder {date} is not filled in",
     ),
     (
         "{task: '{instruction}', no_older_steps: '{date}'}",
-        "prompts.no_older_steps: nothing is filled in at {date} there",
+        "prompts.no_older_steps: the placeholder {date} is not filled in",
     ),
     (
         "{task: ['{instruction}', {module: mm_agents.opencua.prompts, name: 'general_computer_instructions[0]'}]}",
-        "prompts.task: nothing is filled in at {password} there",
+        "prompts.task: the placeholder {password} is not filled in",
     ),
 ]
 
@@ -219,7 +219,7 @@ def test_computer_tools_have_no_sizes_and_no_history_in_texts(tmp_path: Path, pr
         f"base: {protocol}\nname: mine\nprompts: {{system: null, task: '{{instruction}} {{picture_width}}'}}"
     )
     with pytest.raises(
-        UserError, match=r"prompts.task: nothing is filled in at \{picture_width\} there with the protocol"
+        UserError, match=r"prompts.task: the placeholder \{picture_width\} is not filled in with the protocol"
     ):
         with_profile(RunConfig(agent=str(file)))
 

@@ -158,6 +158,7 @@ def test_silent_replicas_are_remembered_for_an_hour(
     assert replicas.all() == ()
 
     assert client.zrange("{models:p}:silent", 0, -1) == ["recent", "r1"]
+    assert replicas.silent() == ("r1", "recent")
     assert 3_540_000 < client.pttl("{models:p}:silent") <= 3_600_000
 
 
