@@ -68,6 +68,8 @@ def check_model(config: RunConfig) -> RunConfig:
             the model's context is shorter than the agent's profile needs.
     """
     pool = config.model.pool
+    if pool is not None and config.metric == JUDGE_METRIC:
+        _check_judge(config)
     address = _replica_of(config, pool) if pool is not None else model_address(config)
     if config.profile is not None and (address is None or (address == OPENAI_URL and config.model.api == "messages")):
         raise UserError(_endpoint_wanted(config))
@@ -105,6 +107,28 @@ def check_model(config: RunConfig) -> RunConfig:
     return config
 
 
+def _check_judge(config: RunConfig) -> None:
+    """Checks that the judge of a model pool's run has an endpoint of its own, and is served there.
+
+    Raises:
+        UserError: It has none, or is not.
+    """
+    configured = settings().openai_base_url
+    if configured is None:
+        raise UserError("--metric: a judge is not asked in a model pool: name its endpoint in OPENAI_BASE_URL")
+    try:
+        address = check_url(configured)
+    except ValueError as error:
+        raise UserError(f"OPENAI_BASE_URL: {error}") from error
+    answer = _ask(address)
+    if answer.status == 404:  # it does not say what it serves
+        return
+    name = config.judge_model or config.model.name
+    names = [str(model.get("id")) for model in _models_in(answer, address)]
+    if names and name not in names:
+        raise UserError(f"--judge-model: {address} does not serve {name!r}; it serves {_listed(names)}")
+
+
 def check_no_pool(config: RunConfig) -> None:
     """Checks that a run on this machine alone has no model pool: its Redis is its own, and pools are in that of the workers.
 
@@ -129,8 +153,6 @@ def _replica_of(config: RunConfig, pool: str) -> str:
 
     if config.model.base_url is not None:
         raise UserError("--model-pool, --base-url: name one of them")
-    if config.metric == JUDGE_METRIC and settings().openai_base_url is None:
-        raise UserError("--metric: a judge is not asked in a model pool: name its endpoint in OPENAI_BASE_URL")
     replicas = Replicas(checked_client(), pool)
     ready = next(iter(replicas.ready()), None)
     if ready is None:

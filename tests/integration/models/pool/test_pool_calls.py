@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from benchmark.items import MAX_ID_BYTES
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.config import ModelConfig, parse_config
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
 from rollout_tasks.models import attached_replicas, retries, routes
 from rollout_tasks.models.client import open_model
@@ -26,6 +26,8 @@ from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
 from rollout_tasks.models.session_ids import session_id
+from rollout_tasks.runs.model_check import check_model
+from rollout_tasks.settings import settings
 from tests.conftest import REPOSITORY
 from tests.integration.models.gateway.upstream import Recorder
 from tests.unit.agents.chat_endpoint import ChatEndpoint, said
@@ -133,6 +135,25 @@ def test_the_longest_ids_make_a_session(endpoints: list[ChatEndpoint], registere
     assert ask(longest).text == "42"
     with Gateway() as gateway, gateway.open(longest, EndpointEngine(POOL), Recorder()):
         pass
+    assert len(registered) == 2
+
+
+def test_the_judge_of_a_pools_run_is_looked_for_at_its_own_endpoint(
+    endpoints: list[ChatEndpoint], registered: list[Replica], redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    judged = {"model": {"name": "policy", "pool": "p"}, "metric": "llm_judgement"}
+    settings.cache_clear()
+    with pytest.raises(UserError, match="a judge is not asked in a model pool: name its endpoint in OPENAI_BASE_URL"):
+        check_model(parse_config(judged))
+
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoints[1].url)
+    settings.cache_clear()
+    with pytest.raises(UserError, match=f"--judge-model: {endpoints[1].url} does not serve 'gpt'; it serves policy"):
+        check_model(parse_config({**judged, "judge_model": "gpt"}))
+    assert check_model(parse_config(judged)).model.pool == "p"
+
+    settings.cache_clear()
     assert len(registered) == 2
 
 
