@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import resource
+import tempfile
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from rollout_tasks.cli import program
 from rollout_tasks.config import DEFAULT_MODEL, parse_config
-from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway
@@ -23,6 +25,7 @@ logger = logging.getLogger(__name__)
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 _LOOK_SECONDS = 10.0
+_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - which are not taken without more
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -36,6 +39,10 @@ def gateway(
     advertised: Annotated[
         str, typer.Option("--url", help="The address that sessions are told, as http://HOST:PORT.")
     ] = "",
+    max_retries: Annotated[
+        int, typer.Option(min=1, max=100, help="Tries of one call before it fails, the first one included.")
+    ] = 3,
+    model_timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that one try may take.")] = 120.0,
     output_dir: Annotated[Path, typer.Option(help="Where the sessions' records go.")] = Path("sessions"),
 ) -> None:
     """Serve a model to agents elsewhere until Ctrl-C or SIGTERM.
@@ -45,26 +52,35 @@ def gateway(
 
     [bold]curl -H "Authorization: Bearer TOKEN" -d '{}' http://HOST:8790/sessions[/bold]
 
-    A session speaks Chat Completions, Responses and Anthropic's Messages. Each
-    call is recorded in calls.jsonl of the session's folder.
+    A session speaks Chat Completions, Responses and Anthropic's Messages, and
+    takes a reward. Each call is recorded in calls.jsonl of the session's folder.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
     given = settings().service_tokens
     tokens = ServiceTokens(given.get_secret_value() if given is not None else "")
-    options = {"name": model, "base_url": base_url, "pool": model_pool}
+    if host in _EVERYWHERE and not advertised:
+        raise UserError(f"--host {host!r} listens at all addresses: say with --url which one sessions are told")
+    named = {"name": model, "base_url": base_url, "pool": model_pool}
+    options = {**named, "max_retries": max_retries, "timeout": model_timeout}
     config = check_model(parse_config({"model": {key: value for key, value in options.items() if value is not None}}))
     key = settings().openai_api_key
     engine = EndpointEngine(config.model, api_key=checked_key(key.get_secret_value()) if key is not None else "")
     served = Gateway(host=host, port=port, advertised=_checked(advertised))
     sessions = RemoteSessions(served, engine, output_dir, tokens)
     served.opener = sessions
+    _check_folder(output_dir)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each session has a file and connections
     stop = program.stopped_by_signals()
     served.start()
     try:
         if host not in _LOOPBACK:
             logger.warning("it listens at %s without TLS: put a proxy with TLS in front of it", host)
-        logger.info("serving %s at %s/sessions; records: %s", model, served.url, output_dir)
+        scripted = " (the scripted model)" if config.model.scripted else ""
+        logger.info(
+            "serving %s%s at %s/sessions, port %d; records: %s", model, scripted, served.url, served.port, output_dir
+        )
         while not stop.wait(_LOOK_SECONDS):
             for name in sessions.close_idle():
                 logger.info("session %s was closed: it had no call for %g s", name, IDLE_SECONDS)
@@ -75,9 +91,24 @@ def gateway(
 
 def _checked(url: str) -> str:
     try:
-        return check_url(url) if url else ""
-    except ValueError as error:
-        raise UserError(f"--url {error}") from error
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if url and (not good or "@" in parts.netloc or parts.query or parts.fragment):
+        raise UserError(
+            f"--url must look like https://HOST or https://HOST:PORT/PREFIX, without a login, got {url[:200]!r}"
+        )
+    return url
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"--output-dir {folder}: {error.strerror}") from error
 
 
 def main() -> None:

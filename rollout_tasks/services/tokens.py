@@ -30,9 +30,12 @@ class ServiceTokens:
                 raise UserError(f"{VARIABLE}: the token of {name!r} must have at least {SHORTEST_TOKEN} characters")
             if not token.isascii() or not token.isprintable():
                 raise UserError(f"{VARIABLE}: the token of {name!r} must be printable ASCII")
-            if name in self._digests:
-                raise UserError(f"{VARIABLE}: {name!r} is there twice")
-            self._digests[name] = hashlib.sha256(token.encode()).digest()
+            if "," in token:
+                raise UserError(f"{VARIABLE}: the token of {name!r} has a comma: there are blanks between entries")
+            digest = hashlib.sha256(token.encode()).digest()
+            if name in self._digests or digest in self._digests.values():
+                raise UserError(f"{VARIABLE}: {name!r}, or its token, is there twice")
+            self._digests[name] = digest
         if not self._digests:
             raise UserError(
                 f"{VARIABLE} is not set: whoever uses the service needs a token, as in"

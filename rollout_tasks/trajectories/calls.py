@@ -49,7 +49,11 @@ class CallWriter:
         directory.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(directory / CALLS_NAME, flags, 0o644)
-        self._append(_encode({"kind": "start", "header": dict(header)}))
+        try:
+            self._append(_encode({"kind": "start", "header": dict(header)}))
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def record(self, call: ServedCall) -> None:
         """Adds a call.

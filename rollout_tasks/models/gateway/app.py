@@ -72,11 +72,11 @@ class GatewayApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         connection = Connection(scope, receive, send)
-        suffix = next((known for known in _METHODS if connection.path.endswith(known)), "")
+        suffix = next((known for known in _METHODS if connection.path[len(_PREFIX) :].endswith(known)), "")
         dialect = _DIALECTS.get(suffix, chat.CHAT)
         session = None
         try:
-            if self._opener is not None and not suffix and connection.path.startswith(_SESSIONS):
+            if self._opener is not None and _is_of_sessions(connection.path):
                 await self._operate(self._opener, connection)
                 return
             session = self._session(connection, suffix)
@@ -101,7 +101,11 @@ class GatewayApp:
         path = connection.path
         opened = self._sessions.get(path[len(_PREFIX) : -len(suffix)]) if suffix and path.startswith(_PREFIX) else None
         if opened is None:
-            what = "there is no such session" if suffix and path.startswith(_PREFIX) else "there is no such address"
+            what = "there is no such session"
+            if not suffix or not path.startswith(_PREFIX):
+                what = (
+                    "there is no such address: clients of OpenAI's API take base_url, those of Anthropic's messages_url"
+                )
             raise Refused(404, what, "not_found")
         token = _token(connection)
         if not hmac.compare_digest(hashlib.sha256(token).digest(), opened.token_digest):
@@ -121,7 +125,7 @@ class GatewayApp:
         if name and connection.method == "DELETE":
             await connection.respond(200, await asyncio.to_thread(opener.close, owner, name))
         elif not name and connection.method == "GET":
-            await connection.respond(200, opener.listed(owner))
+            await connection.respond(200, await asyncio.to_thread(opener.listed, owner))
         elif not name and connection.method == "POST":
             body = await _read_body(connection, _LARGEST_ORDER)
             await connection.respond(201, await asyncio.to_thread(opener.open, owner, body))
@@ -142,6 +146,11 @@ class GatewayApp:
             body = await _body(session, connection)
             client_request = dialect.read(body, session.memory, session.limits.request_bytes)
             await _watched(_call(session, dialect, client_request, connection), connection)
+
+
+def _is_of_sessions(path: str) -> bool:
+    """Whether a path is that of all sessions, or of one and nothing below it."""
+    return path == _SESSIONS or (path.startswith(_PREFIX) and "/" not in path.removeprefix(_PREFIX))
 
 
 async def _body(session: Session, connection: Connection) -> dict[str, Any]:

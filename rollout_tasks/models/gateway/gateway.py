@@ -56,6 +56,10 @@ class SessionHandle:
         """Returns what happened so far."""
         return self._session.summary()
 
+    def when_rewarded(self, told: Callable[[], object]) -> None:
+        """Has a function called after each reward, in the gateway's thread."""
+        self._session.when_rewarded = told
+
     def close(self) -> SessionSummary:
         """Ends the session and its calls in flight, and returns what happened; harmless when repeated."""
         self._gateway._end(self._session)
@@ -91,6 +95,8 @@ class Gateway:
         self.socket_path = socket_path
         self.url = ""
         """The server's address, once started; with a Unix socket, its host is a name only."""
+        self.port = 0
+        """The port that it listens at, once started."""
         self._process = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -179,8 +185,9 @@ class Gateway:
                 listener = socket.create_server((self._host, self._port), family=family, backlog=128)
                 # Its connections inherit it: asyncio sets it itself for other kinds of listeners only.
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self.port = listener.getsockname()[1]
                 host = f"[{self._host}]" if ":" in self._host else self._host
-                self.url = self._advertised or f"http://{host}:{listener.getsockname()[1]}"
+                self.url = self._advertised or f"http://{host}:{self.port}"
                 return listener
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -192,7 +199,8 @@ class Gateway:
                 raise
         except OSError as error:
             where = f" at {self._host}:{self._port}" if self._port else ""
-            raise UserError(f"the model gateway cannot listen{where}: {error.strerror or error}") from error
+            why = os.strerror(error.errno) if error.errno else error
+            raise UserError(f"the model gateway cannot listen{where}: {why}") from error
         self.url = "http://gateway"
         return listener
 

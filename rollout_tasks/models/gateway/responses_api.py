@@ -56,7 +56,8 @@ class ResponsesAPI:
         said = {**reply.message, **reply.thinking}
         size = client_request.size + len(reply.text) + sum(len(call.arguments) for call in reply.tool_calls)
         response_id = f"resp_{call_id}"
-        memory.conversations.keep(response_id, Conversation((*client_request.notes["messages"], said), size))
+        if client_request.body.get("store") is not False:
+            memory.conversations.keep(response_id, Conversation((*client_request.notes["messages"], said), size))
         why = _INCOMPLETE.get(reply.finish_reason)
         repeated = {
             name: default if client_request.body.get(name) is None else client_request.body[name]

@@ -45,6 +45,8 @@ class SessionLimits:
     """For one call, with all its tries."""
     refusals: int | None = None
     """Requests in a row that may be refused, or be too long for the model, before the session fails."""
+    ends_at_failure: bool = True
+    """Whether the session answers no more once its engine has given up on a call; otherwise only that call has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class SessionSummary:
     """Its sentence."""
     limit: str
     """Which of its limits the session reached, as a sentence; empty for none."""
+    in_flight: int
+    """Calls that have no reply yet."""
     unserved: str
     """Why the last request was refused, or was too long for the model; empty if a call has been served since."""
 
@@ -104,6 +108,8 @@ class Session:
         self.memory = SessionMemory()
         self.closed = False
         self.reward: float | None = None
+        self.when_rewarded: Callable[[], object] | None = None
+        """Called after each reward."""
         self._recorder = recorder
         self._when_over = when_over
         """Told once why the session answers no more, when it has failed or reached a limit."""
@@ -114,8 +120,8 @@ class Session:
         self._outcomes = {"served": 0, "failed": 0, "cut": 0}
         self._refusals: deque[str] = deque(maxlen=_KEPT_REFUSALS)
         self._refused = 0
-        self._unserved: list[str] = []
-        """Why requests were refused, since the last call that was served."""
+        self._unserved, self._why_unserved = 0, ""
+        """How many requests were refused since the last call that was served, and why the last one was."""
         self._limit = ""
         self.bodies = 0
         """Requests whose bodies are being read."""
@@ -159,7 +165,8 @@ class Session:
             answer = await self._answer(request, on_piece)
         except EngineError as error:
             failure = RolloutFailure(error.failure_class, str(error))
-            self._record_failure(call, started, failure, error.tries, over=error.code != CONTEXT_OVERFLOW)
+            over = error.code != CONTEXT_OVERFLOW and self.limits.ends_at_failure
+            self._record_failure(call, started, failure, error.tries, over=over)
             if error.code == CONTEXT_OVERFLOW:  # agents shorten their prompt, and ask again
                 self._not_served(str(error))
             raise
@@ -186,7 +193,7 @@ class Session:
             served=answer.served,
         )
         self._record(served, started)
-        self._unserved = []
+        self._unserved, self._why_unserved = 0, ""
         if self._failure is not None and self._failure.failure_class is FailureClass.INTERNAL:
             raise EngineError(FailureClass.INTERNAL, str(self._failure), status=500)
         return call.id, answer
@@ -205,11 +212,15 @@ class Session:
         """Stores the reward that the agent's side gives.
 
         Raises:
-            Refused: It is not a finite number.
+            Refused: It is not a finite number, or the session is closed.
         """
+        if self.closed:
+            raise Refused(409, f"session {self.id} is closed", "session_closed")
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(float(reward)):
             raise Refused(400, "reward must be a finite number")
         self.reward = float(reward)
+        if self.when_rewarded is not None:
+            self.when_rewarded()
 
     def trace(self) -> dict[str, Any]:
         """Returns what happened so far, as JSON values."""
@@ -240,7 +251,8 @@ class Session:
             failure_class=failure.failure_class if failure else None,
             failure=str(failure) if failure else "",
             limit=self._limit,
-            unserved=next(reversed(self._unserved), ""),
+            in_flight=len(self._in_flight),
+            unserved=self._why_unserved,
         )
 
     async def close(self) -> None:
@@ -293,12 +305,10 @@ class Session:
         self._tell(str(self._failure))
 
     def _not_served(self, sentence: str) -> None:
-        self._unserved.append(sentence[:500])
-        if self.limits.refusals is not None and len(self._unserved) >= self.limits.refusals:
+        self._unserved, self._why_unserved = self._unserved + 1, sentence[:500]
+        if self.limits.refusals is not None and self._unserved >= self.limits.refusals:
             self._fail(
-                RolloutFailure(
-                    FailureClass.MODEL, f"{len(self._unserved)} requests in a row, the last: {sentence[:500]}"
-                )
+                RolloutFailure(FailureClass.MODEL, f"{self._unserved} requests in a row, the last: {sentence[:500]}")
             )
 
     def _tell(self, why: str) -> None:

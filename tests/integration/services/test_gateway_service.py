@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,12 @@ import httpx
 import openai
 import pytest
 
+from rollout_tasks.models.base import Usage
+from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
+from rollout_tasks.models.gateway.gateway import Gateway
+from rollout_tasks.models.served import Served
+from rollout_tasks.services import sessions
+from rollout_tasks.services.tokens import ServiceTokens
 from rollout_tasks.trajectories.call_reader import read_calls
 from tests.conftest import REPOSITORY, free_port
 from tests.unit.agents.chat_endpoint import ChatEndpoint, said
@@ -112,11 +120,90 @@ def test_a_session_is_opened_used_rewarded_and_closed(service: Service, endpoint
         chat.chat.completions.create(model="any", messages=MESSAGES)
     assert refused.value.status_code == 409
 
+    told = json.loads((service.folder / "episode-1" / "session.json").read_text())
+    assert (told["owner"], told["reward"], told["calls"]) == ("alice", 0.5, 2)
     record = read_calls(service.folder / "episode-1")
     assert record.header["owner"] == "alice"
     assert [call.reply["content"] for call in record.calls] == ["42", "43"]
     log = service.stop()
     assert not [secret for secret in (ALICE, BOB, session["token"], "sk-of-the-model") if secret in log]
+
+
+def test_a_failed_call_fails_alone_and_is_in_the_log(service: Service, endpoint: ChatEndpoint) -> None:
+    endpoint.will({"status": 400})
+    chat = client_of(service.opened(id="s"))
+    with pytest.raises(openai.BadRequestError):
+        chat.chat.completions.create(model="any", messages=MESSAGES)
+    endpoint.will(said("42"))
+
+    assert chat.chat.completions.create(model="any", messages=MESSAGES).choices[0].message.content == "42"
+
+    assert service.ask("DELETE", "/s").json()["failed"] == 1
+    assert "session s: call 1 failed: model policy at" in service.stop()
+
+
+@pytest.mark.parametrize("name", ["trace", "reward", "v1", "models", "sessions"])
+def test_a_session_may_have_the_name_of_an_address(service: Service, name: str) -> None:
+    service.opened(id=name)
+    assert service.ask("DELETE", f"/{name}").status_code == 200
+    assert service.ask("GET").json() == {"sessions": []}
+
+
+def test_an_id_is_used_once(service: Service, tmp_path: Path) -> None:
+    service.opened(id="s")
+    service.ask("DELETE", "/s")
+    refused = service.ask("POST", json={"id": "s"})
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        409,
+        "the id 's' is used up: there is the record of an earlier session",
+    )
+    (tmp_path / "sessions").rename(tmp_path / "away")
+    (tmp_path / "sessions").write_text("in the way")
+    assert service.ask("POST", json={"id": "t"}).status_code == 507
+    (tmp_path / "sessions").unlink()
+    service.opened(id="t")
+
+
+@pytest.mark.parametrize("path", ["/s/v1/embeddings", "/s/chat/completions", "/s/v1/chat/completions/", "x"])
+def test_another_address_is_no_matter_of_keys(service: Service, path: str) -> None:
+    service.opened(id="s")
+    refused = service.ask("POST", path, json={})
+    assert (refused.status_code, refused.json()["error"]["message"][:27]) == (404, "there is no such address: c")
+
+
+def test_idle_sessions_end_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a record cannot be made durable; not one whose call is under way."""
+    monkeypatch.setattr(sessions, "IDLE_SECONDS", 0.2)
+    began, go_on = threading.Event(), threading.Event()
+
+    def sample(_call: EngineCall) -> EngineReply:
+        began.set()
+        go_on.wait(20)
+        body = {"choices": [said("42")], "model": "m"}
+        return read_completion(json.dumps(body), Usage(), Served())
+
+    with Gateway() as gateway:
+        remote = sessions.RemoteSessions(gateway, FunctionEngine("m", sample), tmp_path, ServiceTokens(f"a:{ALICE}"))
+        remote.open("a", {"id": "broken"})
+        remote.open("a", {"id": "idle"})
+        busy = remote.open("a", {"id": "busy"})
+        no_file, end = os.pipe()  # which cannot be synced
+        os.dup2(end, remote._opened["broken"].recorder.writer._descriptor)
+        body = {"model": "m", "messages": MESSAGES}
+        with ThreadPoolExecutor(1) as threads:
+            headers = {"Authorization": f"Bearer {busy['token']}"}
+            call = threads.submit(
+                httpx.post, f"{busy['base_url']}/chat/completions", json=body, headers=headers, timeout=30
+            )
+            assert began.wait(20)
+            time.sleep(0.4)
+            assert sorted(remote.close_idle()) == ["broken", "idle"]
+            go_on.set()
+            assert call.result().status_code == 200
+        remote.close_all()
+    assert json.loads((tmp_path / "busy" / "session.json").read_text())["calls"] == 1
+    os.close(no_file)
+    os.close(end)
 
 
 def test_nobody_sees_or_ends_anothers(service: Service) -> None:
@@ -184,13 +271,17 @@ def test_open_sessions_end_with_the_service_and_keep_their_records(service: Serv
         ("", (), "ROLLOUT_SERVICE_TOKENS is not set: whoever uses the service needs a token"),
         ("alice", (), "ROLLOUT_SERVICE_TOKENS: entry 1 must be NAME:TOKEN"),
         ("alice:short", (), "the token of 'alice' must have at least 16 characters"),
-        (f"a:{ALICE} a:{BOB}", (), "'a' is there twice"),
+        (f"a:{ALICE} a:{BOB}", (), "'a', or its token, is there twice"),
+        (f"a:{ALICE} b:{ALICE}", (), "'b', or its token, is there twice"),
+        (f"a:{ALICE},b:{BOB}", (), "the token of 'a' has a comma: there are blanks between entries"),
+        (f"a:{ALICE}", ("--host", "::"), "--host '::' listens at all addresses: say with --url"),
+        (f"a:{ALICE}", ("--output-dir", "/proc/none"), "--output-dir /proc/none: No such file or directory"),
         (
             f"a:{ALICE}",
             ("--base-url", "http://127.0.0.1:9/v1"),
             "the model endpoint http://127.0.0.1:9/v1 cannot be reached",
         ),
-        (f"a:{ALICE}", ("--url", "ftp://x"), "--url must look like http://host:port"),
+        (f"a:{ALICE}", ("--url", "ftp://x"), "--url must look like https://HOST"),
         (
             f"a:{ALICE}",
             ("--port", "{taken}"),

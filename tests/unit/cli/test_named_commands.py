@@ -37,6 +37,7 @@ OTHER_PROGRAMS = {
     "git": "git's",
     "kill": "a shell's",
     "mkdir": "a shell's",
+    "openssl": "OpenSSL's",
     "mkdocs": "of the docs' site",
     "pre-commit": "of contributors",
     "python": "a line of Python, or another package's module",
