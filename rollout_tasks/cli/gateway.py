@@ -105,7 +105,7 @@ def _checked(url: str) -> str:
 def _check_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile("wb", dir=folder):
             pass
     except OSError as error:
         raise UserError(f"--output-dir {folder}: {error.strerror}") from error

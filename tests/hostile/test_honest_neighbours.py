@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from rollout_tasks.trajectories.reader import read_trajectory
 from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -98,7 +99,6 @@ signal.setitimer(signal.ITIMER_REAL, 0.01)
 TEXTS = {
     "escapes": "\x1b[2J\x1b]0;owned\x07 5",
     "markup": "[bold]5[/nothing] | <script>alert(1)</script> ```",
-    "half a character": "\ud800 5",
     "zeros": "\0" * 1000,
     "a long text": "5 " * 200_000,
 }
@@ -172,9 +172,13 @@ def test_they_get_their_scores_and_the_workers_stay_small(tmp_path: Path) -> Non
         process.kill()
 
     folder = tmp_path / "results" / "beside"
+    assert (folder / "evaluation.json").exists(), err
     report = json.loads((folder / "evaluation.json").read_text())
     rows = {row["item_id"]: row["rollouts"][0] for row in report["evaluation_results"]}
     assert len(rows) == len(items())
+    for attempt in folder.glob("hostile*/0/attempt-1"):
+        roles = [message["role"] for message in read_trajectory(attempt).messages]
+        assert roles.count("tool") == 2, f"{attempt}: the code was not run twice"
     honest = {name: row["score"] for name, row in rows.items() if name.startswith("honest")}
     assert honest == dict.fromkeys(honest, 1.0), err[-2000:]
     assert {name: row["score"] for name, row in rows.items() if not name.startswith("honest") and row["score"]} == {}
