@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import resource
+import socket
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +27,6 @@ logger = logging.getLogger(__name__)
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 _LOOK_SECONDS = 10.0
-_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - which are not taken without more
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -59,7 +60,7 @@ def gateway(
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
     given = settings().service_tokens
     tokens = ServiceTokens(given.get_secret_value() if given is not None else "")
-    if host in _EVERYWHERE and not advertised:
+    if _is_everywhere(host) and not advertised:
         raise UserError(f"--host {host!r} listens at all addresses: say with --url which one sessions are told")
     named = {"name": model, "base_url": base_url, "pool": model_pool}
     options = {**named, "max_retries": max_retries, "timeout": model_timeout}
@@ -89,13 +90,23 @@ def gateway(
         served.close()
 
 
+def _is_everywhere(host: str) -> bool:
+    """Whether a server at this address would listen at all addresses of the machine, however that is spelled."""
+    try:
+        found = socket.getaddrinfo(host or None, None, flags=socket.AI_PASSIVE)
+    except OSError:
+        return False  # to listen there fails, and says why
+    return any(ipaddress.ip_address(str(place[0]).partition("%")[0]).is_unspecified for *_, place in found)
+
+
 def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
-    if url and (not good or "@" in parts.netloc or parts.query or parts.fragment):
+    odd = any(letter in "@?#\\" or not "!" <= letter <= "~" for letter in url) or url.endswith(":")
+    if url and (odd or not good):
         raise UserError(
             f"--url must look like https://HOST or https://HOST:PORT/PREFIX, without a login, got {url[:200]!r}"
         )

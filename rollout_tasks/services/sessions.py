@@ -120,9 +120,14 @@ class RemoteSessions:
             raise Refused(429, f"you have {MOST_SESSIONS} open sessions, the most at a time: close some")
         if name in self._opened:
             raise Refused(409, f"there is a session {name!r} already", "session_exists")
-        if folder.exists():
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+        except FileExistsError:
             used = f"the id {name!r} is used up: there is the record of an earlier session"
-            raise Refused(409, used, "session_exists")
+            raise Refused(409 if folder.exists() else 507, used, "session_exists") from None
+        except OSError as error:
+            raise Refused(507, f"the record of a session cannot be written: {error.strerror}") from error
         try:
             header = {"session_id": name, "owner": owner, "model": self._engine.model}
             recorder = _Recorder(name, CallWriter(folder, header))
@@ -150,7 +155,10 @@ class RemoteSessions:
             if found is None or found.owner != owner:
                 raise Refused(404, "there is no such session", "not_found")
             del self._opened[name]
-        return self._end(name, found)
+        told = self._end(name, found)
+        if why := told.get("not_written"):
+            raise Refused(507, f"session {name} is closed, but its record cannot be written: {why}")
+        return told
 
     def close_idle(self) -> list[str]:
         """Closes sessions that nobody has used for `IDLE_SECONDS`; returns their ids."""
@@ -177,11 +185,12 @@ class RemoteSessions:
     def _end(self, name: str, one: _Opened) -> dict[str, Any]:
         one.handle.close()
         told = _told(name, one)
-        try:
-            one.recorder.writer.finish()
-            self._write(name, one, told)
-        except OSError as error:
-            logger.error("the record of session %s may be lost if this machine fails now: %s", name, error)
+        for write in (one.recorder.writer.finish, lambda: self._write(name, one, told)):
+            try:
+                write()
+            except OSError as error:
+                logger.error("the record of session %s cannot be written: %s", name, error)
+                told["not_written"] = error.strerror
         return told
 
     def _rewarded(self, name: str, one: _Opened) -> None:

@@ -24,7 +24,7 @@ class ServiceTokens:
         self._digests: dict[str, bytes] = {}
         for number, entry in enumerate(text.split(), start=1):
             name, colon, token = entry.partition(":")
-            if not name or not colon or not token:
+            if not name.isprintable() or not name or not colon or not token:
                 raise UserError(f"{VARIABLE}: entry {number} must be NAME:TOKEN")
             if len(token) < SHORTEST_TOKEN:
                 raise UserError(f"{VARIABLE}: the token of {name!r} must have at least {SHORTEST_TOKEN} characters")

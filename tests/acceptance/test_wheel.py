@@ -55,11 +55,15 @@ def environment(installed: Path) -> dict[str, str]:
     return {**kept, "PATH": f"{installed}:{kept['PATH']}"}
 
 
+def output_of(command: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
 def test_a_run(environment: dict[str, str], tmp_path: Path) -> None:
     command = ["rollouts", "run", "--data-path", str(ITEMS), "--env-mode", "math", "--metric", "final_number", "--json"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
+    done = output_of(command, tmp_path, environment)
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["summary"]["average_score"] == 1.0
@@ -70,29 +74,13 @@ def test_the_python_api(environment: dict[str, str], tmp_path: Path) -> None:
         "from benchmark import Benchmark; from rollout_tasks import RunConfig, run;"
         f"print(run(RunConfig(env_mode='math', metric='final_number'), Benchmark({str(ITEMS)!r}, limit=2)).score)"
     )
-    done = subprocess.run(
-        ["python", "-c", program],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = output_of(["python", "-c", program], tmp_path, environment)
     assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
 
 
 def test_a_program_of_the_multi_process_framework(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.format(items=str(ITEMS)))
-    done = subprocess.run(
-        ["python", "program.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = output_of(["python", "program.py"], tmp_path, environment)
     assert (done.returncode, done.stdout) == (0, PRINTED), done.stderr
 
 

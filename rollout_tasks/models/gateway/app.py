@@ -27,12 +27,12 @@ _SESSIONS = "/sessions"
 _PREFIX = f"{_SESSIONS}/"
 _LARGEST_ORDER = 64 << 10
 """Bytes of a request that opens a session."""
-_DIALECTS: Mapping[str, ClientApi] = {
+_APIS: Mapping[str, ClientApi] = {
     "/v1/chat/completions": chat.CHAT,
     "/v1/responses": responses_api.RESPONSES,
     "/v1/messages": messages_api.MESSAGES,
 }
-_METHODS = {**dict.fromkeys(_DIALECTS, "POST"), "/v1/models": "GET", "/reward": "POST", "/trace": "GET"}
+_METHODS = {**dict.fromkeys(_APIS, "POST"), "/v1/models": "GET", "/reward": "POST", "/trace": "GET"}
 _NO_RETRY: Headers = [(b"x-should-retry", b"false")]
 """The official clients heed it: the gateway has made all the tries that there are to be."""
 _CLOSE: Headers = [(b"connection", b"close")]
@@ -73,28 +73,28 @@ class GatewayApp:
         """Answers one request."""
         connection = Connection(scope, receive, send)
         suffix = next((known for known in _METHODS if connection.path[len(_PREFIX) :].endswith(known)), "")
-        dialect = _DIALECTS.get(suffix, chat.CHAT)
+        api = _APIS.get(suffix, chat.CHAT)
         session = None
         try:
             if self._opener is not None and _is_of_sessions(connection.path):
                 await self._operate(self._opener, connection)
                 return
             session = self._session(connection, suffix)
-            await self._answer(session, suffix, dialect, connection)
+            await self._answer(session, suffix, api, connection)
         except ClientGone:
             await connection.cut()
         except Refused as refused:
             if session is not None:
                 session.refuse(str(refused))
             headers = _NO_RETRY if refused.status not in {408, 413} else [*_NO_RETRY, *_CLOSE]
-            await _fail(connection, dialect, refused.status, str(refused), refused.code, headers)
+            await _fail(connection, api, refused.status, str(refused), refused.code, headers)
         except EngineError as error:
-            await _fail(connection, dialect, error.status, str(error), error.code, _NO_RETRY)
+            await _fail(connection, api, error.status, str(error), error.code, _NO_RETRY)
         except Exception:  # a defect here: the client is answered, and the server goes on
             logger.exception("the model gateway failed at a request")
             if session is not None:
                 session.broken("the model gateway failed at a request: the log says why")
-            await _fail(connection, dialect, 500, "the model gateway failed at this request", "", _NO_RETRY)
+            await _fail(connection, api, 500, "the model gateway failed at this request", "", _NO_RETRY)
 
     def _session(self, connection: Connection, suffix: str) -> Session:
         """Returns the session that a request names and has the key of."""
@@ -133,7 +133,7 @@ class GatewayApp:
             allowed = "DELETE" if name else "GET or POST"
             raise Refused(405, f"the method must be {allowed}")
 
-    async def _answer(self, session: Session, suffix: str, dialect: ClientApi, connection: Connection) -> None:
+    async def _answer(self, session: Session, suffix: str, api: ClientApi, connection: Connection) -> None:
         if suffix == "/trace":
             await connection.respond(200, session.trace())
         elif suffix == "/v1/models":
@@ -144,8 +144,8 @@ class GatewayApp:
             await connection.respond(200, {"reward": session.reward})
         else:
             body = await _body(session, connection)
-            client_request = dialect.read(body, session.memory, session.limits.request_bytes)
-            await _watched(_call(session, dialect, client_request, connection), connection)
+            client_request = api.read(body, session.memory, session.limits.request_bytes)
+            await _watched(_call(session, api, client_request, connection), connection)
 
 
 def _is_of_sessions(path: str) -> bool:
@@ -188,24 +188,24 @@ async def _read_body(connection: Connection, most: int) -> dict[str, Any]:
         raise Refused(400, str(error)) from error
 
 
-async def _call(session: Session, dialect: ClientApi, client_request: ClientRequest, connection: Connection) -> None:
-    live = dialect.live(client_request)
+async def _call(session: Session, api: ClientApi, client_request: ClientRequest, connection: Connection) -> None:
+    live = api.live(client_request)
 
     async def pass_on(piece: dict[str, Any]) -> None:
         assert live is not None  # noqa: S101 - else it is not called
         for data in live.events(piece):
             await connection.stream(data)
 
-    call_id, answer = await session.call(dialect.name, client_request.request, pass_on if live else None)
+    call_id, answer = await session.call(api.name, client_request.request, pass_on if live else None)
     session.memory.keep(answer.reply)
     if live is not None and connection.streaming:
         await connection.stream(live.end(answer), more=False)
         return
-    reply = dialect.reply(client_request, answer, call_id, session.memory)
+    reply = api.reply(client_request, answer, call_id, session.memory)
     if not client_request.stream:
         await connection.respond(200, reply)
         return
-    await connection.stream(b"".join(dialect.events(reply, client_request)), more=False)
+    await connection.stream(b"".join(api.events(reply, client_request)), more=False)
 
 
 async def _watched(work: Any, connection: Connection) -> None:
@@ -228,13 +228,13 @@ async def _watched(work: Any, connection: Connection) -> None:
 
 
 async def _fail(
-    connection: Connection, dialect: ClientApi, status: int, sentence: str, code: str, headers: Headers
+    connection: Connection, api: ClientApi, status: int, sentence: str, code: str, headers: Headers
 ) -> None:
     """Sends an error in the API's own shape; in a stream that was begun, as its last event."""
-    error = dialect.error(status, sentence, code)
+    error = api.error(status, sentence, code)
     try:
         if connection.streaming:
-            await connection.stream(event(error, dialect.error_event), more=False)
+            await connection.stream(event(error, api.error_event), more=False)
         else:
             await connection.respond(status, error, headers)
     except ClientGone:

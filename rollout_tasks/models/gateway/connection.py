@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 BODY_SECONDS = 60.0
-"""How long a request's body may take; it comes over loopback."""
+"""How long a request's body may take; a larger one over a slow network is refused."""
 SEND_SECONDS = 60.0
 """How long a client may leave a part of a stream unread."""
 _DRAIN_SECONDS = 10.0

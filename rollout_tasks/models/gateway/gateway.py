@@ -258,7 +258,10 @@ class Gateway:
         with self._lock:
             open_sessions = [opened.session for opened in self._sessions.values() if not opened.session.closed]
         if all(other.engine is not session.engine for other in open_sessions):
-            await session.engine.close()  # a session that is opened meanwhile connects anew
+            try:
+                await session.engine.close()  # a session that is opened meanwhile connects anew
+            except Exception:
+                logger.exception("connections to the model were not closed in order")
 
     def _forget_closed(self) -> None:
         closed = [name for name, opened in self._sessions.items() if opened.session.closed]

@@ -80,7 +80,7 @@ class SessionSummary:
     usage: Usage
     reward: float | None
     failure_class: FailureClass | None
-    """The class that the attempt has, whatever its agent says; None if the engine never gave up."""
+    """The class that the attempt has, whatever its agent says; None while no failure has ended the session."""
     failure: str
     """Its sentence."""
     limit: str
@@ -140,7 +140,7 @@ class Session:
 
         Raises:
             Refused: A limit is reached, or the session failed before.
-            EngineError: The engine gave up; the session has failed by that.
+            EngineError: The engine gave up; the session has failed by that if it `ends_at_failure`.
         """
         self._admit()
         request = self.engine.prepared(asked)
@@ -218,9 +218,14 @@ class Session:
             raise Refused(409, f"session {self.id} is closed", "session_closed")
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(float(reward)):
             raise Refused(400, "reward must be a finite number")
-        self.reward = float(reward)
-        if self.when_rewarded is not None:
+        before, self.reward = self.reward, float(reward)
+        if self.when_rewarded is None:
+            return
+        try:
             self.when_rewarded()
+        except Refused:
+            self.reward = before
+            raise
 
     def trace(self) -> dict[str, Any]:
         """Returns what happened so far, as JSON values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,10 @@ ALICE, BOB = "a" * 20, "b" * 20
 MESSAGES: Any = [{"role": "user", "content": "6 * 7?"}]
 
 
+def command(endpoint: ChatEndpoint) -> list[str]:
+    return [sys.executable, "-m", "rollout_tasks.cli.main", "gateway", "--model", "policy", "--base-url", endpoint.url]
+
+
 class Service:
     """The command, and what its users send."""
 
@@ -43,19 +48,9 @@ class Service:
             "ROLLOUT_SERVICE_TOKENS": f"alice:{ALICE} bob:{BOB}",
             "OPENAI_API_KEY": "sk-of-the-model",
         }
-        command = [
-            sys.executable,
-            "-m",
-            "rollout_tasks.cli.main",
-            "gateway",
-            "--model",
-            "policy",
-            "--base-url",
-            endpoint.url,
-        ]
         options = ["--port", str(self.port), "--output-dir", str(self.folder)]
         self.process = subprocess.Popen(
-            [*command, *options], cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True
+            [*command(endpoint), *options], cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True
         )
         assert self.process.stderr is not None
         while "serving" not in (line := self.process.stderr.readline()):
@@ -184,6 +179,19 @@ def test_another_address_is_no_matter_of_keys(shared: Service, path: str) -> Non
     assert (refused.status_code, refused.json()["error"]["message"][:27]) == (404, "there is no such address: c")
 
 
+def test_what_is_not_written_is_not_taken_for_written(service: Service, tmp_path: Path) -> None:
+    session = service.opened(id="s")
+    shutil.rmtree(tmp_path / "sessions" / "s")
+    key = {"x-api-key": session["token"]}
+    assert (
+        httpx.post(f"{session['messages_url']}/reward", headers=key, json={"reward": 1}, timeout=20).status_code == 507
+    )
+    assert service.ask("GET").json()["sessions"][0]["reward"] is None
+    closed = service.ask("DELETE", "/s")
+    assert (closed.status_code, "its record cannot be written" in closed.text) == (507, True)
+    assert service.ask("GET").json() == {"sessions": []}
+
+
 def test_idle_sessions_end_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a record cannot be made durable; not one whose call is under way."""
     monkeypatch.setattr(sessions, "IDLE_SECONDS", 0.2)
@@ -214,7 +222,8 @@ def test_idle_sessions_end_one_by_one(tmp_path: Path, monkeypatch: pytest.Monkey
             go_on.set()
             assert call.result().status_code == 200
         remote.close_all()
-    assert json.loads((tmp_path / "busy" / "session.json").read_text())["calls"] == 1
+    for name, calls in (("busy", 1), ("idle", 0), ("broken", 0)):
+        assert json.loads((tmp_path / name / "session.json").read_text())["calls"] == calls
     os.close(no_file)
     os.close(end)
 
@@ -289,6 +298,9 @@ def test_open_sessions_end_with_the_service_and_keep_their_records(service: Serv
         (f"a:{ALICE} b:{ALICE}", (), "'b', or its token, is there twice"),
         (f"a:{ALICE},b:{BOB}", (), "the token of 'a' has a comma: there are blanks between entries"),
         (f"a:{ALICE}", ("--host", "::"), "--host '::' listens at all addresses: say with --url"),
+        (f"a:{ALICE}", ("--host", "0"), "--host '0' listens at all addresses: say with --url"),
+        (f"a:{ALICE}", ("--url", "http://h/a?"), "--url must look like https://HOST"),
+        (f"a:{ALICE}", ("--url", "http://a b"), "--url must look like https://HOST"),
         (f"a:{ALICE}", ("--output-dir", "/proc/none"), "--output-dir /proc/none: No such file or directory"),
         (
             f"a:{ALICE}",
@@ -308,19 +320,9 @@ def test_what_keeps_it_from_starting_is_one_sentence(
     endpoint: ChatEndpoint, tmp_path: Path, tokens: str, options: tuple[str, ...], sentence: str
 ) -> None:
     taken = endpoint.url.removesuffix("/v1").rpartition(":")[2]
-    command = [
-        sys.executable,
-        "-m",
-        "rollout_tasks.cli.main",
-        "gateway",
-        "--model",
-        "policy",
-        "--base-url",
-        endpoint.url,
-    ]
     began = time.monotonic()
     done = subprocess.run(
-        [*command, "--output-dir", str(tmp_path), *(option.format(taken=taken) for option in options)],
+        [*command(endpoint), "--output-dir", str(tmp_path), *(option.format(taken=taken) for option in options)],
         cwd=REPOSITORY,
         env={**os.environ, "ROLLOUT_SERVICE_TOKENS": tokens},
         capture_output=True,
