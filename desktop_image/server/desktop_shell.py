@@ -8,7 +8,7 @@ from typing import Any
 from . import x11
 
 IS_GNOME = Path("/usr/bin/gnome-shell").exists()
-PROCESSES = ("gnome-shell",) if IS_GNOME else ("openbox", "xfce4-panel", "xfdesktop")
+PROCESSES = ("gnome-shell",) if IS_GNOME else ("openbox", "xfce4-panel", "xfdesktop", "xcape")
 _DRAWS_ICONS = not IS_GNOME or Path("/usr/share/gnome-shell/extensions/ding@rastersoft.com").exists()
 
 

@@ -26,8 +26,9 @@ LIGHT = Shell(
         "panel": ("xfce4-panel", "--disable-wm-check", "--sm-client-disable"),
         "desktop": ("xfdesktop",),
         "wallpaper": (f"{GUEST}/follow-wallpaper",),
-        # Pressed alone, the Super key opens the program finder, as in GNOME. Only -d keeps xcape in the foreground.
-        "super key": ("sh", "-c", "exec xcape -d -e 'Super_L=Alt_L|F1;Super_R=Alt_L|F1' >/dev/null 2>&1"),
+        # Pressed alone, the Super key opens the program finder, however long it was held (-t, in milliseconds), as in
+        # GNOME. Only -d keeps xcape in the foreground.
+        "super key": ("sh", "-c", "exec xcape -d -t 3600000 -e 'Super_L=Alt_L|F1;Super_R=Alt_L|F1' >/dev/null 2>&1"),
     },
     # With GLX, every GTK program would load a software renderer of 100 MB that it does not need.
     display_options=("-extension", "GLX"),

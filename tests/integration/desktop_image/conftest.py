@@ -59,6 +59,7 @@ def running(profile: str, name: str, screen: tuple[int, int] = SCREEN) -> Iterat
     gates = Gates()
     try:
         provider.boot(vm_id)
+        provider.check(vm_id)
         gate = gates.open(list(PORTS), lambda purpose: provider.connect(vm_id, purpose))
         yield Desktop(gate.endpoint.address, dict(gate.endpoint.ports))
         gate.close()

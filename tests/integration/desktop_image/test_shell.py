@@ -56,7 +56,10 @@ def place_of(desktop: Desktop, path: str) -> tuple[int, int]:
     return x + width // 2, y + height // 2
 
 
-@pytest.mark.parametrize("opens", ["press('winleft')", "hotkey('winleft', 'a')", "hotkey('alt', 'f1')", "dock"])
+HELD = "keyDown('winleft'); pyautogui.sleep(1); pyautogui.keyUp('winleft')"
+
+
+@pytest.mark.parametrize("opens", ["press('winleft')", HELD, "hotkey('winleft', 'a')", "hotkey('alt', 'f1')", "dock"])
 def test_a_program_is_found_by_its_name(desktop: Desktop, opens: str) -> None:
     if opens == "dock":
         opens = "click({}, {})".format(
