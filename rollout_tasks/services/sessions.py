@@ -19,7 +19,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class _Opened:
     handle: SessionHandle
     owner: str
     recorder: _Recorder
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while its `session.json` is written, so that the last one has the last reward."""
 
 
 class _Recorder:
@@ -185,7 +187,7 @@ class RemoteSessions:
     def _end(self, name: str, one: _Opened) -> dict[str, Any]:
         one.handle.close()
         told = _told(name, one)
-        for write in (one.recorder.writer.finish, lambda: self._write(name, one, told)):
+        for write in (one.recorder.writer.finish, lambda: self._write(name, one)):
             try:
                 write()
             except OSError as error:
@@ -196,12 +198,14 @@ class RemoteSessions:
     def _rewarded(self, name: str, one: _Opened) -> None:
         one.recorder.used = time.monotonic()
         try:
-            self._write(name, one, _told(name, one))
+            self._write(name, one)
         except OSError as error:
             raise Refused(507, f"the reward cannot be written: {error.strerror}") from error
 
-    def _write(self, name: str, one: _Opened, told: Mapping[str, Any]) -> None:
-        write_whole(self._folder / name / SUMMARY_NAME, json.dumps({"owner": one.owner, **told}, indent=2) + "\n")
+    def _write(self, name: str, one: _Opened) -> None:
+        with one.writing:
+            text = json.dumps({"owner": one.owner, **_told(name, one)}, indent=2)
+            write_whole(self._folder / name / SUMMARY_NAME, text + "\n")
 
 
 def _told(name: str, one: _Opened) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class GatewayApp:
             model = {"id": session.engine.model, "object": "model", "created": 0, "owned_by": "gateway"}
             await connection.respond(200, {"object": "list", "data": [model]})
         elif suffix == "/reward":
-            session.set_reward((await _body(session, connection)).get("reward"))
+            await session.set_reward((await _body(session, connection)).get("reward"))
             await connection.respond(200, {"reward": session.reward})
         else:
             body = await _body(session, connection)

@@ -57,7 +57,7 @@ class SessionHandle:
         return self._session.summary()
 
     def when_rewarded(self, told: Callable[[], object]) -> None:
-        """Has a function called after each reward, in the gateway's thread."""
+        """Has a function called after each reward, in a thread of its own; the reward is answered when it returns."""
         self._session.when_rewarded = told
 
     def close(self) -> SessionSummary:

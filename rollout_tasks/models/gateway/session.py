@@ -109,7 +109,7 @@ class Session:
         self.closed = False
         self.reward: float | None = None
         self.when_rewarded: Callable[[], object] | None = None
-        """Called after each reward."""
+        """Called after each reward, in a thread of its own: it may wait for a disk."""
         self._recorder = recorder
         self._when_over = when_over
         """Told once why the session answers no more, when it has failed or reached a limit."""
@@ -208,7 +208,7 @@ class Session:
         self._refusals.append(sentence[:500])
         self._not_served(sentence)
 
-    def set_reward(self, reward: object) -> None:
+    async def set_reward(self, reward: object) -> None:
         """Stores the reward that the agent's side gives.
 
         Raises:
@@ -218,13 +218,15 @@ class Session:
             raise Refused(409, f"session {self.id} is closed", "session_closed")
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(float(reward)):
             raise Refused(400, "reward must be a finite number")
-        before, self.reward = self.reward, float(reward)
+        before, given = self.reward, float(reward)
+        self.reward = given
         if self.when_rewarded is None:
             return
         try:
-            self.when_rewarded()
+            await asyncio.to_thread(self.when_rewarded)
         except Refused:
-            self.reward = before
+            if self.reward == given:  # not one that came meanwhile
+                self.reward = before
             raise
 
     def trace(self) -> dict[str, Any]:

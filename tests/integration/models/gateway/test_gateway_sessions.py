@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,22 @@ def test_models_reward_and_trace(agent: Open) -> None:
     assert (trace["reward"], trace["failure_class"]) == (0.5, None)
     summary = one.handle.close()
     assert (summary.calls, summary.refused, summary.reward, summary.usage.total_tokens) == (1, 5, 0.5, 10)
+
+
+def test_a_reward_that_waits_for_a_disk_keeps_no_other_session_waiting(agent: Open) -> None:
+    one, other = agent(), agent()
+    written = threading.Event()
+    one.handle.when_rewarded(lambda: written.wait(30))
+    with ThreadPoolExecutor(1) as pool:
+        rewarding = pool.submit(one.post, "/reward", {"reward": 0.5})
+        try:
+            while one.handle.summary().reward is None and not rewarding.done():
+                time.sleep(0.01)
+            assert other.post("/reward", {"reward": 1}).json() == {"reward": 1.0}
+            assert not rewarding.done()
+        finally:
+            written.set()
+        assert rewarding.result(30).json() == {"reward": 0.5}
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
