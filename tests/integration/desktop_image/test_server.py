@@ -57,12 +57,34 @@ def test_actions_go_on_when_the_warm_interpreter_was_killed(desktop: Desktop) ->
         assert execute(desktop, "python", "-c", PREFIX + "print(6 * 7)")["output"] == "42\n"
 
 
-@pytest.mark.slow
-def test_an_action_whose_beginning_nobody_saw_is_not_run_again(desktop: Desktop) -> None:
-    """The interpreter is ended just before it says that its fork runs: strace kills it at the second word it sends."""
+def warm_interpreter(desktop: Desktop) -> psutil.Process:
     execute(desktop, "python", "-c", PREFIX)  # it is there
     of_desktop = map(psutil.Process, processes(f"test-guest-{os.getpid()}-"))
     (interpreter,) = [process for process in of_desktop if any("interpreter.py" in word for word in process.cmdline())]
+    return interpreter
+
+
+def test_an_action_that_a_stalled_interpreter_has_not_taken_is_run_once(desktop: Desktop) -> None:
+    """By another one; a second action that waits beside it is run, too, and the interpreter works on once it can."""
+    interpreter = warm_interpreter(desktop)
+    interpreter.suspend()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            code = PREFIX + "open('/tmp/stalled', 'a').write('once ')"
+            said = list(pool.map(lambda _: execute(desktop, "python", "-c", code), range(2)))
+    finally:
+        interpreter.resume()
+
+    assert [one["returncode"] for one in said] == [0, 0]
+    assert execute(desktop, "python", "-c", PREFIX + "print(6 * 7)")["output"] == "42\n"
+    assert desktop.shell("sleep 1; cat /tmp/stalled") == "once once "
+    assert warm_interpreter(desktop) == interpreter
+
+
+@pytest.mark.slow
+def test_an_action_whose_beginning_nobody_saw_is_not_run_again(desktop: Desktop) -> None:
+    """The interpreter is ended just before it says that its fork runs: strace kills it at the second word it sends."""
+    interpreter = warm_interpreter(desktop)
     strace = [
         "strace",
         "-q",
