@@ -135,7 +135,9 @@ def _usage(error: typer.TyperException) -> str:
     parameter: Any = getattr(error, "param", None)
     if isinstance(error.__cause__, ValidationError) and parameter is not None:
         return f"{max(parameter.opts, key=len)}: {clause(error.__cause__.errors()[0]).rstrip('.')}"
-    sentence = error.format_message().rstrip(".")
+    sentence, close = error.format_message().rstrip("."), getattr(error, "possibilities", None)
+    if close:  # the nearest first; the message sorts them by letters
+        sentence = f"{str(error.message).rstrip('.')}; did you mean {close[0]}?"
     return sentence[:1].lower() + sentence[1:]
 
 

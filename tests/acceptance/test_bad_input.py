@@ -203,7 +203,8 @@ DATA_CASES = [
 
 OPTION_CASES = [
     option_case("--bad", "no such option: --bad"),
-    option_case("--max-turn 5", "no such option: --max-turn", "--max-turns"),
+    option_case("--max-turn 5", "no such option: --max-turn; did you mean --max-turns?"),
+    option_case("--modle x", "no such option: --modle; did you mean --model?"),
     option_case("--model", "option '--model' requires an argument"),
     option_case("surplus", "unexpected extra argument", "surplus"),
     option_case("--num-rollouts 0", "--num-rollouts: must be at least 1, got 0"),
