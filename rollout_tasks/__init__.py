@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from rollout_tasks.api import Run, RunResult, embedded_services, find, run, submit
     from rollout_tasks.config import RunConfig
     from rollout_tasks.errors import UserError
+    from rollout_tasks.models.function_endpoint import FunctionEndpoint, serve_function
     from rollout_tasks.parallel_rollout import ParallelRolloutConfig, run_parallel_rollout
 
 __all__ = [
+    "FunctionEndpoint",
     "ParallelRolloutConfig",
     "Run",
     "RunConfig",
@@ -22,13 +24,16 @@ __all__ = [
     "find",
     "run",
     "run_parallel_rollout",
+    "serve_function",
     "submit",
 ]
 _MODULES = {
+    "FunctionEndpoint": "models.function_endpoint",
     "ParallelRolloutConfig": "parallel_rollout",
     "RunConfig": "config",
     "UserError": "errors",
     "run_parallel_rollout": "parallel_rollout",
+    "serve_function": "models.function_endpoint",
 }
 """The module of each name; those not listed here are in `api`."""
 

@@ -19,7 +19,7 @@ from rollout_tasks.models.gateway.connection import ClientGone, Connection, Head
 from rollout_tasks.models.gateway.engine import EngineError
 from rollout_tasks.models.gateway.json_body import BadBodyError, read_object
 from rollout_tasks.models.gateway.refused import Refused
-from rollout_tasks.models.gateway.session import MOST_BODIES_AT_ONCE, Session
+from rollout_tasks.models.gateway.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -154,8 +154,9 @@ def _is_of_sessions(path: str) -> bool:
 
 
 async def _body(session: Session, connection: Connection) -> dict[str, Any]:
-    if session.bodies >= MOST_BODIES_AT_ONCE:
-        raise Refused(429, f"session {session.id} sends {MOST_BODIES_AT_ONCE} requests already, the most at a time")
+    most = session.limits.bodies_at_once
+    if session.bodies >= most:
+        raise Refused(429, f"session {session.id} sends {most} requests already, the most at a time")
     session.bodies += 1
     try:
         return await _read_body(connection, session.limits.request_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -16,6 +17,8 @@ from rollout_tasks.models.served_call import CallFactsError, Sampled
 from rollout_tasks.unicode_text import storable
 
 _MOST_SPANS = 1000
+_MOST_THREADS = 64
+"""In which a function that is not a coroutine function answers at a time; further calls wait."""
 CONTEXT_OVERFLOW = "context_length_exceeded"
 """The code of an `EngineError` about a prompt that is too long for the model."""
 
@@ -105,7 +108,7 @@ Answer = Callable[[EngineCall], EngineReply | Awaitable[EngineReply]]
 class FunctionEngine:
     """An `Engine` that calls a function: a coroutine function in the gateway's event loop, any other in a thread.
 
-    A call that is cut off or takes too long ends a coroutine. A thread goes on to its end, and the gateway closes after it.
+    A call that is cut off or takes too long ends a coroutine. A thread goes on to its end.
     """
 
     def __init__(self, model: str, answer: Answer) -> None:
@@ -117,6 +120,8 @@ class FunctionEngine:
         """
         self.model = model
         self._answer = answer
+        self._threads: ThreadPoolExecutor | None = None
+        """Of its own: a function that hangs would keep the gateway's waiting."""
 
     def prepared(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """See `Engine`."""
@@ -129,7 +134,8 @@ class FunctionEngine:
             if inspect.iscoroutinefunction(self._answer):
                 answer = await self._answer(call)
             else:
-                answer = await asyncio.to_thread(self._answer, call)
+                self._threads = self._threads or ThreadPoolExecutor(_MOST_THREADS, "engine")
+                answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, call)
         except RolloutFailure as failure:
             raise EngineError(failure.failure_class, str(failure)) from failure
         except EngineError:
@@ -144,6 +150,9 @@ class FunctionEngine:
 
     async def close(self) -> None:
         """See `Engine`."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False)
 
 
 def read_completion(body: str, usage: Usage, served: Served) -> EngineReply:

@@ -19,15 +19,11 @@ from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.refused import Refused
 from rollout_tasks.models.served_call import CallFactsError, Recorder, ServedCall
 
-MOST_CALLS_AT_ONCE = 32
-"""In one session; an agent waits for its model, so more are a defect or an attack."""
 _END_SECONDS = 5.0
 """How long a closed session waits for its calls to end; engines of other programs may not heed that they are cut off."""
 _KEPT_CALLS = 10_000
 """In a session's trace, the newest."""
 _KEPT_REFUSALS = 20
-MOST_BODIES_AT_ONCE = 4
-"""Of requests that are being read: each may be as large as a request may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +37,10 @@ class SessionLimits:
     calls: int | None = None
     tokens: int | None = None
     """Prompts and replies of all calls together. The call that exceeds it is still served."""
+    calls_at_once: int = 32
+    """An agent waits for its model, so more are a defect or an attack."""
+    bodies_at_once: int = 4
+    """Of requests that are being read: each may be as large as a request may be."""
     call_seconds: float = 600.0
     """For one call, with all its tries."""
     refusals: int | None = None
@@ -287,8 +287,8 @@ class Session:
         if self._limit:
             self._tell(self._limit)
             raise Refused(429, self._limit, "session_limit")
-        if len(self._in_flight) >= MOST_CALLS_AT_ONCE:
-            raise Refused(429, f"session {self.id} has {MOST_CALLS_AT_ONCE} calls in flight, the most at a time")
+        if len(self._in_flight) >= limits.calls_at_once:
+            raise Refused(429, f"session {self.id} has {limits.calls_at_once} calls in flight, the most at a time")
 
     async def _answer(self, request: dict[str, Any], on_piece: OnPiece | None) -> EngineReply:
         seconds = self.limits.call_seconds

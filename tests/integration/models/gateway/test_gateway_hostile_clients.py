@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rollout_tasks.models.gateway.session import MOST_CALLS_AT_ONCE, SessionLimits
+from rollout_tasks.models.gateway.session import SessionLimits
 from tests.integration.models.gateway.upstream import Agent, Answer, Upstream, read_all
 
 Open = Callable[..., Agent]
@@ -176,11 +176,13 @@ def test_other_addresses_lead_nowhere(agent: Open, path: str) -> None:
 
 def test_a_session_has_so_many_calls_at_once(agent: Open, upstream: Upstream) -> None:
     one = agent()
-    upstream.will(*[Answer(write=lambda _write, server: server.stopping.wait(20))] * MOST_CALLS_AT_ONCE)
+    upstream.will(*[Answer(write=lambda _write, server: server.stopping.wait(20))] * SessionLimits().calls_at_once)
     body = b'{"messages": [{"role": "user"}]}'
-    connections = [one.raw(b"Content-Length: %d\r\n\r\n%s" % (len(body), body)) for _ in range(MOST_CALLS_AT_ONCE)]
+    connections = [
+        one.raw(b"Content-Length: %d\r\n\r\n%s" % (len(body), body)) for _ in range(SessionLimits().calls_at_once)
+    ]
     deadline = time.monotonic() + 20
-    while one.summary.calls < MOST_CALLS_AT_ONCE and time.monotonic() < deadline:
+    while one.summary.calls < SessionLimits().calls_at_once and time.monotonic() < deadline:
         time.sleep(0.01)
 
     answer = one.chat()
