@@ -44,7 +44,7 @@ class JudgedAnswers:
         self._read_to = 0
         self._rest = b""
         self._descriptor = -1
-        self._complained = False
+        self._warned = False
 
     def __enter__(self) -> JudgedAnswers:
         return self
@@ -79,7 +79,7 @@ class JudgedAnswers:
             try:
                 self._append(json.dumps(record).encode() + b"\n")
             except OSError as error:
-                self._complain("written", error)
+                self._warn("written", error)
 
     def _append(self, line: bytes) -> None:
         if self._descriptor < 0:
@@ -104,7 +104,7 @@ class JudgedAnswers:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._complain("read", error)
+            self._warn("read", error)
 
     def _learn(self, line: bytes) -> None:
         try:
@@ -113,9 +113,9 @@ class JudgedAnswers:
         except (ValueError, TypeError, KeyError):
             return  # cut short, or empty
 
-    def _complain(self, what: str, error: OSError) -> None:
-        if not self._complained:
-            self._complained = True
+    def _warn(self, what: str, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
             logger.warning(
                 "%s cannot be %s: %s; scoring this run again may ask the judge again", self._path, what, error.strerror
             )

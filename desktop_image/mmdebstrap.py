@@ -57,25 +57,25 @@ def run(
         given.seek(0)
         with build_programs.running(full, stdin=given) as program:
             assert program.stdout is not None  # noqa: S101
-            complaints = _follow(program.stdout, progress)
-    if program.returncode and complaints.startswith(_NO_NAMESPACE):
+            errors = _follow(program.stdout, progress)
+    if program.returncode and errors.startswith(_NO_NAMESPACE):
         raise GuestBuildError(
             "building a guest image needs the right to make namespaces and to mount, which root lacks in a container"
-            f" that is not --privileged ({complaints})"
+            f" that is not --privileged ({errors})"
         )
     if program.returncode:
-        raise GuestBuildError(f"mmdebstrap could not build {what}: {complaints}")
+        raise GuestBuildError(f"mmdebstrap could not build {what}: {errors}")
 
 
 def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
     """Reports mmdebstrap's progress; returns its last errors."""
-    complaints: deque[str] = deque(maxlen=3)
+    errors: deque[str] = deque(maxlen=3)
     total, done = 0, {"Unpacking": 0, "Setting up": 0}
     for line in lines:
         if count := _TOTAL.match(line):
             total, done = int(count[1]), dict.fromkeys(done, 0)
         if line.startswith(("E: ", "dpkg: error", "error: ", _NO_NAMESPACE)):
-            complaints.append(line.strip())
+            errors.append(line.strip())
         if not (step := _STEP.match(line.strip())):
             continue
         if stage := step["stage"]:
@@ -85,4 +85,4 @@ def _follow(lines: Iterator[str], progress: Callable[[str], None]) -> str:
             progress(f"{verb} packages: {done[verb]} of {max(total, done[verb])}")
         elif verb:
             progress(f"Downloading packages: {verb.removeprefix('Get:')}")
-    return "; ".join(complaints) or "it gave no reason"
+    return "; ".join(errors) or "it gave no reason"

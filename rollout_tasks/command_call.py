@@ -68,7 +68,7 @@ def call_command(
     elsewhere = {} if redis_url is None else {"ROLLOUT_REDIS_URL": redis_url}
     # A run ends at once then; a submission takes itself back, or says what there is of it.
     stop_signal = signal.SIGTERM if action == "run" else signal.SIGINT
-    complaints: deque[str] = deque(maxlen=1)
+    errors: deque[str] = deque(maxlen=1)
     folder = TemporaryFolder("rollouts-call-")
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as waiting:
         afterwards.callback(folder.remove)
@@ -92,7 +92,7 @@ def call_command(
             env={**os.environ, **elsewhere, "PYTHONIOENCODING": "utf-8"},  # whatever the locale is
             pass_fds=[lifeline],
         )
-        listener = threading.Thread(target=_listen, args=(process.stderr, complaints, show_progress), daemon=True)
+        listener = threading.Thread(target=_listen, args=(process.stderr, errors, show_progress), daemon=True)
         try:
             listener.start()
             waiting.close()
@@ -104,14 +104,14 @@ def call_command(
                 process.wait(timeout=_STOP_SECONDS)
                 if listener.ident is not None:  # it could be started
                     listener.join()
-                if complaints:
-                    stop.add_note(complaints[-1])
+                if errors:
+                    stop.add_note(errors[-1])
             raise
         listener.join()
     if process.returncode in {0, _LOST} and said:
         values: Mapping[str, Any] = json.loads(said)
         return values
-    last = complaints[-1] if complaints else "it said nothing"
+    last = errors[-1] if errors else "it said nothing"
     if process.returncode == WRONG_INPUT:
         raise UserError(last.removeprefix("error: "))
     raise UserError(f"rollouts {action} ended with exit code {process.returncode}: {last}")

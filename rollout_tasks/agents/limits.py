@@ -94,7 +94,7 @@ class UnusableTurns:
     def __init__(self) -> None:
         self._count = 0
 
-    def forgive(self) -> None:
+    def reset(self) -> None:
         """Begins to count anew, after a usable turn."""
         self._count = 0
 

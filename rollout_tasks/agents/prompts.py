@@ -22,7 +22,7 @@ Tools:
 Call tools until the task is solved, then give your final answer as text, without a tool call."""
 
 _PLACES = re.compile(r"\{instructions\}|\{tools\}")
-NUDGE = "Your reply was empty. Call a tool, or give your final answer as text."
+ON_EMPTY_REPLY = "Your reply was empty. Call a tool, or give your final answer as text."
 CUT_OFF_NOTE = (
     "Your reply was cut off at its token limit: go on more briefly, with a tool call or your final answer as text."
 )

@@ -89,7 +89,7 @@ class _ToolEpisode:
             elif text:
                 return Episode(text, "answer", self._turn, self._usage)
             else:
-                self._say({"role": "user", "content": prompts.NUDGE})
+                self._say({"role": "user", "content": prompts.ON_EMPTY_REPLY})
                 self._unusable.add("an empty reply")
         raise turns_used(limits)
 
@@ -124,7 +124,7 @@ class _ToolEpisode:
         if self._images_in == "user" and (content := prompts.pictures_content(shown)):
             self._say({"role": "user", "content": content})
         if shown:
-            self._unusable.forgive()
+            self._unusable.reset()
         else:
             self._unusable.add(problems[-1])
         return ending

@@ -114,13 +114,13 @@ def cell_filesystem() -> CellFilesystem:
     reason = ""
     for as_root in (True, False) if os.geteuid() == 0 else (False,):
         one = CellFilesystem(as_root)
-        reason = complaint(one)
+        reason = why_unusable(one)
         if not reason:
             return one
     raise CellsUnavailable(f"bubblewrap cannot make cells here ({reason}): {_HOW}")
 
 
-def complaint(one: CellFilesystem) -> str:
+def why_unusable(one: CellFilesystem) -> str:
     """Returns why a way to make cells fails on this machine; empty if it works."""
     packages = [Path(__file__).resolve().parent.parent]
     command = one.command(["-S", "-m", "rollout_tasks.cells.self_test"], packages)

@@ -48,7 +48,7 @@ class _Cell:
     pid: int
     process: int
     """Descriptor of the process; readable once it has ended."""
-    asker: socket.socket
+    client: socket.socket
 
 
 class Template:
@@ -86,14 +86,14 @@ class Template:
             signal.pidfd_send_signal(cell.process, signal.SIGKILL)
 
     def _accept(self) -> None:
-        asker, _ = self._listener.accept()
-        asker.settimeout(5)
+        client, _ = self._listener.accept()
+        client.settimeout(5)
         try:
-            words, descriptors, _, _ = socket.recv_fds(asker, LONGEST_REQUEST, 1)
+            words, descriptors, _, _ = socket.recv_fds(client, LONGEST_REQUEST, 1)
             request = json.loads(words)
             channel = descriptors[0]
         except (OSError, ValueError, IndexError):
-            asker.close()
+            client.close()
             return
         self._next_user += 1
         try:
@@ -103,25 +103,25 @@ class Template:
             sys.stderr.write(f"no cell can be made now: {error}\n")
             os.close(channel)
             with contextlib.suppress(OSError):
-                asker.send(NUMBER.pack(NOT_MADE + (error.errno or errno.EIO)))
-            asker.close()
+                client.send(NUMBER.pack(NOT_MADE + (error.errno or errno.EIO)))
+            client.close()
             return
         if pid == 0:
-            self._become(request, channel, asker)
+            self._become(request, channel, client)
         os.close(channel)
-        asker.setblocking(False)
-        cell = _Cell(pid, os.pidfd_open(pid), asker)
-        for descriptor in (cell.process, asker.fileno()):
+        client.setblocking(False)
+        cell = _Cell(pid, os.pidfd_open(pid), client)
+        for descriptor in (cell.process, client.fileno()):
             self._cells[descriptor] = cell
             self._poll.register(descriptor, select.POLLIN | select.POLLRDHUP)
 
-    def _become(self, request: dict[str, Any], channel: int, asker: socket.socket) -> None:
+    def _become(self, request: dict[str, Any], channel: int, client: socket.socket) -> None:
         """Turns this process into the cell; does not return."""
         try:
-            asker.close()  # on it the template speaks to the client, and nobody else
+            client.close()  # on it the template speaks to the client, and nobody else
             for cell in {id(one): one for one in self._cells.values()}.values():
                 os.close(cell.process)
-                cell.asker.close()
+                cell.client.close()
             os.close(self._itself)
             self._listener.close()
             with socket.socket(fileno=channel) as connection:
@@ -135,7 +135,7 @@ class Template:
     def _told(self, cell: _Cell) -> None:
         """Handles a message of the cell's client: interrupts the cell, or kills it if the client is gone."""
         try:
-            word = cell.asker.recv(1)
+            word = cell.client.recv(1)
         except BlockingIOError:
             return
         except OSError:
@@ -143,20 +143,20 @@ class Template:
         signal.pidfd_send_signal(cell.process, INTERRUPT_SIGNAL if word == INTERRUPT else signal.SIGKILL)
         if word == INTERRUPT:
             with contextlib.suppress(OSError):
-                cell.asker.send(NUMBER.pack(INTERRUPTED))
+                cell.client.send(NUMBER.pack(INTERRUPTED))
         else:
-            self._poll.unregister(cell.asker)
+            self._poll.unregister(cell.client)
 
     def _ended(self, cell: _Cell) -> None:
         _, status = os.waitpid(cell.pid, 0)
-        for descriptor in (cell.process, cell.asker.fileno()):
+        for descriptor in (cell.process, cell.client.fileno()):
             del self._cells[descriptor]
             with contextlib.suppress(KeyError):
                 self._poll.unregister(descriptor)
         os.close(cell.process)
         with contextlib.suppress(OSError):
-            cell.asker.send(NUMBER.pack(os.waitstatus_to_exitcode(status)))
-        cell.asker.close()
+            cell.client.send(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+        cell.client.close()
 
 
 def _enter(request: dict[str, Any], connection: socket.socket, user: int) -> None:

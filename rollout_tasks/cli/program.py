@@ -77,21 +77,21 @@ def run(application: typer.Typer, name: str | None = None) -> None:
     try:
         code: Any = command(prog_name=name, standalone_mode=False)
     except typer.TyperException as error:
-        code = _complain(_usage(error)) if error.format_message() else WRONG_INPUT
+        code = _fail(_usage(error)) if error.format_message() else WRONG_INPUT
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except SystemExit:  # of shell completion, which is to be fast: what follows imports Redis's client
         raise
     except (UserError, BenchmarkError) as error:
-        code = _complain(str(error))
+        code = _fail(str(error))
     except BrokenPipeError:
         code = _NOBODY_READS
     except _redis_errors() as error:
         of_pool = isinstance(error, _redis_errors()[0])
-        code = _complain(str(error) if of_pool else f"Redis: {error}")
+        code = _fail(str(error) if of_pool else f"Redis: {error}")
     except OSError as error:  # as of a folder of another user, or where no temporary file can be made
         where = f"{error.filename}: " if error.filename else ""
-        code = _complain(f"{where}{error.strerror or error}")
+        code = _fail(f"{where}{error.strerror or error}")
     sys.exit(_with_all_written(code))
 
 
@@ -114,7 +114,7 @@ def _with_all_written(code: Any) -> Any:
         code = _NOBODY_READS
     except OSError as error:
         if code != WRONG_INPUT:  # else it has said why
-            code = _complain(f"standard output: {error.strerror}")
+            code = _fail(f"standard output: {error.strerror}")
     else:
         return code
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -146,7 +146,7 @@ def tell(sentence: str) -> None:
     sys.stderr.write(f"{one_line(sentence)}\n")
 
 
-def _complain(sentence: str) -> int:
+def _fail(sentence: str) -> int:
     tell(f"error: {sentence}")
     return WRONG_INPUT
 

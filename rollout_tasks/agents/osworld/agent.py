@@ -111,7 +111,7 @@ class OSWorldAgent(Agent):
                     unusable.add("a call that the agent's class could not read")
                     continue
                 desktop.execute("DONE")
-            unusable.forgive()
+            unusable.reset()
             if desktop.ending is not None:
                 return Episode(said, desktop.ending, desktop.turn, calls.usage)
         raise turns_used(limits)

@@ -149,7 +149,7 @@ class _ProfileEpisode:
             except UnusableReplyError as problem:
                 self._refuse(reply, problem)
                 continue
-            self._unusable.forgive()
+            self._unusable.reset()
             ending, outcomes = self._carry_out(parsed.actions)
             if ending is not None:
                 return Episode(self._answer, ending, self._turn, self._usage)

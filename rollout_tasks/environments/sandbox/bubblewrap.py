@@ -82,10 +82,10 @@ def filter_descriptor() -> int:
     return readable
 
 
-def reason_of(complaint: str) -> str:
+def reason_of(printed: str) -> str:
     """Returns what to do about bubblewrap's error message."""
-    said = " ".join(complaint.split())[:300] or "no reason given"
-    if "Unknown option" in complaint:
+    said = " ".join(printed.split())[:300] or "no reason given"
+    if "Unknown option" in printed:
         return f"running Python safely needs bubblewrap 0.7 or newer: {said}"
     return (
         f"bubblewrap cannot isolate here ({said}): allow unprivileged user namespaces (sysctl "

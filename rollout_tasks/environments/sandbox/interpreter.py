@@ -167,8 +167,8 @@ class Interpreter:
                     self._child = os.pidfd_open(_CREDENTIALS.unpack(content)[0])
         if greeting != _READY or self._scratch < 0 or self._child < 0:
             end_with_children(self._process, _END_SECONDS)
-            _, complaint = self._process.communicate()
-            raise SandboxUnavailable(bubblewrap.reason_of(complaint.decode(errors="replace")))
+            _, printed = self._process.communicate()
+            raise SandboxUnavailable(bubblewrap.reason_of(printed.decode(errors="replace")))
 
     def _signal(self, number: signal.Signals) -> None:
         """Stops or continues the code; a process that has ended is noticed when it does not answer."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rollout_tasks.cells.cell import Cell, Handlers
-from rollout_tasks.cells.filesystem import CellFilesystem, complaint
+from rollout_tasks.cells.filesystem import CellFilesystem, why_unusable
 from rollout_tasks.cells.isolation import CellLimits
 from rollout_tasks.cells.template_process import TemplateProcess
 from tests.cells_here import no_cells_here
@@ -24,7 +24,7 @@ NOTHING = Handlers({}, {})
 @pytest.fixture(scope="session", params=[True, False], ids=["as root", "in a user namespace"])
 def template(request: pytest.FixtureRequest) -> Iterator[TemplateProcess]:
     way = CellFilesystem(as_root=request.param)
-    if why := complaint(way):
+    if why := why_unusable(way):
         no_cells_here(why)
     template = TemplateProcess("tests.integration.cells.inside", [TESTS], way)
     yield template

@@ -15,7 +15,7 @@ import pytest
 
 from rollout_tasks.cells import filesystem, template_process
 from rollout_tasks.cells.cell import Cell, CellEnded
-from rollout_tasks.cells.filesystem import CellFilesystem, complaint
+from rollout_tasks.cells.filesystem import CellFilesystem, why_unusable
 from rollout_tasks.cells.template_process import TemplateProcess
 from tests.integration.cells.conftest import NOTHING, TESTS, _nowhere
 from tests.parted_bubblewrap import put_parted_bubblewrap
@@ -178,7 +178,7 @@ def test_a_self_test_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(filesystem, "_CHECK_SECONDS", 0.3)
     monkeypatch.setattr(filesystem, "_TEMPORARY", mark := f"/{tmp_path.name}")
 
-    assert complaint(CellFilesystem(as_root=True)) == "it does not answer within 0.3 s"
+    assert why_unusable(CellFilesystem(as_root=True)) == "it does not answer within 0.3 s"
     wait_until(lambda: processes_naming(mark) == [], seconds=5)
 
 

@@ -59,7 +59,7 @@ SHOWN: dict[str, tuple[Callable[[str], object], int]] = {
         ),
         2,
     ),
-    "an error": (lambda text: program._complain(f"<{text}>"), 1),
+    "an error": (lambda text: program._fail(f"<{text}>"), 1),
     "a cell": (lambda text: table_console().print(events_table([Event("0-0", "error", "vm", 1, f"<{text}>")])), 0),
     "a line": (lambda text: table_console(markup=False).print(f"<{text}>", soft_wrap=True), 0),
     "a title": (lambda text: table_console().print(Text(f"<{text}>")), 0),

@@ -53,7 +53,7 @@ def test_entries_are_read_whatever_the_package_is_called_there(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "sentence"),
     [
         (ENTRY.replace('reason = "It reads our own files only."\n', ""), r"entry 1 \(CVE-2026-1\) has no reason"),
         (ENTRY.replace("It reads our own files only.", "  "), r"entry 1 \(CVE-2026-1\) has no reason"),
@@ -65,8 +65,8 @@ def test_entries_are_read_whatever_the_package_is_called_there(tmp_path: Path):
         (ENTRY + "[[accepted\n", "accepted.toml: "),
     ],
 )
-def test_an_entry_that_is_not_whole_is_refused(tmp_path: Path, text: str, complaint: str):
-    with pytest.raises(UserError, match=complaint):
+def test_an_entry_that_is_not_whole_is_refused(tmp_path: Path, text: str, sentence: str):
+    with pytest.raises(UserError, match=sentence):
         read_accepted(accepted_file(tmp_path, text))
 
 

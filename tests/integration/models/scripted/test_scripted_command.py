@@ -64,9 +64,9 @@ def test_it_says_where_it_is_serves_and_stops_quietly(started, stop):
     assert told["pid"] == process.pid
     assert httpx.get(f"{told['url']}/models").status_code == 200
     process.send_signal(stop)
-    _, complaints = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
 
-    assert complaints == ""
+    assert errors == ""
 
 
 def test_it_stops_though_a_client_is_waiting(started, tmp_path):
@@ -81,9 +81,9 @@ def test_it_stops_though_a_client_is_waiting(started, tmp_path):
         waiting.sendall(f"{head}X-Session-Id: run/lock-codes/0/1\r\n\r\n".encode() + body)
         wait_until(lambda: "in_flight 1" in httpx.get(url.copy_with(path="/metrics")).text, "the request to arrive")
         process.terminate()
-        _, complaints = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
 
-    assert complaints == ""
+    assert errors == ""
 
 
 def test_for_people_it_says_how_many_items_have_a_script(started):
