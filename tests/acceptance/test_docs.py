@@ -74,6 +74,7 @@ LONG = {
     "docs/how-to/models.md",
     "docs/how-to/python.md",
     "docs/how-to/workers.md",
+    "docs/tutorials/first-evaluation.md",
     "docs/tutorials/quickstart.md",
 }
 """Pages whose blocks are several whole runs."""
