@@ -14,7 +14,7 @@ from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
 from rollout_tasks.models.gateway.gateway import Gateway
-from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.gateway.session_summary import SessionLimits
 from rollout_tasks.models.parsing import NotAReplyError
 from rollout_tasks.models.served import Served
 from rollout_tasks.models.served_call import ServedCall

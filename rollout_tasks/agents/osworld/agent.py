@@ -32,7 +32,7 @@ from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
 from rollout_tasks.models.base import Model
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import SessionHandle
-from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.gateway.session_summary import SessionLimits
 from rollout_tasks.models.gateway.shared import shared_gateway
 from rollout_tasks.settings import settings
 from rollout_tasks.trajectories.writer import TrajectoryWriter

@@ -23,7 +23,8 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.models.gateway.app import GatewayApp, OpenedSession, SessionOpener
 from rollout_tasks.models.gateway.engine import Engine
 from rollout_tasks.models.gateway.protocol import GatewayProtocol, protocol_config
-from rollout_tasks.models.gateway.session import Session, SessionLimits, SessionSummary
+from rollout_tasks.models.gateway.session import Session
+from rollout_tasks.models.gateway.session_summary import SessionLimits, SessionSummary
 from rollout_tasks.models.served_call import Recorder
 from rollout_tasks.models.session_ids import LONGEST_SESSION_ID
 

@@ -1,4 +1,4 @@
-"""A session of the gateway: its limits, what happened in it, and each call from admission to its record."""
+"""A session of the gateway: each call from admission to its record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rollout_tasks.errors import FailureClass, RolloutFailure, boundary
@@ -17,6 +17,7 @@ from rollout_tasks.models.gateway.connection import ClientGone
 from rollout_tasks.models.gateway.engine import CONTEXT_OVERFLOW, Engine, EngineCall, EngineError, EngineReply, OnPiece
 from rollout_tasks.models.gateway.memory import SessionMemory
 from rollout_tasks.models.gateway.refused import Refused
+from rollout_tasks.models.gateway.session_summary import CallSummary, SessionLimits, SessionSummary
 from rollout_tasks.models.served_call import CallFactsError, Recorder, ServedCall
 
 _END_SECONDS = 5.0
@@ -24,71 +25,6 @@ _END_SECONDS = 5.0
 _KEPT_CALLS = 10_000
 """In a session's trace, the newest."""
 _KEPT_REFUSALS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """What a session may use."""
-
-    request_bytes: int = 64 << 20
-    """In one request; with `previous_response_id`, the requests before it included."""
-    reply_bytes: int = 64 << 20
-    """In one reply."""
-    calls: int | None = None
-    tokens: int | None = None
-    """Prompts and replies of all calls together. The call that exceeds it is still served."""
-    calls_at_once: int = 32
-    """An agent waits for its model, so more are a defect or an attack."""
-    bodies_at_once: int = 4
-    """Of requests that are being read: each may be as large as a request may be."""
-    call_seconds: float = 600.0
-    """For one call, with all its tries."""
-    refusals: int | None = None
-    """Requests in a row that may be refused, or be too long for the model, before the session fails."""
-    ends_at_failure: bool = True
-    """Whether the session answers no more once its engine has given up on a call; otherwise only that call has failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallSummary:
-    """One call in a session's trace."""
-
-    id: str
-    number: int
-    dialect: str
-    outcome: str
-    began: float
-    ended: float
-    prompt_tokens: int
-    completion_tokens: int
-    tries: int
-    failure_class: FailureClass | None
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSummary:
-    """What happened in a session."""
-
-    session_id: str
-    calls: int
-    """Calls that were begun."""
-    failed: int
-    cut: int
-    refused: int
-    """Requests that the gateway itself refused, none of which reached the engine."""
-    usage: Usage
-    reward: float | None
-    failure_class: FailureClass | None
-    """The class that the attempt has, whatever its agent says; None while no failure has ended the session."""
-    failure: str
-    """Its sentence."""
-    limit: str
-    """Which of its limits the session reached, as a sentence; empty for none."""
-    in_flight: int
-    """Calls that have no reply yet."""
-    unserved: str
-    """Why the last request was refused, or was too long for the model; empty if a call has been served since."""
 
 
 class Session:

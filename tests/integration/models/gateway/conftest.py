@@ -14,7 +14,7 @@ from rollout_tasks.models import retries
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.engine import Engine
 from rollout_tasks.models.gateway.gateway import Gateway
-from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.gateway.session_summary import SessionLimits
 from tests.integration.models.gateway.upstream import KEY, Agent, Recorder, Upstream
 
 

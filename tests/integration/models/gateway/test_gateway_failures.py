@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.gateway.session_summary import SessionLimits
 from tests.integration.models.gateway.upstream import ANSWER, KEY, USER, Agent, Answer, Upstream, error
 
 Open = Callable[..., Agent]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.gateway.session_summary import SessionLimits
 from tests.integration.models.gateway.upstream import Agent, Answer, Upstream, read_all
 
 Open = Callable[..., Agent]

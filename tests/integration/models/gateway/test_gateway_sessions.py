@@ -22,7 +22,7 @@ from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
 from rollout_tasks.models.gateway.gateway import Gateway
-from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.gateway.session_summary import SessionLimits
 from rollout_tasks.models.scripted.process import ScriptedModelProcess
 from rollout_tasks.models.served import Served
 from rollout_tasks.trajectories.call_reader import read_calls

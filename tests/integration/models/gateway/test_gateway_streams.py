@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.models.gateway.session import SessionLimits
+from rollout_tasks.models.gateway.session_summary import SessionLimits
 from tests.integration.models.gateway.upstream import (
     CHAT,
     STREAM,

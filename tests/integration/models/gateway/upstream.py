@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from rollout_tasks.models.gateway.gateway import SessionHandle
-from rollout_tasks.models.gateway.session import SessionSummary
+from rollout_tasks.models.gateway.session_summary import SessionSummary
 from rollout_tasks.models.served_call import ServedCall
 
 KEY = "sk-not-to-be-seen"
