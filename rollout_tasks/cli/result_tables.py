@@ -200,7 +200,8 @@ def show_run(folder: RunFolder, console: Console) -> None:
     for name, losses in summary["failures"].items():
         sentence = f"{name}: {losses['count']}, such as {one_line(str(losses['example']))}"
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Report: {folder.report}", markup=False, highlight=False, soft_wrap=True)
+    for path in (folder.report, *folder.other_reports()):
+        console.print(f"Report: {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_unsolved(unsolved: Sequence[Unsolved], folder: RunFolder, console: Console) -> None:

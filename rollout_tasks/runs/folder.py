@@ -45,6 +45,10 @@ class RunFolder:
         """The JSON report."""
         return self.path / "evaluation.json"
 
+    def other_reports(self) -> list[Path]:
+        """Returns the Markdown reports of `rollouts rescore` beside the run's own, as ``report-METRIC.md``."""
+        return sorted(self.path.glob("report-*.md"))
+
     @property
     def events(self) -> Path:
         """Which worker used which VM when, one JSON object per line."""

@@ -143,6 +143,21 @@ def test_a_metric_that_was_applied_to_all_needs_no_word(folder: RunFolder, capsy
     assert said(rescore, folder, capsys, metric="f1_score")[2] == ""
 
 
+def test_every_report_of_a_run_is_named(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in NAMES:
+        end(folder, name)
+    for metric in ("exact_match", "f1_score", "numeric_match"):
+        said(rescore, folder, capsys, metric=metric)
+
+    shown = said(show, folder, capsys)[1]
+
+    assert [line.rpartition("/")[2] for line in shown.splitlines() if line.startswith("Report: ")] == [
+        "report.md",
+        "report-f1_score.md",
+        "report-numeric_match.md",
+    ]
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_run_that_goes_on_is_not_shown(folder: RunFolder, as_json: bool) -> None:
     end(folder, "a")
@@ -204,7 +219,9 @@ def _judged(tmp_path: Path, judge: Judge) -> RunFolder:
     folder = RunFolder(tmp_path / "night-2")
     model = {"name": "m", "base_url": f"http://127.0.0.1:{judge.server_port}/v1"}
     config = RunConfig.model_validate({"env_mode": "math", "metric": "llm_judgement", "model": model})
-    folder.description.create(config, [Item(name, "?", "red") for name in NAMES], data_path="x.jsonl", data_name="x")
+    # Each with a question of its own: of two that are alike, one verdict counts for both.
+    items = [Item(name, f"{name}?", "red") for name in NAMES]
+    folder.description.create(config, items, data_path="x.jsonl", data_name="x")
     for name in NAMES[:2]:
         end(folder, name)
     cancelled(folder)
