@@ -19,8 +19,8 @@ import psutil
 import pytest
 import redis
 
+from rollout_tasks.cleanup_process import members
 from rollout_tasks.config import RunConfig, parse_config
-from rollout_tasks.embedded.cleanup import members
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import redis
@@ -14,9 +15,11 @@ from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.config import DEFAULT_MODEL
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
-from rollout_tasks.models.attached_replicas import AttachedReplicas, id_of
+from rollout_tasks.models.attached_replicas import AttachedReplicas
+from rollout_tasks.models.pool.membership import id_of
 from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica
 from rollout_tasks.redis_client import checked_client, server_time
+from rollout_tasks.settings import settings
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
@@ -41,8 +44,7 @@ def attach(
     Each must answer a request first. One that stops working takes no calls after
     15 seconds, and takes them again once it works.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+    _log_to_stderr()
     try:
         urls = [check_url(url) for url in base_urls]
     except ValueError as error:
@@ -56,6 +58,60 @@ def attach(
     attached.check()
     stop = program.stopped_by_signals()
     attached.run(stop)
+
+
+@application.command()
+def serve(
+    pool: PoolName,
+    checkpoint: Annotated[
+        str,
+        typer.Argument(metavar="CHECKPOINT", help="A folder, or a model's name at vLLM's hub, as in Qwen/Qwen3-VL-8B."),
+    ],
+    vllm_options: Annotated[
+        list[str] | None, typer.Argument(metavar="VLLM-OPTION", help="More options of vllm serve, after --.")
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="How many servers. Default: as GPUs have room for, without GPUs 1."),
+    ] = None,
+    model: Annotated[str, typer.Option("--model", help="The name under which they serve it.")] = DEFAULT_MODEL,
+    weight_version: Annotated[
+        str | None, typer.Option("--weight-version", help="Recorded with every reply. Default: the checkpoint's name.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address of this machine at which workers reach it.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The first server's; 0: free ports.")] = 0,
+    logs: Annotated[Path, typer.Option(help="A folder for the servers' logs.")] = Path("model-logs"),
+    start_timeout: Annotated[float, typer.Option(min=1, help="Seconds until a server must answer.")] = 1800.0,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Start servers of a checkpoint with vLLM, and keep them in a pool until Ctrl-C.
+
+    One for each GPU with enough free memory, or as many as --replicas says. Each
+    joins the pool once it has answered a request; one that ends or hangs is
+    started again. At the end, each finishes its calls, 20 seconds at most.
+
+    [bold]rollouts model serve policy checkpoints/step-200 -- --max-model-len 32768[/bold]
+    """
+    from rollout_tasks.models.serving.plan import planned  # here, because only this command needs it
+    from rollout_tasks.models.serving.served_replicas import ServedReplicas
+
+    _log_to_stderr()
+    servers = planned(
+        checkpoint, vllm_options or [], replicas=replicas, model=model, host=host, first_port=port, key=_key()
+    )
+    try:
+        served = ServedReplicas(
+            checked_client(redis_url),
+            pool,
+            servers,
+            model=model,
+            weight_version=weight_version or Path(checkpoint).name,
+            logs=logs,
+            start_seconds=start_timeout,
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    served.run(program.stopped_by_signals())
 
 
 @application.command()
@@ -111,6 +167,16 @@ def weights(
         program.print_json([dataclasses.asdict(replica) for replica in changed])
     else:
         typer.echo(f"{len(changed)} {'replica has' if len(changed) == 1 else 'replicas have'} the weights {version}")
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+
+
+def _key() -> str | None:
+    key = settings().openai_api_key
+    return key.get_secret_value().strip() if key else None
 
 
 def _open(pool: str, client: redis.Redis) -> Replicas:

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 import redis
 
-from rollout_tasks.embedded.cleanup import CleanupProcess, stop_sessions
+from rollout_tasks.cleanup_process import CleanupProcess, stop_sessions
 from rollout_tasks.embedded.ctrl_c import SIGNALS, held_back
 from rollout_tasks.errors import ServiceEnded, UserError
 from rollout_tasks.redis_client import connect

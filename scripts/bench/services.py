@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import redis
 
-from rollout_tasks.embedded.cleanup import CleanupProcess, stop_sessions
+from rollout_tasks.cleanup_process import CleanupProcess, stop_sessions
 from rollout_tasks.embedded.services import EmbeddedServices
 
 REPOSITORY = Path(__file__).resolve().parents[2]

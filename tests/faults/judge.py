@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmark.report import read_report
-from rollout_tasks.embedded.cleanup import members
+from rollout_tasks.cleanup_process import members
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.verdict import rollout_ids
 from tests.checks import check_events

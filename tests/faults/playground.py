@@ -18,7 +18,7 @@ from redis.backoff import ConstantBackoff
 from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError
 from redis.retry import Retry
 
-from rollout_tasks.embedded.cleanup import CleanupProcess
+from rollout_tasks.cleanup_process import CleanupProcess
 from rollout_tasks.runs.store import RunStore
 from tests.cluster import LEASE_TTL
 from tests.faults.desk import QUEUE, write_entry_points

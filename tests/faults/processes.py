@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from rollout_tasks.embedded.cleanup import CleanupProcess, members
+from rollout_tasks.cleanup_process import CleanupProcess, members
 from tests.cluster import LEASE_TTL, RECONCILE_EVERY, VISIBILITY_TIMEOUT
 from tests.conftest import REPOSITORY
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 import psutil
 
-from rollout_tasks.embedded.cleanup import CleanupProcess
+from rollout_tasks.cleanup_process import CleanupProcess
 from tools.mutation.mutant import Mutant
 
 TEST_SECONDS = 60

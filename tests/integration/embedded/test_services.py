@@ -21,8 +21,8 @@ import psutil
 import pytest
 import redis
 
+from rollout_tasks.cleanup_process import CleanupProcess
 from rollout_tasks.embedded import services as embedded
-from rollout_tasks.embedded.cleanup import CleanupProcess
 from rollout_tasks.embedded.services import EmbeddedServices
 from rollout_tasks.errors import ServiceEnded, UserError
 from tests.conftest import REPOSITORY

@@ -1,4 +1,4 @@
-"""Cleans up after a killed process: `python -m rollout_tasks.embedded.cleanup`, started by that process.
+"""Cleans up after a killed process: `python -m rollout_tasks.cleanup_process`, started by that process.
 
 Standard input names what to clean up, one JSON list per line: ``["process", PID, BEGAN]``, the leader of a session, or
 ``["folder", PATH]``. It ends when the other process ends, however that happens; then the sessions' processes are stopped
@@ -42,7 +42,7 @@ class CleanupProcess:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "rollout_tasks.embedded.cleanup"],
+            [sys.executable, "-P", "-m", "rollout_tasks.cleanup_process"],
             stdin=subprocess.PIPE,
             start_new_session=True,
             cwd="/",

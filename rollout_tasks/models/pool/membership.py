@@ -1,0 +1,106 @@
+"""One server's place in a model pool: registered once it works, kept by signs of life, given up at the end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import redis
+
+from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica, TakenOver
+from rollout_tasks.models.pool.store_format import checked_id, checked_text
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = SILENT_SECONDS / 3
+
+
+class Membership:
+    """A server as a replica of a pool, from its first sign of life until `leave`."""
+
+    def __init__(
+        self, replicas: Replicas, base_url: str, *, model: str, weight_version: str, gpu: str | None = None
+    ) -> None:
+        """Sends nothing yet.
+
+        Args:
+            replicas: The pool.
+            base_url: The server's endpoint.
+            model: The name of the model that it serves.
+            weight_version: The weights that it has.
+            gpu: The GPUs that it has.
+
+        Raises:
+            ValueError: One of these cannot be stored; says which.
+        """
+        checked_text(model, "--model")
+        checked_text(weight_version, "--weight-version")
+        self.replica_id = checked_id(id_of(base_url), "a replica's id")
+        self.base_url = base_url
+        self.taken_over = False
+        """Whether another process keeps the server in the pool now."""
+        self._replicas = replicas
+        self._model, self._weight_version, self._gpu = model, weight_version, gpu
+        self._instance = secrets.token_hex(8)
+        self._replica: Replica | None = None
+
+    @property
+    def dead(self) -> bool:
+        """Whether somebody has found that the server is of no use any more, when `look` saw it last."""
+        return self._replica is not None and self._replica.state is ReplicaState.DEAD
+
+    def look(self) -> None:
+        """Sees what others have made of the replica: its weights, and whether it is drained."""
+        with suppress(redis.RedisError):
+            self.take({replica.instance: replica for replica in self._replicas.all()})
+
+    def take(self, now: Mapping[str, Replica]) -> None:
+        """See `look`, of which this is the part without a request: the pool's replicas by their instances are given."""
+        if self._replica is not None:
+            self._replica = now.get(self._replica.instance, self._replica)
+
+    def beat(self) -> None:
+        """Gives a sign of life for a server that works; registers it where the pool does not have it."""
+        known = self._replica
+        try:
+            if known is not None and self._replicas.beat(known):
+                return
+            made = self._replicas.register(
+                self.replica_id,
+                f"{self._instance}.{secrets.token_hex(4)}",
+                base_url=self.base_url,
+                model=self._model,
+                weight_version=self._weight_version if known is None else known.weight_version,
+                host=socket.gethostname(),
+                gpu=self._gpu,
+                pid=os.getpid(),
+            )
+            drained = known is not None and known.state is ReplicaState.DRAINING
+            state = ReplicaState.DRAINING if drained else ReplicaState.READY
+            self._replica = self._replicas.change(made, state=state)
+            logger.info("replica %s of model pool %s is %s", self.replica_id, self._replicas.pool, state.value)
+        except TakenOver as error:
+            logger.warning("%s, which keeps the server in the pool from now on", error)
+            self.taken_over = True
+        except (redis.RedisError, StaleReplica) as error:
+            logger.warning(
+                "replica %s of model pool %s gives no sign of life: %s", self.replica_id, self._replicas.pool, error
+            )
+
+    def leave(self) -> None:
+        """Takes the server out of the pool; without Redis, it falls silent."""
+        if self._replica is not None:
+            with suppress(redis.RedisError):
+                self._replicas.remove(self._replica)
+
+
+def id_of(base_url: str) -> str:
+    """Returns the id of the replica that a server is: its host and port."""
+    parts = urlsplit(base_url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{(parts.hostname or '').replace('%', '.')}:{port}"

@@ -1,0 +1,199 @@
+"""Servers that this machine runs for a model pool: each joins the pool once it answers, and is started again if it fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+import redis
+
+from rollout_tasks.cleanup_process import CleanupProcess
+from rollout_tasks.errors import UserError
+from rollout_tasks.models.endpoint_check import problem_of
+from rollout_tasks.models.first_answer import unanswered
+from rollout_tasks.models.pool.membership import BEAT_SECONDS, Membership, id_of
+from rollout_tasks.models.pool.replicas import Replicas
+from rollout_tasks.models.serving.server_process import ServerProcess
+from rollout_tasks.restarted_process import RESTART_SECONDS
+from rollout_tasks.temporary_files import TemporaryFolder
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.5
+_TELL_SECONDS = 30.0
+"""How often is said that a server is still being started."""
+_SILENT_SECONDS = 60.0
+"""How long a server may give no answer before it is started again."""
+_DISMISS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How one server is started, and where it listens then."""
+
+    base_url: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    gpus: tuple[int, ...]
+    """Those that it has; empty where there is none."""
+
+
+class ServedReplicas:
+    """The servers of one model, each a replica of a pool whenever it works, as long as this runs."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        pool: str,
+        servers: Sequence[Server],
+        *,
+        model: str,
+        weight_version: str,
+        logs: Path,
+        start_seconds: float,
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            client: The workers' Redis; it decodes replies.
+            pool: The pool's name.
+            servers: What to start.
+            model: The name under which they serve the model.
+            weight_version: The weights that they have when they start.
+            logs: A folder, which gets a log for each server.
+            start_seconds: How long a server may take until it answers.
+
+        Raises:
+            ValueError: One of these cannot be stored; says which.
+        """
+        self._pool = pool
+        self._replicas = Replicas(client, pool)
+        self._servers = servers
+        self._model, self._weight_version = model, weight_version
+        self._logs, self._start_seconds = logs, start_seconds
+        self._stop = threading.Event()
+        self._works = threading.Event()
+        """Set once any of the servers has answered: from then on, one that fails is started again."""
+        self._failures: SimpleQueue[str] = SimpleQueue()
+        for server in servers:
+            self._membership(server)
+
+    def run(self, stop: threading.Event) -> None:
+        """Runs the servers until it is asked to stop; then takes them out of the pool and ends them.
+
+        Raises:
+            UserError: A server ended, or did not get ready, before any of them had answered.
+            OSError: The logs cannot be written.
+        """
+        self._logs.mkdir(parents=True, exist_ok=True)
+        folder = TemporaryFolder("rollouts-model-")
+        cleanup = CleanupProcess(folder.lock)
+        cleanup.remove_afterwards(folder.path)
+        try:
+            with ThreadPoolExecutor(len(self._servers), "server") as threads:
+                keepers = [threads.submit(self._keep, server, folder.path, cleanup) for server in self._servers]
+                try:
+                    while not stop.wait(_LOOK_SECONDS) and not any(keeper.done() for keeper in keepers):
+                        pass
+                finally:
+                    self._stop.set()  # each keeper ends its server
+        finally:
+            folder.remove()
+            cleanup.dismiss(_DISMISS_SECONDS)
+        for keeper in keepers:
+            keeper.result()
+        if not self._failures.empty():
+            raise UserError(self._failures.get())
+
+    def _keep(self, server: Server, temporary: Path, cleanup: CleanupProcess) -> None:
+        """Runs one server, again and again, until all are to stop."""
+        name = id_of(server.base_url)
+        pause, longest = RESTART_SECONDS
+        while not self._stop.is_set():
+            began = time.monotonic()
+            why = self._run_once(server, name, temporary, cleanup)
+            if self._stop.is_set():
+                return
+            if not self._works.is_set():
+                self._failures.put(f"replica {name}: {why}; its log: {self._log(name)}")
+                return
+            if time.monotonic() - began > longest:
+                pause = RESTART_SECONDS[0]
+            logger.error("replica %s: %s; starting its server again in %.0f s", name, why, pause)
+            self._stop.wait(pause)
+            pause = min(pause * 2, longest)
+
+    def _run_once(self, server: Server, name: str, temporary: Path, cleanup: CleanupProcess) -> str:
+        """Runs a server until it fails or all are to stop; returns why it failed. Nothing is left of it then."""
+        # By this variable the cleanup process finds what was being started when this process was killed.
+        environment = {**server.environment, "TMPDIR": str(temporary)}
+        try:
+            process = ServerProcess(server.command, environment, self._log(name), cleanup)
+        except OSError as error:
+            return f"{server.command[0]} cannot be started: {error.strerror}"
+        membership = self._membership(server)
+        try:
+            logger.info("replica %s: starting its server; its log: %s", name, self._log(name))
+            if why := self._not_ready(server, name, process):
+                return why
+            self._works.set()
+            return self._until_it_fails(server, process, membership)
+        finally:
+            membership.leave()
+            process.end()
+
+    def _not_ready(self, server: Server, name: str, process: ServerProcess) -> str:
+        """Waits for a server's first answer; returns why there is none."""
+        began = told = time.monotonic()
+        while not self._stop.wait(_LOOK_SECONDS):
+            if (code := process.end_code()) is not None:
+                return f"its server ended (exit code {code}) before it answered: {process.last_words()}"
+            now = time.monotonic()
+            if not problem_of(server.base_url, "chat"):
+                return unanswered(server.base_url, self._model)
+            if now - began > self._start_seconds:
+                return f"its server does not answer {self._start_seconds:g} s after its start: {process.last_words()}"
+            if now - told > _TELL_SECONDS:
+                told = now
+                logger.info("replica %s: being started for %.0f s: %s", name, now - began, process.last_words())
+        return "it is to stop"
+
+    def _until_it_fails(self, server: Server, process: ServerProcess, membership: Membership) -> str:
+        """Keeps a server that works in the pool; returns why it does not any more."""
+        answered = time.monotonic()
+        due = 0.0
+        while not self._stop.is_set():
+            if (code := process.end_code()) is not None:
+                return f"its server ended by itself (exit code {code}): {process.last_words()}"
+            if time.monotonic() >= due:
+                due = time.monotonic() + BEAT_SECONDS
+                membership.look()
+                if membership.dead:
+                    return "it was found to be of no use"
+                if problem := problem_of(server.base_url, "chat"):
+                    logger.warning(
+                        "replica %s of model pool %s: the server %s", membership.replica_id, self._pool, problem
+                    )
+                    if time.monotonic() - answered > _SILENT_SECONDS:
+                        return f"its server has given no answer for {_SILENT_SECONDS:g} s"
+                else:
+                    answered = time.monotonic()
+                    if not membership.taken_over:
+                        membership.beat()
+            self._stop.wait(_LOOK_SECONDS)
+        return "it is to stop"
+
+    def _membership(self, server: Server) -> Membership:
+        gpu = ",".join(map(str, server.gpus)) or None
+        return Membership(
+            self._replicas, server.base_url, model=self._model, weight_version=self._weight_version, gpu=gpu
+        )
+
+    def _log(self, name: str) -> Path:
+        return self._logs / f"{name.replace(':', '-')}.log"
