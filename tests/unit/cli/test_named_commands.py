@@ -45,6 +45,7 @@ OTHER_PROGRAMS = {
     "source": "a shell's",
     "ssh": "OpenSSH's",
     "sysctl": "Linux's",
+    "tail": "a shell's",
     "umask": "a shell's",
     "uv": "the installer's",
 }
@@ -56,6 +57,7 @@ VM_HOST = "rollouts vm-host"
 FLOWER = "celery -A rollout_tasks flower"
 SCRIPTED = "rollouts scripted-model"
 FAULTS = "python -m tests.faults"
+SERVE = "rollouts model serve POOL CHECKPOINT"
 QUICKSTART = "./scripts/quickstart.sh"
 OWNERS: dict[tuple[str, str], str] = {
     ("README.md", "--light"): QUICKSTART,
@@ -70,6 +72,9 @@ OWNERS: dict[tuple[str, str], str] = {
     ("docs/how-to/flower.md", "--oauth2_key"): FLOWER,
     ("docs/how-to/models.md", "--corrupt"): SCRIPTED,
     ("docs/how-to/models.md", "--faults"): SCRIPTED,
+    ("docs/how-to/models.md", "--host"): SERVE,
+    ("docs/how-to/models.md", "--logs"): SERVE,
+    ("docs/how-to/models.md", "--replicas"): SERVE,
     ("docs/how-to/models.md", "--script-file"): SCRIPTED,
     ("docs/how-to/runs.md", "--why"): "rollouts pool quarantine VM",
     ("docs/how-to/tuning.md", "--concurrency"): WORKER,
@@ -103,12 +108,14 @@ COMMAND_OF: dict[str, str] = {
     "desktop_image/": IMAGE,
     "rollout_tasks/cli/gateway.py": "rollouts gateway",
     "rollout_tasks/cli/image.py": IMAGE,
+    "rollout_tasks/cli/model.py": SERVE,
     "rollout_tasks/cli/pool.py": "rollouts pool connect VM",
     "rollout_tasks/cli/run_actions.py": "scripts/submit.py",
     "rollout_tasks/cli/submit_script.py": "scripts/submit.py",
     "rollout_tasks/config.py": WORKER,
     "rollout_tasks/flower_login.py": FLOWER,
     "rollout_tasks/models/scripted/": SCRIPTED,
+    "rollout_tasks/models/serving/": SERVE,
     "rollout_tasks/worker/": WORKER,
     "scripts/bench/osworld_standins.py": "scripts/bench/osworld_standins.py run",
     "scripts/bench/osworld_tasks.py": "scripts/bench/osworld_tasks.py run",
@@ -127,8 +134,10 @@ OTHERS_OPTIONS = {
     "--calc": "LibreOffice's",
     "--clear-groups": "setpriv's",
     "--daemon": "Thunar's",
+    "--gpu-memory-utilization": "vLLM's",
     "--hash": "a lock file's",
     "--impress": "LibreOffice's",
+    "--max-model-len": "vLLM's",
     "--no-sandbox": "Chromium's",
     "--pdeathsig": "setpriv's",
     "--privileged": "Docker's",
@@ -139,6 +148,7 @@ OTHERS_OPTIONS = {
     "--security-opt": "Docker's",
     "--set": "date's",
     "--setup-hook": "mmdebstrap's",
+    "--tensor-parallel-size": "vLLM's",
     "--utc": "date's",
     "--writer": "LibreOffice's",
 }
