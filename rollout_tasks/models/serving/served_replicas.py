@@ -152,16 +152,16 @@ class ServedReplicas:
         """Waits for a server's first answer; returns why there is none."""
         began = told = time.monotonic()
         while not self._stop.wait(_LOOK_SECONDS):
-            if (code := process.end_code()) is not None:
-                return f"its server ended (exit code {code}) before it answered: {process.last_words()}"
+            if process.end_code() is not None:
+                return f"its server {process.why_it_ended()}"
             now = time.monotonic()
             if not problem_of(server.base_url, "chat"):
                 return unanswered(server.base_url, self._model)
             if now - began > self._start_seconds:
-                return f"its server does not answer {self._start_seconds:g} s after its start: {process.last_words()}"
+                return f"its server does not answer {self._start_seconds:g} s after its start: {process.last_line()}"
             if now - told > _TELL_SECONDS:
                 told = now
-                logger.info("replica %s: being started for %.0f s: %s", name, now - began, process.last_words())
+                logger.info("replica %s: being started for %.0f s: %s", name, now - began, process.last_line())
         return "it is to stop"
 
     def _until_it_fails(self, server: Server, process: ServerProcess, membership: Membership) -> str:
@@ -169,8 +169,8 @@ class ServedReplicas:
         answered = time.monotonic()
         due = 0.0
         while not self._stop.is_set():
-            if (code := process.end_code()) is not None:
-                return f"its server ended by itself (exit code {code}): {process.last_words()}"
+            if process.end_code() is not None:
+                return f"its server {process.why_it_ended()}"
             if time.monotonic() >= due:
                 due = time.monotonic() + BEAT_SECONDS
                 membership.look()

@@ -21,7 +21,8 @@ _LEFT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _READ_OF_LOG = 64 << 10
 """The end of a log, in bytes, in which its last error is looked for."""
-_ERROR = re.compile(r"\b\w*(?:Error|Exception)\b: ?\S")
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception): ?\S|[\w ]+: error: ")
+"""How a line begins that says what went wrong: the last one of a traceback, or of wrong options."""
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*\) |^[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ")
 """Colours, and what vLLM writes before each line: the process, and time and place."""
 
@@ -45,6 +46,7 @@ class ServerProcess:
         """
         self._log = log
         with log.open("ab") as output:
+            self._began = output.tell()
             self._process = subprocess.Popen(  # noqa: S603
                 command,
                 env=environment,
@@ -77,14 +79,26 @@ class ServerProcess:
         stop_sessions([self._process.pid], _LEFT_SECONDS)
         self._process.wait()
 
-    def last_words(self) -> str:
-        """Returns the last error in its log, else the last line; it was written by other programs."""
+    def last_line(self) -> str:
+        """Returns the last line that it printed; other programs wrote it."""
+        return one_line((self._lines() or ["it has said nothing yet"])[-1])[:500]
+
+    def why_it_ended(self) -> str:
+        """Returns how it ended, as the rest of a sentence about it, with the last error that it printed."""
+        code = self.end_code() or 0
+        if code < 0:
+            return f"was ended by signal {-code}"
+        lines = self._lines()
+        errors = [line for line in lines if _ERROR.match(line)]
+        last = one_line((errors or lines or ["it said nothing"])[-1])[:500]
+        return f"ended with exit code {code}: {last}"
+
+    def _lines(self) -> list[str]:
+        """Returns the last lines that it printed, without what vLLM writes before each of them."""
         try:
             with self._log.open("rb") as log:
-                log.seek(max(0, log.seek(0, 2) - _READ_OF_LOG))
-                lines = log.read().decode(errors="replace").splitlines()
-        except OSError:
-            return ""
-        plain = [text for line in lines if (text := _DECORATION.sub("", _DECORATION.sub("", line)).strip())]
-        errors = [text for text in plain if _ERROR.search(text)]
-        return one_line((errors or plain or ["it said nothing"])[-1])[:500]
+                log.seek(max(self._began, log.seek(0, os.SEEK_END) - _READ_OF_LOG))
+                lines = log.read(_READ_OF_LOG).decode(errors="replace").splitlines()
+        except OSError:  # somebody has taken it away
+            return []
+        return [text for line in lines if (text := _DECORATION.sub("", _DECORATION.sub("", line)).strip())]

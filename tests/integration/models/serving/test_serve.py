@@ -143,7 +143,7 @@ def test_servers_join_the_pool_and_leave_nothing(serve: Serve, replicas: Replica
     said = serving.ends(0)
 
     assert replicas.all() == ()
-    assert "ended by itself" not in said
+    assert "its server ended" not in said
     logs = sorted(path.name for path in (tmp_path / "model-logs").iterdir())
     assert logs == sorted(f"{one.replica_id.replace(':', '-')}.log" for one in two)
 
@@ -162,7 +162,7 @@ def test_a_server_that_ends_by_itself_is_started_again(serve: Serve, replicas: R
 
     assert again.instance != first.instance
     assert ask(again) != before
-    assert "its server ended by itself (exit code 3): " in serving.said()
+    assert "its server ended with exit code 3: ready; starting its server again in 1 s" in serving.said()
     serving.process.send_signal(signal.SIGINT)
     serving.ends(0)
 
@@ -183,7 +183,7 @@ def test_nothing_is_left_of_a_killed_command(serve: Serve, replicas: Replicas) -
         (
             {"fails": "Model architectures ['Foo'] are not supported"},
             (),
-            r"its server ended \(exit code 1\) before it answered: ValueError: Model architectures \['Foo'\] are not",
+            r"its server ended with exit code 1: ValueError: Model architectures \['Foo'\] are not supported",
         ),
         pytest.param(
             {"silent": True},
