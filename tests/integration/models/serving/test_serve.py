@@ -3,128 +3,36 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import openai
-import psutil
 import pytest
-import redis
 
-from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
-from tests.conftest import REPOSITORY
+from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
+from tests.integration.models.serving.conftest import SECONDS, Serve, Serving, ask, ready, until
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
-SECONDS = 60.0
 KEY = "sk-of-the-servers"
 
 
-class Serving:
-    """The command, as a user starts it."""
-
-    def __init__(self, folder: Path, redis_url: str, told: dict[str, Any], *options: str, **variables: str) -> None:
-        self.checkpoint = folder / "step-200"
-        self.checkpoint.mkdir(exist_ok=True)
-        (self.checkpoint / "config.json").write_text(json.dumps(told))
-        (folder / "bin").mkdir(exist_ok=True)
-        vllm = folder / "bin" / "vllm"
-        vllm.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
-        vllm.chmod(0o755)
-        hidden = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "CUDA_VISIBLE_DEVICES"}
-        environment = {name: value for name, value in os.environ.items() if name not in hidden}
-        environment |= {
-            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY),
-            "REDIS_URL": redis_url,
-            "SERVED_BY_TEST": str(folder),
-        }
-        self._folder = folder
-        self.output = (folder / "output").open("w+")
-        command = [sys.executable, "-m", "rollout_tasks.cli.main", "model", "serve", "p", str(self.checkpoint)]
-        self.process = subprocess.Popen(
-            [*command, *options, "--model", "policy"],
-            cwd=folder,
-            env=environment | variables,
-            stdout=self.output,
-            stderr=subprocess.STDOUT,
-        )
-
-    def said(self) -> str:
-        return Path(self.output.name).read_text()
-
-    def ends(self, code: int) -> str:
-        """Waits for its end, after which nothing of it is left; returns what it said."""
-        assert self.process.wait(SECONDS) == code, self.said()
-        until(lambda: not self.left(), "an end of all processes")
-        return self.said()
-
-    def left(self) -> list[psutil.Process]:
-        """Every process that it has started, or that these have, and itself."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("SERVED_BY_TEST") == str(self._folder) and process.status() != "zombie":
-                    found.append(process)
-            except psutil.Error:
-                continue
-        return found
-
-
-def until(done: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := done()):
-        assert time.monotonic() < deadline, f"no {what} within {SECONDS:g} s"
-        time.sleep(0.05)
-    return found
-
-
-Serve = Callable[..., Serving]
-
-
 @pytest.fixture
-def serve(tmp_path: Path, redis_url: str) -> Iterator[Serve]:
-    started: list[Serving] = []
+def serve(start: Serve, tmp_path: Path) -> Serve:
+    """Serves with the stand-in, which is told what to do."""
 
     def serve(*options: str, told: dict[str, Any] | None = None, **variables: str) -> Serving:
-        started.append(Serving(tmp_path, redis_url, told or {}, *options, **variables))
-        return started[-1]
+        checkpoint = tmp_path / "step-200"
+        checkpoint.mkdir(exist_ok=True)
+        (checkpoint / "config.json").write_text(json.dumps(told or {}))
+        return start(f"{sys.executable} {STAND_IN}", checkpoint, *options, **variables)
 
-    yield serve
-    for one in started:
-        one.process.kill()
-        one.process.wait()
-        one.output.close()
-        for process in one.left():
-            process.kill()
-
-
-@pytest.fixture
-def replicas(redis_url: str) -> Iterator[Replicas]:
-    client = redis.Redis.from_url(redis_url, decode_responses=True)
-    yield Replicas(client, "p")
-    client.close()
-
-
-def ready(replicas: Replicas, count: int) -> tuple[Replica, ...]:
-    found: tuple[Replica, ...] = until(
-        lambda: len(replicas.ready()) == count and replicas.ready(), f"{count} replicas that are ready"
-    )
-    return found
-
-
-def ask(replica: Replica, text: str = "hello", key: str = "none") -> str:
-    with openai.OpenAI(base_url=replica.base_url, api_key=key, max_retries=0) as client:
-        messages: Any = [{"role": "user", "content": text}]
-        return client.chat.completions.create(model="policy", messages=messages).choices[0].message.content or ""
+    return serve
 
 
 def test_servers_join_the_pool_and_leave_nothing(serve: Serve, replicas: Replicas, tmp_path: Path) -> None:
