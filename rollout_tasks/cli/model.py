@@ -92,7 +92,7 @@ def serve(
 
     [bold]rollouts model serve policy checkpoints/step-200 -- --max-model-len 32768[/bold]
     """
-    from rollout_tasks.models.serving.plan import planned  # here, because only this command needs it
+    from rollout_tasks.models.serving.plan import name_of, planned  # here, because only this command needs it
     from rollout_tasks.models.serving.served_replicas import ServedReplicas
 
     _log_to_stderr()
@@ -105,7 +105,7 @@ def serve(
             pool,
             servers,
             model=model,
-            weight_version=weight_version or Path(checkpoint).name,
+            weight_version=weight_version or name_of(checkpoint),
             logs=logs,
             start_seconds=start_timeout,
         )

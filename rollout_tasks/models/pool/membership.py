@@ -24,7 +24,14 @@ class Membership:
     """A server as a replica of a pool, from its first sign of life until `leave`."""
 
     def __init__(
-        self, replicas: Replicas, base_url: str, *, model: str, weight_version: str, gpu: str | None = None
+        self,
+        replicas: Replicas,
+        base_url: str,
+        *,
+        model: str,
+        weight_version: str,
+        gpu: str | None = None,
+        drained: bool = False,
     ) -> None:
         """Sends nothing yet.
 
@@ -34,6 +41,7 @@ class Membership:
             model: The name of the model that it serves.
             weight_version: The weights that it has.
             gpu: The GPUs that it has.
+            drained: Whether it is to take no calls at first, as a server before it did.
 
         Raises:
             ValueError: One of these cannot be stored; says which.
@@ -47,7 +55,13 @@ class Membership:
         self._replicas = replicas
         self._model, self._weight_version, self._gpu = model, weight_version, gpu
         self._instance = secrets.token_hex(8)
+        self._drained = drained
         self._replica: Replica | None = None
+
+    @property
+    def drained(self) -> bool:
+        """Whether it is to take no calls, when `look` saw it last."""
+        return self._drained if self._replica is None else self._replica.state is ReplicaState.DRAINING
 
     @property
     def dead(self) -> bool:
@@ -80,8 +94,7 @@ class Membership:
                 gpu=self._gpu,
                 pid=os.getpid(),
             )
-            drained = known is not None and known.state is ReplicaState.DRAINING
-            state = ReplicaState.DRAINING if drained else ReplicaState.READY
+            state = ReplicaState.DRAINING if self.drained else ReplicaState.READY
             self._replica = self._replicas.change(made, state=state)
             logger.info("replica %s of model pool %s is %s", self.replica_id, self._replicas.pool, state.value)
         except TakenOver as error:

@@ -6,6 +6,7 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.serving import vllm_command
@@ -53,6 +54,12 @@ def planned(
         )
         for port, group in zip(ports, groups, strict=True)
     ]
+
+
+def name_of(checkpoint: str) -> str:
+    """Returns what a checkpoint is called: the last part of its path or name."""
+    folder = Path(checkpoint)
+    return (folder.resolve() if folder.is_dir() else folder).name
 
 
 def _groups(options: Sequence[str], replicas: int | None) -> list[tuple[int, ...]]:

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import redis
 
@@ -82,7 +83,7 @@ class ServedReplicas:
         """Set once any of the servers has answered: from then on, one that fails is started again."""
         self._failures: SimpleQueue[str] = SimpleQueue()
         for server in servers:
-            self._membership(server)
+            self._membership(server, drained=False)
 
     def run(self, stop: threading.Event) -> None:
         """Runs the servers until it is asked to stop; then takes them out of the pool and ends them.
@@ -115,9 +116,12 @@ class ServedReplicas:
         """Runs one server, again and again, until all are to stop."""
         name = id_of(server.base_url)
         pause, longest = RESTART_SECONDS
+        drained = False
         while not self._stop.is_set():
             began = time.monotonic()
-            why = self._run_once(server, name, temporary, cleanup)
+            membership = self._membership(server, drained=drained)
+            why = self._run_once(server, membership, temporary, cleanup)
+            drained = membership.drained
             if self._stop.is_set():
                 return
             if not self._works.is_set():
@@ -129,15 +133,15 @@ class ServedReplicas:
             self._stop.wait(pause)
             pause = min(pause * 2, longest)
 
-    def _run_once(self, server: Server, name: str, temporary: Path, cleanup: CleanupProcess) -> str:
+    def _run_once(self, server: Server, membership: Membership, temporary: Path, cleanup: CleanupProcess) -> str:
         """Runs a server until it fails or all are to stop; returns why it failed. Nothing is left of it then."""
+        name = membership.replica_id
         # By this variable the cleanup process finds what was being started when this process was killed.
         environment = {**server.environment, "TMPDIR": str(temporary)}
         try:
             process = ServerProcess(server.command, environment, self._log(name), cleanup)
         except OSError as error:
             return f"{server.command[0]} cannot be started: {error.strerror}"
-        membership = self._membership(server)
         try:
             logger.info("replica %s: starting its server; its log: %s", name, self._log(name))
             if why := self._not_ready(server, name, process):
@@ -156,12 +160,23 @@ class ServedReplicas:
                 return f"its server {process.why_it_ended()}"
             now = time.monotonic()
             if not problem_of(server.base_url, "chat"):
-                return unanswered(server.base_url, self._model)
+                return self._not_answered(server, process)
             if now - began > self._start_seconds:
                 return f"its server does not answer {self._start_seconds:g} s after its start: {process.last_line()}"
             if now - told > _TELL_SECONDS:
                 told = now
                 logger.info("replica %s: being started for %.0f s: %s", name, now - began, process.last_line())
+        return "it is to stop"
+
+    def _not_answered(self, server: Server, process: ServerProcess) -> str:
+        """Asks a server that listens; returns why it does not answer."""
+        answers: SimpleQueue[str] = SimpleQueue()
+        threading.Thread(target=lambda: answers.put(unanswered(server.base_url, self._model)), daemon=True).start()
+        while not self._stop.is_set():
+            with suppress(Empty):
+                return answers.get(timeout=_LOOK_SECONDS)
+            if process.end_code() is not None:
+                return f"its server {process.why_it_ended()}"
         return "it is to stop"
 
     def _until_it_fails(self, server: Server, process: ServerProcess, membership: Membership) -> str:
@@ -189,10 +204,14 @@ class ServedReplicas:
             self._stop.wait(_LOOK_SECONDS)
         return "it is to stop"
 
-    def _membership(self, server: Server) -> Membership:
-        gpu = ",".join(map(str, server.gpus)) or None
+    def _membership(self, server: Server, *, drained: bool) -> Membership:
         return Membership(
-            self._replicas, server.base_url, model=self._model, weight_version=self._weight_version, gpu=gpu
+            self._replicas,
+            server.base_url,
+            model=self._model,
+            weight_version=self._weight_version,
+            gpu=",".join(map(str, server.gpus)) or None,
+            drained=drained,
         )
 
     def _log(self, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -19,6 +20,8 @@ _LATE_SECONDS = 5.0
 _LEFT_SECONDS = 1.0
 """How long those that it started may take after it has ended."""
 _LOOK_SECONDS = 0.05
+_MORE_LINES = 2
+"""Of an error that has several."""
 _READ_OF_LOG = 64 << 10
 """The end of a log, in bytes, in which its last error is looked for."""
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception): ?\S|[\w ]+: error: ")
@@ -81,7 +84,7 @@ class ServerProcess:
 
     def last_line(self) -> str:
         """Returns the last line that it printed; other programs wrote it."""
-        return one_line((self._lines() or ["it has said nothing yet"])[-1])[:500]
+        return _sentence(self._lines()[-1:]) or "it has said nothing yet"
 
     def why_it_ended(self) -> str:
         """Returns how it ended, as the rest of a sentence about it, with the last error that it printed."""
@@ -89,9 +92,10 @@ class ServerProcess:
         if code < 0:
             return f"was ended by signal {-code}"
         lines = self._lines()
-        errors = [line for line in lines if _ERROR.match(line)]
-        last = one_line((errors or lines or ["it said nothing"])[-1])[:500]
-        return f"ended with exit code {code}: {last}"
+        last = max((place for place, line in enumerate(lines) if _ERROR.match(line)), default=len(lines) - 1)
+        # An error may go on in lines that are indented, as those of pydantic do.
+        more = itertools.takewhile(lambda line: line[:1].isspace(), lines[last + 1 : last + 1 + _MORE_LINES])
+        return f"ended with exit code {code}: {_sentence([*lines[last : last + 1], *more]) or 'it said nothing'}"
 
     def _lines(self) -> list[str]:
         """Returns the last lines that it printed, without what vLLM writes before each of them."""
@@ -101,4 +105,8 @@ class ServerProcess:
                 lines = log.read(_READ_OF_LOG).decode(errors="replace").splitlines()
         except OSError:  # somebody has taken it away
             return []
-        return [text for line in lines if (text := _DECORATION.sub("", _DECORATION.sub("", line)).strip())]
+        return [text for line in lines if (text := _DECORATION.sub("", _DECORATION.sub("", line)).rstrip())]
+
+
+def _sentence(lines: Sequence[str]) -> str:
+    return one_line(" ".join(line.strip() for line in lines))[:500]

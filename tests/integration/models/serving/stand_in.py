@@ -61,6 +61,7 @@ def main() -> None:
         if once:
             Path(once).touch()
         print(f"\x1b[31m(APIServer pid={os.getpid()}) ValueError: {TOLD['fails']}\x1b[0m", flush=True)
+        print("(APIServer pid=1)   so it is not served", flush=True)
         print("it goes down", flush=True)
         raise SystemExit(1)
     if TOLD.get("silent"):

@@ -15,6 +15,7 @@ from typing import Any
 import openai
 import pytest
 
+from rollout_tasks.models.pool.membership import BEAT_SECONDS
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
 from tests.integration.models.serving.conftest import SECONDS, Serve, Serving, ask, ready, until
 
@@ -91,7 +92,7 @@ def test_nothing_is_left_of_a_killed_command(serve: Serve, replicas: Replicas) -
         (
             {"fails": "Model architectures ['Foo'] are not supported"},
             (),
-            r"its server ended with exit code 1: ValueError: Model architectures \['Foo'\] are not supported",
+            r"its server ended with exit code 1: ValueError: Model architectures \['Foo'\] are not supported so it is not served;",
         ),
         pytest.param(
             {"silent": True},
@@ -156,6 +157,25 @@ def test_each_server_has_gpus_of_its_own(serve: Serve, replicas: Replicas, tmp_p
 
     assert {one.gpu for one in two} == {"1,2", "4,5"}
     assert {ask(one).rpartition(" ")[2] for one in two} == {"1,2", "4,5"}
+    serving.process.send_signal(signal.SIGTERM)
+    serving.ends(0)
+
+
+@pytest.mark.slow
+def test_a_server_that_was_drained_is_drained_when_it_comes_back(serve: Serve, replicas: Replicas) -> None:
+    serving = serve()
+    (one,) = ready(replicas, 1)
+    replicas.change(one, state=ReplicaState.DRAINING)
+    time.sleep(BEAT_SECONDS + 1)  # it has seen that
+    with pytest.raises(openai.APIConnectionError):
+        ask(one, "die")
+
+    (again,) = until(
+        lambda: [found for found in replicas.all() if found.instance != one.instance and found.state != "starting"],
+        "server that is back",
+    )
+
+    assert again.state is ReplicaState.DRAINING
     serving.process.send_signal(signal.SIGTERM)
     serving.ends(0)
 
