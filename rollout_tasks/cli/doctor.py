@@ -25,6 +25,8 @@ from rollout_tasks.config import RunConfig
 from rollout_tasks.embedded.services import valkey_binary
 from rollout_tasks.errors import UserError
 from rollout_tasks.free_memory import free_memory
+from rollout_tasks.models.serving import vllm_command
+from rollout_tasks.models.serving.gpus import gpus, groups_with_room
 from rollout_tasks.redis_client import address_without_secret, checked_client
 from rollout_tasks.runs.model_check import model_address, served_models
 from rollout_tasks.settings import settings
@@ -90,6 +92,7 @@ def _findings(output_dir: Path) -> Iterator[Finding]:
         says = "is built" if built else f"is not built yet; before its first use, or now: {command}"
         yield Finding("image", name, built, says)
     yield from services()
+    yield _model_servers()
     yield from _space(output_dir)
 
 
@@ -149,6 +152,20 @@ def _model() -> Finding:
         " rollouts submit needs one"
     )
     return Finding(_SERVICE, _MODEL, not settings().broker_configured, says)
+
+
+def _model_servers() -> Finding:
+    try:
+        vllm, found = vllm_command.program(), gpus()
+    except UserError as error:
+        return Finding("model", "servers", False, f"rollouts model serve cannot start any: {error}")
+    room = len(groups_with_room(found, vllm_command.share_of_gpu([]), 1))
+    where = (
+        f"{room} of {len(found)} GPUs have room for one"
+        if found
+        else "there is no GPU, so it has to be vLLM for the CPU"
+    )
+    return Finding("model", "servers", not found or room > 0, f"rollouts model serve starts them with {vllm}: {where}")
 
 
 def _space(output_dir: Path) -> Iterator[Finding]:

@@ -101,6 +101,7 @@ def test_the_doctor_says_what_is_there_and_what_to_do(tmp_path: Path) -> None:
     findings = {(one["about"], one["name"]): one for one in json.loads(found.stdout)}
     assert found.returncode == 0
     assert findings["environment", "math"]["there"]
+    assert "vllm" in findings["model", "servers"]["says"]
     assert findings["service", "Redis"]["says"].startswith("REDIS_URL is not set")
     assert findings["service", "model endpoint"]["says"] == f"{odd}/served serves m1, m2"
     assert {"local", "qemu", "docker"} <= {name for about, name in findings if about == "VMs"}
