@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import REPOSITORY
 
 SMALL = ("--workers", "6", "--sessions", "6", "--rounds", "1")
@@ -16,6 +18,7 @@ def bench(*options: str) -> str:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_figures() -> None:
     first, second = (json.loads(bench("--json", "--seed", "3")) for _ in range(2))
 
