@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ class CleanupProcess:
         """
         self._locks = locks
         self._told: list[str] = []
+        self._saying = threading.Lock()
         self._process = self._begin()
 
     def _begin(self) -> subprocess.Popen[bytes]:
@@ -68,12 +70,13 @@ class CleanupProcess:
 
     def _say(self, *words: str | float) -> None:
         """Sends it a line; tells another cleanup process everything if this one has been killed."""
-        self._told.append(json.dumps(words))  # in ASCII, on one line, whatever a path is made of
-        try:
-            self._write(self._told[-1:])
-        except BrokenPipeError:
-            self._process = self._begin()
-            self._write(self._told)
+        with self._saying:
+            self._told.append(json.dumps(words))  # in ASCII, on one line, whatever a path is made of
+            try:
+                self._write(self._told[-1:])
+            except BrokenPipeError:
+                self._process = self._begin()
+                self._write(self._told)
 
     def _write(self, lines: list[str]) -> None:
         if self._process.stdin is not None:

@@ -24,6 +24,7 @@ _SECRETS = frozenset(
         "ROLLOUT_REDIS_URL",
         "CELERY_BROKER_URL",
         "ROLLOUT_GATE_KEY",
+        "ROLLOUT_SERVICE_TOKENS",
     }
 )
 _END_SECONDS = 10.0

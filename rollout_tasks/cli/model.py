@@ -65,7 +65,9 @@ def serve(
     pool: PoolName,
     checkpoint: Annotated[
         str,
-        typer.Argument(metavar="CHECKPOINT", help="A folder, or a model's name at vLLM's hub, as in Qwen/Qwen3-VL-8B."),
+        typer.Argument(
+            metavar="CHECKPOINT", help="A folder, or a model's name at vLLM's hub, as in Qwen/Qwen3-VL-8B-Instruct."
+        ),
     ],
     vllm_options: Annotated[
         list[str] | None, typer.Argument(metavar="VLLM-OPTION", help="More options of vllm serve, after --.")
@@ -87,8 +89,8 @@ def serve(
     """Start servers of a checkpoint with vLLM, and keep them in a pool until Ctrl-C.
 
     One for each GPU with enough free memory, or as many as --replicas says. Each
-    joins the pool once it has answered a request; one that ends or hangs is
-    started again. At the end, each finishes its calls, 20 seconds at most.
+    joins the pool once it has answered a request; one that ends or answers no HTTP
+    is started again. At the end, each finishes its calls, 20 seconds at most.
 
     [bold]rollouts model serve policy checkpoints/step-200 -- --max-model-len 32768[/bold]
     """

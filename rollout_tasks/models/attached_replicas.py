@@ -78,8 +78,7 @@ class AttachedReplicas:
                     if stop.wait(BEAT_SECONDS):
                         return
         finally:
-            for one in self._memberships:
-                one.leave()
+            all(one.leave() for one in self._memberships)  # the first that finds no Redis is the last to look
 
     def _look(self) -> None:
         with suppress(redis.RedisError):

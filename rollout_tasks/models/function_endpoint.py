@@ -27,6 +27,8 @@ ModelFunction = Callable[[dict[str, Any]], Completion | Awaitable[Completion]]
 MOST_CALLS_AT_ONCE = 1_024
 """All the rollouts of a run ask one function."""
 _MOST_BODIES_AT_ONCE = 64
+_CALL_SECONDS = 24 * 3600.0
+"""Whoever asks has a limit of its own, and goes away then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,9 @@ class FunctionEndpoint:
 def serve_function(function: ModelFunction, model: str = "policy", *, port: int = 0) -> Iterator[FunctionEndpoint]:
     """Serves a function as a model endpoint at loopback, in a thread of this process.
 
-    What the function raises fails that one call, by the failure class of a `RolloutFailure`, else as ``model``. Threads that
-    are in the function when the block is left go on to their end.
+    A coroutine function runs in the event loop of that thread: what belongs to another loop does not work in it, and what
+    blocks stops all calls. What the function raises fails that one call, by the failure class of a `RolloutFailure`, else as
+    ``model``. Threads that are in the function when the block is left go on to their end.
 
     Args:
         function: Answers the requests.
@@ -76,8 +79,14 @@ def serve_function(function: ModelFunction, model: str = "policy", *, port: int 
         completion: Any = function(dict(engine_call.request))
         return read(await completion, began)
 
-    engine = FunctionEngine(model, call_coroutine if inspect.iscoroutinefunction(function) else call)
-    limits = SessionLimits(calls_at_once=MOST_CALLS_AT_ONCE, bodies_at_once=_MOST_BODIES_AT_ONCE, ends_at_failure=False)
+    is_coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    engine = FunctionEngine(model, call_coroutine if is_coroutine else call)
+    limits = SessionLimits(
+        calls_at_once=MOST_CALLS_AT_ONCE,
+        bodies_at_once=_MOST_BODIES_AT_ONCE,
+        call_seconds=_CALL_SECONDS,
+        ends_at_failure=False,
+    )
     with Gateway(port=port) as gateway, gateway.open("function", engine, _NoRecord(), limits) as session:
         yield FunctionEndpoint(session.base_url, session.token)
 

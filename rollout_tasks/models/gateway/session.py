@@ -46,6 +46,7 @@ class Session:
         self.reward: float | None = None
         self.when_rewarded: Callable[[], object] | None = None
         """Called after each reward, in a thread of its own: it may wait for a disk."""
+        self._rewarding = asyncio.Lock()
         self._recorder = recorder
         self._when_over = when_over
         """Told once why the session answers no more, when it has failed or reached a limit."""
@@ -154,16 +155,15 @@ class Session:
             raise Refused(409, f"session {self.id} is closed", "session_closed")
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(float(reward)):
             raise Refused(400, "reward must be a finite number")
-        before, given = self.reward, float(reward)
-        self.reward = given
-        if self.when_rewarded is None:
-            return
-        try:
-            await asyncio.to_thread(self.when_rewarded)
-        except Refused:
-            if self.reward == given:  # not one that came meanwhile
+        async with self._rewarding:  # one after the other: the last that is written counts
+            before, self.reward = self.reward, float(reward)
+            if self.when_rewarded is None:
+                return
+            try:
+                await asyncio.to_thread(self.when_rewarded)
+            except Refused:
                 self.reward = before
-            raise
+                raise
 
     def trace(self) -> dict[str, Any]:
         """Returns what happened so far, as JSON values."""

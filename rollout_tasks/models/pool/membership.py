@@ -105,11 +105,14 @@ class Membership:
                 "replica %s of model pool %s gives no sign of life: %s", self.replica_id, self._replicas.pool, error
             )
 
-    def leave(self) -> None:
-        """Takes the server out of the pool; without Redis, it falls silent."""
-        if self._replica is not None:
-            with suppress(redis.RedisError):
+    def leave(self) -> bool:
+        """Takes the server out of the pool; returns whether Redis answered: without it, the server falls silent."""
+        try:
+            if self._replica is not None:
                 self._replicas.remove(self._replica)
+        except redis.RedisError:
+            return False
+        return True
 
 
 def id_of(base_url: str) -> str:

@@ -55,7 +55,8 @@ def read_gpus(listed: str) -> list[GPU]:
     for line in listed.splitlines():
         try:
             index, uuid, free, total = (word.strip() for word in line.split(","))
-            found.append(GPU(int(index), uuid, int(free), int(total)))
+            known = free.isdecimal() and total.isdecimal()  # else, as for a lost GPU, there is no room
+            found.append(GPU(int(index), uuid, int(free) if known else 0, int(total) if known else 1))
         except ValueError:
             raise UserError(f"nvidia-smi says of a GPU: {line[:100]!r}") from None
     return found

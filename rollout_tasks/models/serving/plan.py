@@ -48,7 +48,14 @@ def planned(
     return [
         Server(
             base_url=f"http://{literal}:{port}/v1",
-            command=vllm_command.serve_command(program, checkpoint, host=host, port=port, model=model, options=options),
+            command=vllm_command.serve_command(
+                program,
+                checkpoint,
+                host=host,
+                port=port,
+                model=model,
+                options=vllm_command.with_share_of_gpu(options) if group else options,
+            ),
             environment=vllm_command.serve_environment(key, group),
             gpus=group,
         )
@@ -88,7 +95,8 @@ def _check_host(host: str, key: str | None) -> None:
         raise UserError(f"--host: workers cannot reach {host}: name the address by which they reach this machine")
     if not address.is_loopback and not key:
         raise UserError(
-            f"--host: who reaches {host} could use the model: set OPENAI_API_KEY here and on the workers' machines"
+            f"--host: who reaches {host} could use the model: set OPENAI_API_KEY here and on the workers' machines,"
+            " and let nobody else reach the ports, as vLLM asks for the key below /v1 only"
         )
 
 

@@ -92,7 +92,6 @@ class ServedReplicas:
             UserError: A server ended, or did not get ready, before any of them had answered.
             OSError: The logs cannot be written.
         """
-        self._logs.mkdir(parents=True, exist_ok=True)
         folder = TemporaryFolder("rollouts-model-")
         cleanup = CleanupProcess(folder.lock)
         cleanup.remove_afterwards(folder.path)
@@ -105,8 +104,8 @@ class ServedReplicas:
                 finally:
                     self._stop.set()  # each keeper ends its server
         finally:
-            folder.remove()
             cleanup.dismiss(_DISMISS_SECONDS)
+            folder.remove()
         for keeper in keepers:
             keeper.result()
         if not self._failures.empty():
@@ -139,9 +138,10 @@ class ServedReplicas:
         # By this variable the cleanup process finds what was being started when this process was killed.
         environment = {**server.environment, "TMPDIR": str(temporary)}
         try:
+            self._logs.mkdir(parents=True, exist_ok=True)
             process = ServerProcess(server.command, environment, self._log(name), cleanup)
         except OSError as error:
-            return f"{server.command[0]} cannot be started: {error.strerror}"
+            return f"its server cannot be started: {error.filename or server.command[0]}: {error.strerror}"
         try:
             logger.info("replica %s: starting its server; its log: %s", name, self._log(name))
             if why := self._not_ready(server, name, process):
@@ -199,8 +199,9 @@ class ServedReplicas:
                         return f"its server has given no answer for {_SILENT_SECONDS:g} s"
                 else:
                     answered = time.monotonic()
-                    if not membership.taken_over:
-                        membership.beat()
+                    membership.beat()
+                    if membership.taken_over:
+                        return "another process has its place in the pool: two with one --host and --port?"
             self._stop.wait(_LOOK_SECONDS)
         return "it is to stop"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import signal
@@ -15,10 +16,14 @@ from rollout_tasks.cleanup_process import CleanupProcess, stop_sessions
 from rollout_tasks.models.serving.vllm_command import END_SECONDS
 from rollout_tasks.unicode_text import one_line
 
+logger = logging.getLogger(__name__)
+
 _LATE_SECONDS = 5.0
 """How much longer than it should a server may take to end."""
 _LEFT_SECONDS = 1.0
 """How long those that it started may take after it has ended."""
+_KILL_SECONDS = 10.0
+"""From SIGKILL to the end of a process."""
 _LOOK_SECONDS = 0.05
 _MORE_LINES = 2
 """Of an error that has several."""
@@ -58,7 +63,11 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        cleanup.stop_afterwards(self._process.pid)
+        try:
+            cleanup.stop_afterwards(self._process.pid)
+        except BaseException:  # no room for another process
+            self.end()
+            raise
 
     @property
     def pid(self) -> int:
@@ -80,7 +89,10 @@ class ServerProcess:
         while self.end_code() is None and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
         stop_sessions([self._process.pid], _LEFT_SECONDS)
-        self._process.wait()
+        try:
+            self._process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:  # as in a GPU's driver
+            logger.error("process %d does not end within %g s after SIGKILL", self._process.pid, _KILL_SECONDS)
 
     def last_line(self) -> str:
         """Returns the last line that it printed; other programs wrote it."""

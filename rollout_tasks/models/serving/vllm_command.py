@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,12 +12,16 @@ from vm_pool.processes import environment_for_guests
 
 END_SECONDS = 20
 """How long a server that is asked to end may take for the calls that it has."""
-_DECIDED = ("--host", "--port", "--served-model-name", "--api-key", "--uds", "--config", "--shutdown-timeout")
+_DECIDED = (
+    *("--host", "--port", "--served-model-name", "--api-key", "--uds", "--config", "--shutdown-timeout", "--model"),
+    *("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs"),
+)
 """Options of `vllm serve` that this program sets, or that would set them."""
-_SHARE, _TENSOR_PARALLEL, _PIPELINE_PARALLEL = (
-    ("--gpu-memory-utilization",),
+_SHARE = ("--gpu-memory-utilization",)
+_PARALLEL = (
     ("--tensor-parallel-size", "-tp"),
     ("--pipeline-parallel-size", "-pp"),
+    ("--data-parallel-size", "-dp"),
 )
 _USUAL_SHARE = 0.9
 
@@ -57,8 +62,13 @@ def check_options(options: Sequence[str]) -> None:
     """
     for option in options:
         name = option.partition("=")[0].replace("_", "-")
-        if name in _DECIDED:
-            raise UserError(f"{name} of vllm serve is set by this program: see --host, --port and --model")
+        whole = next(
+            (known for known in (*_DECIDED, *_SHARE, *(one[0] for one in _PARALLEL)) if _begins(known, name)), None
+        )
+        if whole in _DECIDED:
+            raise UserError(f"{whole} of vllm serve is set by this program: see --host, --port, --model and CHECKPOINT")
+        if whole is not None and whole != name:
+            raise UserError(f"{name} of vllm serve: write {whole}")
 
 
 def gpus_of_each(options: Sequence[str]) -> int:
@@ -67,7 +77,13 @@ def gpus_of_each(options: Sequence[str]) -> int:
     Raises:
         UserError: A number is none.
     """
-    return _whole(options, _TENSOR_PARALLEL) * _whole(options, _PIPELINE_PARALLEL)
+    return math.prod(_whole(options, names) for names in _PARALLEL)
+
+
+def with_share_of_gpu(options: Sequence[str]) -> list[str]:
+    """Returns the options of a server that has GPUs, with the part of their memory that it takes: vLLM's default differs."""
+    given = _value(options, _SHARE) is not None
+    return [*options, *(() if given else (_SHARE[0], str(_USUAL_SHARE)))]
 
 
 def share_of_gpu(options: Sequence[str]) -> float:
@@ -99,6 +115,9 @@ def serve_command(vllm: str, checkpoint: str, *, host: str, port: int, model: st
         model: The name under which it serves the model.
         options: More options of `vllm serve`.
     """
+    if Path(checkpoint).is_dir():
+        # A link that leads elsewhere when the server is started again would change its weights.
+        checkpoint = str(Path(checkpoint).resolve())
     return [
         *(vllm, "serve", checkpoint, "--host", host, "--port", str(port), "--served-model-name", model),
         *("--shutdown-timeout", str(END_SECONDS)),
@@ -116,8 +135,16 @@ def serve_environment(key: str | None, gpus: Sequence[int]) -> dict[str, str]:
     environment: Mapping[str, str] = environment_for_guests()
     own = {"VLLM_API_KEY": key} if key else {}
     if gpus:
-        own["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
+        own |= {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+        }  # as nvidia-smi counts
     return {"VLLM_NO_USAGE_STATS": "1", **environment, **own}
+
+
+def _begins(known: str, name: str) -> bool:
+    """Whether an option is this one, whole or cut short as argparse allows it."""
+    return name.startswith("--") and len(name) > len("--") + 2 and known.startswith(name)
 
 
 def _value(options: Sequence[str], names: Sequence[str]) -> str | None:

@@ -15,7 +15,9 @@ from typing import Any
 
 import psutil
 import pytest
+from pydantic import AliasChoices
 
+from rollout_tasks.settings import Settings
 from tests.virtual_machines import processes_naming, wait_until
 from vm_pool import processes
 from vm_pool.processes import (
@@ -163,9 +165,20 @@ def test_what_another_user_calls_a_keeper_is_neither_waited_for_nor_killed(
         assert others.poll() is None
 
 
-SECRETS = (
-    "OPENAI_API_KEY", "SCRIPTED_MODEL_API_KEY", "REDIS_URL", "ROLLOUT_REDIS_URL", "CELERY_BROKER_URL", "ROLLOUT_GATE_KEY"
-)  # fmt: skip
+def secrets_of_this_project() -> Iterator[str]:
+    """The variables of every setting that is secret, and those that are read elsewhere."""
+    yield from ("SCRIPTED_MODEL_API_KEY", "ROLLOUT_GATE_KEY")
+    for field in Settings.model_fields.values():
+        if "SecretStr" in str(field.annotation):
+            alias = field.validation_alias
+            yield from map(str, alias.choices if isinstance(alias, AliasChoices) else [alias])
+
+
+SECRETS = tuple(secrets_of_this_project())
+
+
+def test_the_secrets_are_known() -> None:
+    assert {"OPENAI_API_KEY", "REDIS_URL", "CELERY_BROKER_URL", "ROLLOUT_SERVICE_TOKENS"} < set(SECRETS)
 
 
 def test_who_faces_a_guest_knows_no_secret_of_this_project(monkeypatch: pytest.MonkeyPatch) -> None:
