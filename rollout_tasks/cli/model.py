@@ -89,8 +89,8 @@ def serve(
     """Start servers of a checkpoint with vLLM, and keep them in a pool until Ctrl-C.
 
     One for each GPU with enough free memory, or as many as --replicas says. Each
-    joins the pool once it has answered a request; one that ends or answers no HTTP
-    is started again. At the end, each finishes its calls, 20 seconds at most.
+    joins the pool once it has answered a request; one that ends or answers no
+    HTTP is started again. At the end, each has 20 seconds to finish its calls.
 
     [bold]rollouts model serve policy checkpoints/step-200 -- --max-model-len 32768[/bold]
     """

@@ -42,7 +42,7 @@ def test_a_cell_keeps_no_descriptor_where_its_threads_cannot_be_started(
     with pytest.raises(RuntimeError, match="can't start new thread"):
         Cell(template, ports=PORTS, dial=_nowhere)
 
-    assert descriptors() == before
+    assert descriptors() <= before  # fewer where an earlier test has just ended
 
 
 def test_a_cell_whose_end_is_broken_off_keeps_no_descriptor(template: TemplateProcess) -> None:
@@ -61,5 +61,5 @@ def test_a_cell_whose_end_is_broken_off_keeps_no_descriptor(template: TemplatePr
             with suppress(psutil.NoSuchProcess):
                 process.resume()
 
-    assert descriptors() == before
+    assert descriptors() <= before  # fewer where an earlier test has just ended
     assert "cell-usage" not in [thread.name for thread in threading.enumerate()]

@@ -260,6 +260,7 @@ def test_a_look_at_a_vm_whose_keeper_is_ending_it_leaves_no_lock(home: Path, cap
     note("vmware", "own-0", "Ubuntu.vmx", machine=socket.gethostname())
     command = [sys.executable, "-c", "input()", PROGRAM, str(record_of("vmware", "own-0"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as keeper:
+        wait_until(Path(f"/proc/{keeper.pid}/cmdline").read_bytes)  # empty while the process is just being made
         assert end_abandoned("vmware", ["own-0"], 1.0) == []
         keeper.kill()
     assert not lock_of("vmware", "own-0").exists()
