@@ -89,8 +89,7 @@ class ServedReplicas:
         """Runs the servers until it is asked to stop; then takes them out of the pool and ends them.
 
         Raises:
-            UserError: A server ended, or did not get ready, before any of them had answered.
-            OSError: The logs cannot be written.
+            UserError: A server could not be started, ended, or did not get ready, before any of them had answered.
         """
         folder = TemporaryFolder("rollouts-model-")
         cleanup = CleanupProcess(folder.lock)

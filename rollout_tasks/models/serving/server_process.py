@@ -69,11 +69,6 @@ class ServerProcess:
             self.end()
             raise
 
-    @property
-    def pid(self) -> int:
-        """Its process id, which is its session's as well."""
-        return self._process.pid
-
     def end_code(self) -> int | None:
         """Returns its exit code, or the number of the signal that ended it, negative; None while it runs."""
         # It is not waited for before `end`: until then, its id is that of its session, and of nothing else.
