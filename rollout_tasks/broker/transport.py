@@ -11,6 +11,10 @@
 4. A Redis that is up but refuses (redis_connections.py) ends the worker. Here that is a connection error, and connecting
    succeeds only if Redis can be written to: no message is taken out of a queue that cannot be recorded as delivered.
    A message taken when the refusal began is put back when it has ended.
+5. kombu reads what is said to all workers (`inspect`, `control`) without a deadline when its event loop names the
+   descriptor, which may belong to another connection by then: the worker would stand still. Here such a read waits for
+   nothing and has a deadline.
+6. kombu leaves every lost connection in the event loop. Here it goes when it is closed.
 
 It is also faster: kombu makes a client object for every command, and a transaction of several commands for every message
 that is delivered or acknowledged. Here one client is kept, and one script does each (lua/). Together that was a quarter of
@@ -24,6 +28,8 @@ import logging
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import redis
@@ -122,6 +128,19 @@ class QoS(kombu_redis.QoS):
             return SCRIPTS.run(client, script, keys, arguments)
 
 
+class Subscription(redis.client.PubSub):
+    """What is said to all workers, read without holding up the event loop."""
+
+    def parse_response(self, block: bool = True, timeout: float = 0) -> Any:
+        """Returns the next message; None if none has arrived. What has begun to arrive must be there in time."""
+        connection = self.connection
+        if block and connection is not None:
+            if not connection.can_read(timeout=0):
+                return None
+            timeout = connection.socket_timeout
+        return super().parse_response(block=False, timeout=timeout)  # type: ignore[no-untyped-call]
+
+
 class Channel(kombu_redis.Channel):
     """A channel that may outlive its connection."""
 
@@ -142,6 +161,11 @@ class Channel(kombu_redis.Channel):
         if self._kept_client is None or self._kept_client.connection_pool is not self.pool:
             self._kept_client = super()._create_client()  # type: ignore[no-untyped-call]
         return self._kept_client
+
+    @cached_property
+    def subclient(self) -> Subscription:
+        """The connection for what is said to all workers."""
+        return Subscription(self.async_pool)
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         if self.connection is None or self.connection.client is None:
@@ -164,6 +188,21 @@ class Transport(kombu_redis.Transport):
 
     Channel = Channel
     _refused_since: float | None = None
+    _leave_loop: Callable[[], None] | None = None
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Has the loop look at this connection at every step, until it is closed."""
+        before = set(loop.on_tick)
+        super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]
+        added = loop.on_tick - before
+        self._leave_loop = lambda: loop.on_tick.difference_update(added)
+
+    def close_connection(self, connection: Any) -> None:
+        """Closes its channels, and takes it out of the event loop."""
+        if self._leave_loop is not None:
+            self._leave_loop()
+            self._leave_loop = None
+        super().close_connection(connection)  # type: ignore[no-untyped-call]
 
     def establish_connection(self) -> Transport:
         """Connects, if Redis can be written to."""
@@ -176,7 +215,7 @@ class Transport(kombu_redis.Transport):
             if isinstance(error, RedisRefuses) and self._refused_since is None:
                 self._refused_since = time.monotonic()
                 logger.warning("%s: no task is taken or sent until it accepts commands again", error)
-            self.close_connection(self)  # type: ignore[no-untyped-call]
+            self.close_connection(self)
             raise
         if self._refused_since is not None:
             waited, self._refused_since = time.monotonic() - self._refused_since, None

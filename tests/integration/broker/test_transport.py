@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty
 from typing import Any
 
 import pytest
 import redis
-from kombu import Connection
+from kombu import Connection, Exchange, Queue
+from kombu.asynchronous import Hub
 from kombu.transport.virtual import Message
 
 from rollout_tasks.broker import transport
@@ -157,3 +161,37 @@ def test_a_message_that_redis_does_not_forget_keeps_no_other_from_being_taken(va
         client.config_set("min-replicas-to-write", 0)
         client.config_set("maxmemory", 0)
         assert client.hkeys("unacked") == [message.delivery_tag], "it comes back when nobody has worked on it for long"
+
+
+def test_a_connection_that_ended_leaves_nothing_in_the_event_loop(redis_url: str) -> None:
+    """Otherwise a worker keeps every connection that it ever had, and looks at all of them at every step."""
+    loop = Hub()
+    for _ in range(3):
+        with connect(redis_url) as connection:
+            connection.connect()
+            connection.register_with_event_loop(loop)
+            assert len(loop.on_tick) == 1
+    assert not loop.on_tick
+
+
+def test_a_subscription_without_news_holds_nobody_up(connection: Connection) -> None:
+    """The event loop may name a descriptor that belongs to another connection by then: there is nothing to read."""
+    channel = connection.default_channel
+    with connection.Consumer(Queue("commands", Exchange("commands", type="fanout")), accept=["json"]):
+        connection.transport.cycle.on_poll_start()
+        assert channel.subclient.get_message(timeout=5), "the subscription is confirmed"
+        while channel.subclient.get_message(timeout=0.5):
+            pass  # as often as it was asked for
+
+        def read() -> None:
+            with suppress(Empty):
+                channel.handlers["LISTEN"]()
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        reader.join(5)
+        held_up = reader.is_alive()
+        if held_up:
+            channel.subclient.connection.disconnect()
+            reader.join(5)
+    assert not held_up
