@@ -10,13 +10,14 @@ from typing import Annotated
 import redis
 import typer
 
-from rollout_tasks.cli import program
+from rollout_tasks.cli import model_reload, program
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
 from rollout_tasks.config import DEFAULT_MODEL
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.attached_replicas import AttachedReplicas
 from rollout_tasks.models.pool.membership import id_of
+from rollout_tasks.models.pool.reloads import Reloads
 from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica
 from rollout_tasks.redis_client import checked_client, server_time
 from rollout_tasks.settings import settings
@@ -94,7 +95,8 @@ def serve(
 
     [bold]rollouts model serve policy checkpoints/step-200 -- --max-model-len 32768[/bold]
     """
-    from rollout_tasks.models.serving.plan import name_of, planned  # here, because only this command needs it
+    from rollout_tasks.models.serving.plan import located, name_of, planned  # here, because only this command needs it
+    from rollout_tasks.models.serving.replica_reload import Weights
     from rollout_tasks.models.serving.served_replicas import ServedReplicas
 
     _log_to_stderr()
@@ -107,7 +109,7 @@ def serve(
             pool,
             servers,
             model=model,
-            weight_version=weight_version or name_of(checkpoint),
+            weights=Weights(located(checkpoint), weight_version or name_of(checkpoint)),
             logs=logs,
             start_seconds=start_timeout,
         )
@@ -169,6 +171,35 @@ def weights(
         program.print_json([dataclasses.asdict(replica) for replica in changed])
     else:
         typer.echo(f"{len(changed)} {'replica has' if len(changed) == 1 else 'replicas have'} the weights {version}")
+
+
+@application.command()
+def reload(
+    pool: PoolName,
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CHECKPOINT", help="A folder that each machine with servers of the pool sees.")
+    ],
+    weight_version: Annotated[
+        str | None, typer.Option("--weight-version", help="Recorded with every reply. Default: the folder's name.")
+    ] = None,
+    in_flight: Annotated[
+        bool, typer.Option("--in-flight", help="Calls under way go on with the new weights, not finished first.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds until every replica must have them.")] = 3600.0,
+    redis_url: RedisUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give the servers that rollouts model serve runs the weights of a checkpoint.
+
+    Each server looks at the checkpoint's files first: if they are broken, or of
+    another model, nothing is changed. Then one server after the other finishes
+    its calls, reads the weights, forgets what it computed with those before, and
+    proves what it has. One that fails is started again with the weights before.
+    """
+    client: redis.Redis = checked_client(redis_url)
+    replicas, reloads = _open(pool, client), Reloads(client, pool)
+    asked = model_reload.ask(replicas, reloads, checkpoint, weight_version, in_flight=in_flight)
+    model_reload.follow(replicas, reloads, asked, timeout, as_json=as_json)
 
 
 def _log_to_stderr() -> None:

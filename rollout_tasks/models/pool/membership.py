@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ class Membership:
         model: str,
         weight_version: str,
         gpu: str | None = None,
+        checkpoint: str | None = None,
         drained: bool = False,
     ) -> None:
         """Sends nothing yet.
@@ -41,6 +43,7 @@ class Membership:
             model: The name of the model that it serves.
             weight_version: The weights that it has.
             gpu: The GPUs that it has.
+            checkpoint: What it has loaded, if this project runs it.
             drained: Whether it is to take no calls at first, as a server before it did.
 
         Raises:
@@ -53,10 +56,17 @@ class Membership:
         self.taken_over = False
         """Whether another process keeps the server in the pool now."""
         self._replicas = replicas
-        self._model, self._weight_version, self._gpu = model, weight_version, gpu
+        self._model, self._weight_version, self._gpu, self._checkpoint = model, weight_version, gpu, checkpoint
         self._instance = secrets.token_hex(8)
         self._drained = drained
         self._replica: Replica | None = None
+        self._changing = threading.Lock()
+        """Held while the replica is looked at or changed: what was seen before a change must not replace it."""
+
+    @property
+    def replica(self) -> Replica | None:
+        """The replica as it was seen last; None before its first sign of life."""
+        return self._replica
 
     @property
     def drained(self) -> bool:
@@ -70,13 +80,40 @@ class Membership:
 
     def look(self) -> None:
         """Sees what others have made of the replica: its weights, and whether it is drained."""
-        with suppress(redis.RedisError):
+        with self._changing, suppress(redis.RedisError):
             self.take({replica.instance: replica for replica in self._replicas.all()})
 
     def take(self, now: Mapping[str, Replica]) -> None:
         """See `look`, of which this is the part without a request: the pool's replicas by their instances are given."""
         if self._replica is not None:
             self._replica = now.get(self._replica.instance, self._replica)
+
+    def change(
+        self, *, state: ReplicaState | None = None, weight_version: str | None = None, checkpoint: str | None = None
+    ) -> None:
+        """Changes the replica, whatever others have made of it meanwhile.
+
+        Raises:
+            StaleReplica: It is not in the pool any more, is dead, or another process has its place.
+            redis.RedisError: Redis does not answer.
+        """
+        with self._changing:
+            for last in (False, False, False, True):
+                replica = self._replica
+                if replica is None:
+                    raise StaleReplica(
+                        f"replica {self.replica_id} of model pool {self._replicas.pool} is not registered"
+                    )
+                try:
+                    self._replica = self._replicas.change(
+                        replica, state=state, weight_version=weight_version, checkpoint=checkpoint
+                    )
+                except StaleReplica:
+                    if last:
+                        raise
+                    self.take({one.instance: one for one in self._replicas.all()})
+                else:
+                    return
 
     def beat(self) -> None:
         """Gives a sign of life for a server that works; registers it where the pool does not have it."""
@@ -93,6 +130,8 @@ class Membership:
                 host=socket.gethostname(),
                 gpu=self._gpu,
                 pid=os.getpid(),
+                checkpoint=self._checkpoint if known is None else known.checkpoint,
+                last_checkpoint=None if known is None else known.last_checkpoint,
             )
             state = ReplicaState.DRAINING if self.drained else ReplicaState.READY
             self._replica = self._replicas.change(made, state=state)

@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from rollout_tasks.config_fields import check_url
-from rollout_tasks.models.pool.store_format import SCRIPTS, checked_id, checked_text, pool_key
+from rollout_tasks.models.pool.store_format import LONGEST_PATH, SCRIPTS, checked_id, checked_text, pool_key
 from vm_pool.lua_scripts import microseconds
 
 SILENT_SECONDS = 15.0
@@ -64,6 +64,10 @@ class Replica:
     """The name under which it serves the model."""
     weight_version: str
     """The weights that it serves: a checkpoint, or a step of a training."""
+    checkpoint: str | None
+    """The checkpoint that these are from, for a server that this project runs; None for others."""
+    last_checkpoint: str | None
+    """The one before, if it had another one."""
     host: str
     gpu: str | None
     """The GPUs that it has, as in ``0,1``."""
@@ -104,6 +108,8 @@ class Replicas:
         host: str,
         gpu: str | None = None,
         pid: int | None = None,
+        checkpoint: str | None = None,
+        last_checkpoint: str | None = None,
         state: ReplicaState = ReplicaState.STARTING,
     ) -> Replica:
         """Puts a replica into the pool, instead of the process that served under its id before.
@@ -117,6 +123,8 @@ class Replicas:
             host: The machine that it is on.
             gpu: The GPUs that it has.
             pid: Its process.
+            checkpoint: What its server has loaded, if it is one that this project runs.
+            last_checkpoint: What it had loaded before.
             state: Starting or ready.
 
         Returns:
@@ -145,6 +153,8 @@ class Replicas:
             checked_text(host, "a replica's host"),
             "" if gpu is None else checked_text(gpu, "a replica's GPU"),
             "" if pid is None else pid,
+            _path(checkpoint),
+            _path(last_checkpoint),
         )
         if not row:
             raise TakenOver(self._about(replica_id, _REFUSALS["replaced"]))
@@ -165,14 +175,20 @@ class Replicas:
         return bool(answer == "heard")
 
     def change(
-        self, replica: Replica, *, state: ReplicaState | None = None, weight_version: str | None = None
+        self,
+        replica: Replica,
+        *,
+        state: ReplicaState | None = None,
+        weight_version: str | None = None,
+        checkpoint: str | None = None,
     ) -> Replica:
-        """Changes a replica's state, its weight version, or both at once.
+        """Changes a replica's state, its weights, or both at once.
 
         Args:
             replica: The replica as it was seen last.
             state: The new state; None leaves it.
             weight_version: The new weights; None leaves them.
+            checkpoint: The checkpoint that these are from; None leaves it.
 
         Returns:
             The replica as it is now. If it was like that already, nothing was changed.
@@ -182,7 +198,9 @@ class Replicas:
         """
         version = "" if weight_version is None else checked_text(weight_version, "a replica's weight version")
         wanted = "" if state is None else state.value
-        found = self._run("change", replica.replica_id, replica.instance, replica.fence, wanted, version)
+        found = self._run(
+            "change", replica.replica_id, replica.instance, replica.fence, wanted, version, _path(checkpoint)
+        )
         if isinstance(found, str):
             raise StaleReplica(self._about(replica.replica_id, _REFUSALS[found]))
         return parse_replica(found)
@@ -245,9 +263,14 @@ _REFUSALS: Mapping[str, str] = {
 }
 
 
+def _path(checkpoint: str | None) -> str:
+    return "" if checkpoint is None else checked_text(checkpoint, "a replica's checkpoint", longest=LONGEST_PATH)
+
+
 def parse_replica(row: list[Any]) -> Replica:
     """Returns the replica that a script's row describes."""
-    replica_id, instance, fence, url, model, version, host, gpu, pid, state, started, heartbeat, in_flight = row
+    replica_id, instance, fence, url, model, version, host, gpu, pid, state, started, heartbeat, *rest = row
+    checkpoint, last_checkpoint, in_flight = rest
     return Replica(
         replica_id=replica_id,
         instance=instance,
@@ -255,6 +278,8 @@ def parse_replica(row: list[Any]) -> Replica:
         base_url=url,
         model=model,
         weight_version=version,
+        checkpoint=checkpoint or None,
+        last_checkpoint=last_checkpoint or None,
         host=host,
         gpu=gpu or None,
         pid=int(pid) if pid else None,

@@ -13,6 +13,8 @@ from rollout_tasks.redis_client import LuaScripts
 SCRIPTS = LuaScripts(Path(__file__).with_name("lua"))
 LONGEST_TEXT = 512
 """Characters of a model's name, a weight version and the like."""
+LONGEST_PATH = 4096
+"""Characters of a checkpoint's folder or name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")

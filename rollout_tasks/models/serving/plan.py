@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
+import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -44,22 +46,25 @@ def planned(
     program = vllm_command.program()
     groups = _groups(options, replicas)
     ports = _ports(host, first_port, len(groups))
+    secrets_of_each = [secrets.token_urlsafe(32) for _ in groups]
     literal = f"[{host}]" if ":" in host else host
     return [
         Server(
             base_url=f"http://{literal}:{port}/v1",
-            command=vllm_command.serve_command(
+            command=functools.partial(
+                vllm_command.serve_command,
                 program,
-                checkpoint,
                 host=host,
                 port=port,
                 model=model,
                 options=vllm_command.with_share_of_gpu(options) if group else options,
             ),
-            environment=vllm_command.serve_environment(key, group),
+            options=options,
+            environment=vllm_command.serve_environment(key, secret, group),
+            secret=secret,
             gpus=group,
         )
-        for port, group in zip(ports, groups, strict=True)
+        for port, group, secret in zip(ports, groups, secrets_of_each, strict=True)
     ]
 
 
@@ -67,6 +72,12 @@ def name_of(checkpoint: str) -> str:
     """Returns what a checkpoint is called: the last part of its path or name."""
     folder = Path(checkpoint)
     return (folder.resolve() if folder.is_dir() else folder).name
+
+
+def located(checkpoint: str) -> str:
+    """Returns where a checkpoint is, whatever becomes of the links to it; a name at vLLM's hub stays as it is."""
+    folder = Path(checkpoint)
+    return str(folder.resolve()) if folder.is_dir() else checkpoint
 
 
 def _groups(options: Sequence[str], replicas: int | None) -> list[tuple[int, ...]]:

@@ -1,11 +1,14 @@
-"""Servers that this machine runs for a model pool: each joins the pool once it answers, and is started again if it fails."""
+"""Servers that this machine runs for a model pool: each joins the pool once it answers, and is started again if it fails.
+
+A server that is started again has the weights that its replica was given last.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +22,11 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.models.endpoint_check import problem_of
 from rollout_tasks.models.first_answer import unanswered
 from rollout_tasks.models.pool.membership import BEAT_SECONDS, Membership, id_of
+from rollout_tasks.models.pool.reloads import Reload, Reloads
 from rollout_tasks.models.pool.replicas import Replicas
+from rollout_tasks.models.serving.replica_reload import ReplicaReload, ServerState, WeightChanges, Weights
 from rollout_tasks.models.serving.server_process import ServerProcess
+from rollout_tasks.models.serving.vllm_control import VllmControl
 from rollout_tasks.restarted_process import RESTART_SECONDS
 from rollout_tasks.temporary_files import TemporaryFolder
 
@@ -39,8 +45,13 @@ class Server:
     """How one server is started, and where it listens then."""
 
     base_url: str
-    command: Sequence[str]
+    command: Callable[[str], Sequence[str]]
+    """Given a checkpoint, the program that serves it and its arguments."""
+    options: Sequence[str]
+    """Those of vLLM in it that the user gave."""
     environment: Mapping[str, str]
+    secret: str
+    """What vllm_plugin/rollouts_control_guard.py asks for there."""
     gpus: tuple[int, ...]
     """Those that it has; empty where there is none."""
 
@@ -55,7 +66,7 @@ class ServedReplicas:
         servers: Sequence[Server],
         *,
         model: str,
-        weight_version: str,
+        weights: Weights,
         logs: Path,
         start_seconds: float,
     ) -> None:
@@ -66,7 +77,7 @@ class ServedReplicas:
             pool: The pool's name.
             servers: What to start.
             model: The name under which they serve the model.
-            weight_version: The weights that they have when they start.
+            weights: What they are started with.
             logs: A folder, which gets a log for each server.
             start_seconds: How long a server may take until it answers.
 
@@ -74,16 +85,16 @@ class ServedReplicas:
             ValueError: One of these cannot be stored; says which.
         """
         self._pool = pool
-        self._replicas = Replicas(client, pool)
+        self._replicas, self._reloads = Replicas(client, pool), Reloads(client, pool)
         self._servers = servers
-        self._model, self._weight_version = model, weight_version
+        self._model, self._weights = model, weights
         self._logs, self._start_seconds = logs, start_seconds
         self._stop = threading.Event()
         self._works = threading.Event()
         """Set once any of the servers has answered: from then on, one that fails is started again."""
         self._failures: SimpleQueue[str] = SimpleQueue()
         for server in servers:
-            self._membership(server, drained=False)
+            self._membership(server, ServerState(weights))
 
     def run(self, stop: threading.Event) -> None:
         """Runs the servers until it is asked to stop; then takes them out of the pool and ends them.
@@ -91,12 +102,16 @@ class ServedReplicas:
         Raises:
             UserError: A server could not be started, ended, or did not get ready, before any of them had answered.
         """
+        asked = self._asked_before()
         folder = TemporaryFolder("rollouts-model-")
         cleanup = CleanupProcess(folder.lock)
         cleanup.remove_afterwards(folder.path)
         try:
             with ThreadPoolExecutor(len(self._servers), "server") as threads:
-                keepers = [threads.submit(self._keep, server, folder.path, cleanup) for server in self._servers]
+                keepers = [
+                    threads.submit(self._keep, server, ServerState(self._weights, asked), folder.path, cleanup)
+                    for server in self._servers
+                ]
                 try:
                     while not stop.wait(_LOOK_SECONDS) and not any(keeper.done() for keeper in keepers):
                         pass
@@ -110,16 +125,13 @@ class ServedReplicas:
         if not self._failures.empty():
             raise UserError(self._failures.get())
 
-    def _keep(self, server: Server, temporary: Path, cleanup: CleanupProcess) -> None:
+    def _keep(self, server: Server, state: ServerState, temporary: Path, cleanup: CleanupProcess) -> None:
         """Runs one server, again and again, until all are to stop."""
         name = id_of(server.base_url)
         pause, longest = RESTART_SECONDS
-        drained = False
         while not self._stop.is_set():
             began = time.monotonic()
-            membership = self._membership(server, drained=drained)
-            why = self._run_once(server, membership, temporary, cleanup)
-            drained = membership.drained
+            why = self._run_once(server, state, temporary, cleanup)
             if self._stop.is_set():
                 return
             if not self._works.is_set():
@@ -131,22 +143,24 @@ class ServedReplicas:
             self._stop.wait(pause)
             pause = min(pause * 2, longest)
 
-    def _run_once(self, server: Server, membership: Membership, temporary: Path, cleanup: CleanupProcess) -> str:
+    def _run_once(self, server: Server, state: ServerState, temporary: Path, cleanup: CleanupProcess) -> str:
         """Runs a server until it fails or all are to stop; returns why it failed. Nothing is left of it then."""
+        membership = self._membership(server, state)
         name = membership.replica_id
+        command = server.command(state.weights.checkpoint)
         # By this variable the cleanup process finds what was being started when this process was killed.
         environment = {**server.environment, "TMPDIR": str(temporary)}
         try:
             self._logs.mkdir(parents=True, exist_ok=True)
-            process = ServerProcess(server.command, environment, self._log(name), cleanup)
+            process = ServerProcess(command, environment, self._log(name), cleanup)
         except OSError as error:
-            return f"its server cannot be started: {error.filename or server.command[0]}: {error.strerror}"
+            return f"its server cannot be started: {error.filename or command[0]}: {error.strerror}"
         try:
             logger.info("replica %s: starting its server; its log: %s", name, self._log(name))
             if why := self._not_ready(server, name, process):
                 return why
             self._works.set()
-            return self._until_it_fails(server, process, membership)
+            return self._until_it_fails(server, state, process, membership)
         finally:
             membership.leave()
             process.end()
@@ -178,16 +192,32 @@ class ServedReplicas:
                 return f"its server {process.why_it_ended()}"
         return "it is to stop"
 
-    def _until_it_fails(self, server: Server, process: ServerProcess, membership: Membership) -> str:
-        """Keeps a server that works in the pool; returns why it does not any more."""
+    def _until_it_fails(
+        self, server: Server, state: ServerState, process: ServerProcess, membership: Membership
+    ) -> str:
+        """Keeps a server that works in the pool, with the weights that are wanted; returns why it does not any more."""
+        changes = WeightChanges(
+            state, self._reloads, membership, lambda reload: self._reload(server, state, reload, membership)
+        )
+        try:
+            return self._until_it_answers_no_more(server, process, membership, changes)
+        finally:
+            changes.stop()
+
+    def _until_it_answers_no_more(
+        self, server: Server, process: ServerProcess, membership: Membership, changes: WeightChanges
+    ) -> str:
         answered = time.monotonic()
         due = 0.0
         while not self._stop.is_set():
+            if why := changes.step():
+                return why
             if process.end_code() is not None:
                 return f"its server {process.why_it_ended()}"
             if time.monotonic() >= due:
                 due = time.monotonic() + BEAT_SECONDS
                 membership.look()
+                changes.look()
                 if membership.dead:
                     return "it was found to be of no use"
                 if problem := problem_of(server.base_url, "chat"):
@@ -204,14 +234,34 @@ class ServedReplicas:
             self._stop.wait(_LOOK_SECONDS)
         return "it is to stop"
 
-    def _membership(self, server: Server, *, drained: bool) -> Membership:
+    def _asked_before(self) -> str | None:
+        """Returns the change of weights that was asked for before this was started: it does not count here."""
+        with suppress(redis.RedisError):
+            wanted = self._reloads.wanted()
+            return wanted.reload_id if wanted else None
+        return None
+
+    def _reload(self, server: Server, state: ServerState, reload: Reload, membership: Membership) -> ReplicaReload:
+        return ReplicaReload(
+            reload,
+            now=state.weights,
+            model=self._model,
+            options=server.options,
+            membership=membership,
+            control=VllmControl(server.base_url, server.secret),
+            replicas=self._replicas,
+            reloads=self._reloads,
+        )
+
+    def _membership(self, server: Server, state: ServerState) -> Membership:
         return Membership(
             self._replicas,
             server.base_url,
             model=self._model,
-            weight_version=self._weight_version,
+            weight_version=state.weights.version,
             gpu=",".join(map(str, server.gpus)) or None,
-            drained=drained,
+            checkpoint=state.weights.checkpoint,
+            drained=state.drained,
         )
 
     def _log(self, name: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ _PARALLEL = (
     ("--data-parallel-size", "-dp"),
 )
 _USUAL_SHARE = 0.9
+_PLUGIN = Path(__file__).with_name("vllm_plugin")
+"""Has what vLLM loads of this project."""
 
 
 def program() -> str:
@@ -115,25 +118,30 @@ def serve_command(vllm: str, checkpoint: str, *, host: str, port: int, model: st
         model: The name under which it serves the model.
         options: More options of `vllm serve`.
     """
-    if Path(checkpoint).is_dir():
-        # A link that leads elsewhere when the server is started again would change its weights.
-        checkpoint = str(Path(checkpoint).resolve())
     return [
         *(vllm, "serve", checkpoint, "--host", host, "--port", str(port), "--served-model-name", model),
         *("--shutdown-timeout", str(END_SECONDS)),
+        *("--middleware", "rollouts_control_guard.ControlGuard"),
         *options,
     ]
 
 
-def serve_environment(key: str | None, gpus: Sequence[int]) -> dict[str, str]:
-    """Returns the environment of a server: without this project's secrets, but for the key that its clients must send.
+def serve_environment(key: str | None, secret: str, gpus: Sequence[int]) -> dict[str, str]:
+    """Returns the environment of a server: without this project's secrets, but for those that it asks for.
 
     Args:
-        key: That key; None for no key.
+        key: What its clients must send; None for no key.
+        secret: What must be sent to change it, as its weights.
         gpus: The GPUs that it may use; empty where there is none.
     """
     environment: Mapping[str, str] = environment_for_guests()
-    own = {"VLLM_API_KEY": key} if key else {}
+    paths = (str(_PLUGIN), environment.get("PYTHONPATH", ""))
+    own = {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "VLLM_SERVER_DEV_MODE": "1",
+        "ROLLOUTS_CONTROL_SECRET": secret,
+    }
+    own |= {"VLLM_API_KEY": key} if key else {}
     if gpus:
         own |= {
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

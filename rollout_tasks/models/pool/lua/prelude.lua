@@ -5,10 +5,14 @@
 -- Times are microseconds of the server's clock; so are fences, which therefore grow even across a loss of data.
 --
 --   :replicas        zset    every replica's id, by the number of the pick that chose it last; 0 until then
---   :replica:<id>    hash    instance replaced fence url model version host gpu pid state started beat until
+--   :replica:<id>    hash    instance replaced fence url model version checkpoint last host gpu pid state started beat until
 --   :in_flight:<id>  zset    tokens of the picks that are on it and were not released, by their deadlines
 --   :pick:<token>    hash    replica, instance, and once released `ended`: the replica's weight version then, or ''; expires
 --   :session:<id>    string  the replica that the session sticks to; expires
+--   :reload          string  the last change of weights that was asked for, as reloads.py writes it
+--   :reloaded        hash    how far each replica is with it; expires
+--   :reloading       string  whose turn it is, a lock; expires
+--   :checksums       hash    of the weights that servers had, by checkpoint and options
 --   :silent          zset    ids of replicas that were removed because they fell silent, by their last heartbeats; expires
 --
 -- `instance` names one process that serves as the replica, `replaced` the one before it. `fence` grows with each
@@ -65,7 +69,7 @@ end
 -- Everything about a replica, as all scripts return it.
 local function row(id)
   local is = call('HMGET', P .. ':replica:' .. id, 'instance', 'fence', 'url', 'model', 'version', 'host', 'gpu', 'pid',
-    'state', 'started', 'beat')
+    'state', 'started', 'beat', 'checkpoint', 'last')
   is[#is + 1] = in_flight(id)
   table.insert(is, 1, id)
   return is

@@ -1,11 +1,15 @@
 """A program that is started as `vllm` is: it serves a model, with a process of its own beside it, or fails as told.
 
+Its weights are the bytes of its checkpoint, and told as the fingerprint of a reply. It loads others as vLLM does.
+
 What it is to do is in its checkpoint's ``config.json``: ``fails`` (it prints an error and ends), ``silent`` (it never listens),
-``once`` (a file; it ends like that only while the file is not there, and makes it).
+``once`` (a file; it ends like that only while the file is not there, and makes it), ``unloadable`` (another server cannot
+load it), ``ignored`` (another server says that it has loaded it, and has not).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -24,22 +28,51 @@ MODEL = OPTIONS["--served-model-name"]
 stopping = threading.Event()
 
 
+def weights_of(checkpoint: Path) -> str:
+    file = checkpoint / "model.safetensors"
+    return hashlib.sha256(file.read_bytes() if file.exists() else b"").hexdigest()
+
+
+weights = weights_of(CHECKPOINT)
+
+
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.reply({"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "vllm"}]})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
+        if not self.path.startswith("/v1/"):
+            self.control(body)
+            return
         if "die" in json.dumps(body["messages"]):
             os._exit(3)
         if "slowly" in json.dumps(body["messages"]):
             time.sleep(2)
         message = {"role": "assistant", "content": f"from {os.getpid()} with {os.environ.get('CUDA_VISIBLE_DEVICES')}"}
+        with_weights = weights
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        self.reply({"model": MODEL, "choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+        usage = {"prompt_tokens": 1, "completion_tokens": 1}
+        self.reply({"model": MODEL, "system_fingerprint": with_weights, "choices": [choice], "usage": usage})
 
-    def reply(self, body: dict[str, Any]) -> None:
-        key = os.environ.get("VLLM_API_KEY")
+    def control(self, body: dict[str, Any]) -> None:
+        global weights
+        print("control", self.path, body, flush=True)
+        answer: dict[str, Any] = {"success": True}
+        if self.path == "/collective_rpc":
+            assert body["method"] == "reload_weights"
+            folder = Path(body["kwargs"]["weights_path"])
+            told = json.loads((folder / "config.json").read_text())
+            if told.get("unloadable"):
+                self.send_error(500, "its engine is dead")
+                return
+            if not told.get("ignored"):
+                weights = weights_of(folder)
+        elif self.path == "/weight_checker":
+            answer = {"checksums": {"all": weights}}
+        self.reply(answer, os.environ["ROLLOUTS_CONTROL_SECRET"])
+
+    def reply(self, body: dict[str, Any], key: str | None = os.environ.get("VLLM_API_KEY")) -> None:
         allowed = not key or self.headers.get("Authorization") == f"Bearer {key}"
         content = json.dumps(body if allowed else {"error": "Unauthorized"}).encode()
         self.send_response(200 if allowed else 401)

@@ -1,0 +1,174 @@
+"""`rollouts model reload` with a program in vLLM's place: one server after the other, and none left with unknown weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
+from tests.checkpoints import write_checkpoint, write_tensors
+from tests.conftest import REPOSITORY
+from tests.integration.models.serving.conftest import SECONDS, Serve, Serving, ask, ready, until
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+
+Reload = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def serving(start: Serve, tmp_path: Path) -> Serving:
+    return start(f"{sys.executable} {STAND_IN}", write_checkpoint(tmp_path / "step-1"), "--replicas", "2")
+
+
+@pytest.fixture
+def reload(redis_url: str) -> Reload:
+    def reload(checkpoint: Path, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "rollout_tasks.cli.main", "model", "reload", "p", str(checkpoint), *options]
+        return subprocess.run(
+            [*command, "--redis-url", redis_url], capture_output=True, text=True, cwd=REPOSITORY, timeout=SECONDS
+        )
+
+    return reload
+
+
+def weights_of(replica: Replica, text: str = "hello") -> str:
+    """What tells the weights of a reply from others."""
+    with openai.OpenAI(base_url=replica.base_url, api_key="none", max_retries=0) as client:
+        messages: Any = [{"role": "user", "content": text}]
+        return client.chat.completions.create(model="policy", messages=messages).system_fingerprint or ""
+
+
+def control(folder: Path, replica: Replica) -> list[str]:
+    """What a server was told besides its calls."""
+    log = folder / "model-logs" / f"{replica.replica_id.replace(':', '-')}.log"
+    return [line.split()[1] for line in log.read_text().splitlines() if line.startswith("control ")]
+
+
+def test_all_servers_get_the_weights_and_keep_them(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
+) -> None:
+    one, other = ready(replicas, 2)
+    before = weights_of(one)
+    step_2 = write_checkpoint(tmp_path / "step-2", 2)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(weights_of, one, "slowly")
+        done = reload(step_2)
+        assert slow.result(SECONDS) == before
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2 replicas have the weights step-2\n"
+    now = ready(replicas, 2)
+    assert {(found.weight_version, found.checkpoint, found.last_checkpoint) for found in now} == {
+        ("step-2", str(step_2), str(tmp_path / "step-1"))
+    }
+    assert {found.instance for found in now} == {one.instance, other.instance}, "no server was started again"
+    after = weights_of(one)
+    assert weights_of(other) == after != before
+    for replica in now:
+        assert control(tmp_path, replica) == [
+            *("/weight_checker", "/pause?mode=wait&clear_cache=false", "/collective_rpc"),
+            *("/reset_prefix_cache?reset_running_requests=true&reset_external=true", "/reset_mm_cache"),
+            *("/reset_encoder_cache", "/weight_checker", "/update_weight_version", "/resume"),
+        ]
+
+    with pytest.raises(openai.APIConnectionError):
+        ask(one, "die")
+    until(lambda: len(replicas.ready()) == 1, "replica that has left")
+    again = next(found for found in ready(replicas, 2) if found.replica_id == one.replica_id)
+    assert (again.weight_version, weights_of(again)) == ("step-2", after)
+
+
+def test_a_checkpoint_that_cannot_be_used_changes_nothing(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
+) -> None:
+    both = ready(replicas, 2)
+    cut = write_checkpoint(tmp_path / "cut", 2)
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:-1])
+    other = write_checkpoint(tmp_path / "other", 2)
+    write_tensors(other / "model.safetensors", {"a.weight": ("F32", [2, 4]), "b.weight": ("BF16", [4])})
+
+    refused, wrong = reload(cut), reload(other, "--json")
+
+    assert refused.returncode == 2
+    *_, last = refused.stderr.splitlines()
+    assert last.startswith("error: 0 of 2 replicas have the weights cut: ")
+    assert last.count("refused: ") == 2
+    assert last.count("it is cut off") == 2
+    assert wrong.returncode == 1
+    assert {(row["stage"], row["text"]) for row in json.loads(wrong.stdout)} == {
+        (
+            "refused",
+            f"{other} has 'a.weight' as F32 of shape [2, 4], not F32 of shape [2, 3]: it is another model than"
+            f" {tmp_path / 'step-1'}",
+        )
+    }
+    assert [(one.instance, one.weight_version) for one in replicas.ready()] == [
+        (one.instance, "step-1") for one in both
+    ]
+    assert [control(tmp_path, one) for one in both] == [[], []]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"unloadable": True}, "/collective_rpc was answered with HTTP 500"),
+        ({"ignored": True}, "it has the weights before, though it says that it has loaded the new ones"),
+    ],
+    ids=["it says so", "it says that it did"],
+)
+def test_a_server_that_could_not_load_them_is_started_again_with_those_before(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path, told: dict[str, bool], why: str
+) -> None:
+    both = ready(replicas, 2)
+    before = weights_of(both[0])
+
+    done = reload(write_checkpoint(tmp_path / "step-2", 2, config=told))
+
+    assert done.returncode == 2
+    assert why in done.stderr.splitlines()[-1]
+    assert "; its server is started again with step-1" in done.stderr.splitlines()[-1]
+    old = {one.instance for one in both}
+    until(
+        lambda: len(replicas.ready()) == 2 and not old & {one.instance for one in replicas.ready()}, "two new servers"
+    )
+    assert {(one.weight_version, weights_of(one)) for one in replicas.ready()} == {("step-1", before)}
+
+
+@pytest.mark.slow
+def test_calls_under_way_need_not_be_finished_first(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
+) -> None:
+    ready(replicas, 2)
+    done = reload(write_checkpoint(tmp_path / "step-2", 2), "--in-flight", "--weight-version", "2")
+
+    assert done.returncode == 0, done.stderr
+    assert "draining" not in done.stderr
+    assert {one.weight_version for one in replicas.ready()} == {"2"}
+    assert "/pause?mode=keep&clear_cache=false" in control(tmp_path, replicas.ready()[0])
+
+
+@pytest.mark.slow
+def test_a_drained_replica_stays_so_and_a_pool_without_servers_of_ours_says_so(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
+) -> None:
+    one, _ = ready(replicas, 2)
+    replicas.change(one, state=ReplicaState.DRAINING)
+    time.sleep(6)  # its process has seen that
+
+    assert reload(write_checkpoint(tmp_path / "step-2", 2)).returncode == 0
+
+    now = {found.replica_id: found for found in replicas.all()}[one.replica_id]
+    assert (now.state, now.weight_version) == (ReplicaState.DRAINING, "step-2")
+    for found in replicas.all():
+        replicas.remove(found)
+    assert reload(tmp_path / "step-2").stderr == "error: POOL: model pool p has no replica\n"
