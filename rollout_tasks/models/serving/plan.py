@@ -106,8 +106,7 @@ def _check_host(host: str, key: str | None) -> None:
         raise UserError(f"--host: workers cannot reach {host}: name the address by which they reach this machine")
     if not address.is_loopback and not key:
         raise UserError(
-            f"--host: who reaches {host} could use the model: set OPENAI_API_KEY here and on the workers' machines,"
-            " and let nobody else reach the ports, as vLLM asks for the key below /v1 only"
+            f"--host: who reaches {host} could use the model: set OPENAI_API_KEY here and on the workers' machines"
         )
 
 

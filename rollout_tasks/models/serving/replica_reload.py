@@ -125,6 +125,10 @@ class ReplicaReload:
             new = self._checked()
         except ValueError as error:
             return Stage.REFUSED, str(error)
+        try:
+            before = self._control.checksum()
+        except ControlFailed as error:
+            return Stage.REFUSED, f"its server tells no checksum of its weights, as vLLM 0.32 does: {error}"
         self._tell(Stage.WAITING)
         while not self._turn.take():
             if self._stop.wait(_LOOK_SECONDS):
@@ -135,7 +139,7 @@ class ReplicaReload:
             return Stage.FAILED, still
         self._tell(Stage.LOADING)
         try:
-            self._load(new)
+            self._load(new, before)
         except (ControlFailed, redis.RedisError) as error:
             self.failure = f"its weights could not be changed: {error}"
             self._membership.change(state=ReplicaState.DEAD)
@@ -168,13 +172,12 @@ class ReplicaReload:
                 return f"it still has {left} calls after {DRAIN_SECONDS:g} s, and goes on with the weights that it has"
         return ""
 
-    def _load(self, new: Checkpoint) -> None:
+    def _load(self, new: Checkpoint, before: str) -> None:
         """Gives the server the new weights.
 
         Raises:
             ControlFailed: That did not work: what it has now is not known.
         """
-        before = self._control.checksum()
         self._control.pause(in_flight=self._reload.in_flight)
         self._control.load(str(new.folder))
         self._control.forget()
