@@ -1,4 +1,7 @@
-"""The built-in profiles: as OSWorld's official agents and their runners have them. Their texts are read from desktop-env."""
+"""The built-in profiles: as OSWorld's official agents and their runners have them, with texts that are read from desktop-env.
+
+That of Qwen3.5 (qwen_3_5.py) is this project's own.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from rollout_tasks.agents.profiles.profile import (
     Sampling,
 )
 from rollout_tasks.agents.profiles.qwen import GRID
+from rollout_tasks.agents.profiles.qwen_3_5 import QWEN35
 
 MAX_SECONDS = 7_200.0
 """72 s for each of 100 steps. The official runners have no limit, so none may cost an episode that is at work its score: most
@@ -209,7 +213,7 @@ CLAUDE = Profile(
 )
 """Anthropic's own API. Newer models want `computer_20251124`."""
 
-_ALL = (UITARS_15, UITARS_2, QWEN25_VL, QWEN3_VL, OPENCUA, OPENAI_CUA, CLAUDE)
+_ALL = (UITARS_15, UITARS_2, QWEN25_VL, QWEN3_VL, QWEN35, OPENCUA, OPENAI_CUA, CLAUDE)
 BUILT_IN = {profile.name: profile for profile in _ALL}
 
 
@@ -218,5 +222,6 @@ OpenAICUAAgent = profile_agent(OPENAI_CUA)
 OpenCUAAgent = profile_agent(OPENCUA)
 Qwen25VLAgent = profile_agent(QWEN25_VL)
 Qwen3VLAgent = profile_agent(QWEN3_VL)
+Qwen35Agent = profile_agent(QWEN35)
 UITars15Agent = profile_agent(UITARS_15)
 UITars2Agent = profile_agent(UITARS_2)

@@ -111,7 +111,7 @@ def test_agents_without_a_profile_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"agent": "qwen"}, "--agent: unknown agent 'qwen': did you mean qwen3-vl?"),
+        ({"agent": "qwen"}, "--agent: unknown agent 'qwen': did you mean qwen3.5?"),
         ({"agent": "profile"}, "--agent profile: name a profile's file"),
         ({"agent": "nowhere.yaml"}, "nowhere.yaml: cannot be read"),
         ({"agent": "profile", "profile": {"name": "x"}}, "profile: version: is missing"),

@@ -84,6 +84,11 @@ def tool(**arguments: Any) -> str:
     return f"Action: Do it.\n<tool_call>\n{json.dumps({'name': 'computer_use', 'arguments': arguments})}\n</tool_call>"
 
 
+def function(**arguments: str) -> str:
+    parameters = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in arguments.items())
+    return f"Action: Do it.\n<tool_call>\n<function=computer_use>\n{parameters}</function>\n</tool_call>"
+
+
 def code(written: str) -> str:
     return f"## Thought:\nI see.\n\n## Action:\nDo it.\n\n## Code:\n```python\n{written}\n```"
 

@@ -19,7 +19,7 @@ from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF, PLACEHOLDER
 from rollout_tasks.trajectories.reader import read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 from tests.unit.agents.chat_endpoint import OVERFLOW, ChatEndpoint, Gallery, said
-from tests.unit.agents.profiles.compared_agents import action, code, tool
+from tests.unit.agents.profiles.compared_agents import action, code, function, tool
 from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop, screenshot
 from tests.unit.agents.profiles.played_profiles import QUESTION, play
 
@@ -35,7 +35,19 @@ CODE = [
     code("pyautogui.write('abc')"),
     code("computer.terminate('success', 'ok')"),
 ]
-REPLIES = {"opencua": CODE, "qwen2.5-vl": QWEN, "qwen3-vl": QWEN, "uitars-1.5": UI_TARS, "uitars-2": UI_TARS}
+FUNCTIONS = [
+    function(action="left_click", coordinate="[100, 200]"),
+    function(action="type", text="abc"),
+    function(action="terminate", status="success", text="ok"),
+]
+REPLIES = {
+    "opencua": CODE,
+    "qwen2.5-vl": QWEN,
+    "qwen3-vl": QWEN,
+    "qwen3.5": FUNCTIONS,
+    "uitars-1.5": UI_TARS,
+    "uitars-2": UI_TARS,
+}
 PLAIN: dict[str, Any] = {
     "name": "plain",
     "version": "1",

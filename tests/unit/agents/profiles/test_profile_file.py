@@ -99,7 +99,8 @@ def test_built_in_profiles_are_values(name: str) -> None:
         (WHOLE + "pictures: {format: png, size: [2, 2], resize: {factor: 1}}", "resize and size exclude each other"),
         (
             "base: nobody",
-            "base: must be a built-in profile: claude, openai-cua, opencua, qwen2.5-vl, qwen3-vl, uitars-1.5, uitars-2",
+            "base: must be a built-in profile: claude, openai-cua, opencua, qwen2.5-vl, qwen3-vl, qwen3.5, uitars-1.5,"
+            " uitars-2",
         ),
         ("base: [1]", "base: must be a built-in profile"),
         ("base: opencua\nprompts: {system: {file: no.txt}}", "no.txt: cannot be read: No such file"),
