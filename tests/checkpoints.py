@@ -20,7 +20,7 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[str, list[int]]], valu
     """Writes a file of tensors, given their types and shapes."""
     header, at = {}, 0
     for name, (dtype, shape) in tensors.items():
-        size = {"F32": 4, "BF16": 2}[dtype]
+        size = {"F32": 4, "I32": 4, "BF16": 2}[dtype]
         for number in shape:
             size *= number
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}

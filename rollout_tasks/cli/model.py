@@ -199,7 +199,7 @@ def reload(
     client: redis.Redis = checked_client(redis_url)
     replicas, reloads = _open(pool, client), Reloads(client, pool)
     asked = model_reload.ask(replicas, reloads, checkpoint, weight_version, in_flight=in_flight)
-    model_reload.follow(replicas, reloads, asked, timeout, as_json=as_json)
+    asked.follow(timeout, as_json=as_json)
 
 
 def _log_to_stderr() -> None:

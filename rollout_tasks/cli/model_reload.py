@@ -3,100 +3,134 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
+import redis
 import typer
 
 from rollout_tasks.cli import program
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.pool.reloads import ENDS, Progress, Reload, Reloads, Stage
-from rollout_tasks.models.pool.replicas import Replica, Replicas
+from rollout_tasks.models.pool.replicas import Replicas
 
 _LOOK_SECONDS = 0.5
+_ABSENT_SECONDS = 180.0
+"""How long a replica that left the pool may take to come back; a server that is started again takes minutes."""
 
 
-def ask(replicas: Replicas, reloads: Reloads, checkpoint: str, version: str | None, *, in_flight: bool) -> Reload:
+def ask(replicas: Replicas, reloads: Reloads, checkpoint: str, version: str | None, *, in_flight: bool) -> Asked:
     """Asks for a checkpoint's weights.
 
     Raises:
         UserError: No replica can get them, or they cannot be named like that.
     """
-    pool = replicas.pool
-    if not replicas.all():
+    pool, there = replicas.pool, replicas.all()
+    if not there:
         raise UserError(f"POOL: model pool {pool} has no replica")
-    if not _served(replicas.all()):
+    served = [one.replica_id for one in there if one.checkpoint is not None]
+    if not served:
         raise UserError(
             f"POOL: model pool {pool} has attached servers only: whoever runs them gives them weights, and then"
             " rollouts model weights says so"
         )
+    if silent := replicas.silent():
+        program.tell(f"note: {', '.join(silent)} fell silent, and will get the weights when it comes back")
     folder = Path(checkpoint)
     if not folder.is_dir() and not folder.is_absolute():
         raise UserError(
             f"CHECKPOINT: there is no folder {checkpoint} here; name it as the machines with the servers do, from /"
         )
     try:
-        return reloads.ask(str(folder.resolve()), version or folder.resolve().name, in_flight=in_flight)
+        reload = reloads.ask(str(folder.resolve()), version or folder.resolve().name, in_flight=in_flight)
     except ValueError as error:
         raise UserError(str(error)) from error
+    return Asked(replicas, reloads, reload, served)
 
 
-def follow(replicas: Replicas, reloads: Reloads, reload: Reload, seconds: float, *, as_json: bool) -> None:
-    """Tells how far each replica is, until all have ended.
+class Asked:
+    """A change of weights that was asked for, and the replicas that are to get them."""
 
-    Raises:
-        UserError: One of them has not got the weights, or did not say so in time.
-        typer.Exit: The same, where JSON was printed.
-    """
-    asked = [one.replica_id for one in _served(replicas.all())]
-    deadline = time.monotonic() + seconds
-    seen: dict[str, Progress] = {}
-    while True:
-        now = reloads.progress(reload)
+    def __init__(self, replicas: Replicas, reloads: Reloads, reload: Reload, served: Sequence[str]) -> None:
+        self._replicas, self._reloads, self._reload, self._served = replicas, reloads, reload, served
+        self._seen: dict[str, Progress] = {}
+        self._absent_since: dict[str, float] = {}
+
+    def follow(self, seconds: float, *, as_json: bool) -> None:
+        """Tells how far each replica is, until all have ended.
+
+        Raises:
+            UserError: One of them has not got the weights, or did not say so in time.
+            typer.Exit: The same, where JSON was printed.
+        """
+        deadline = time.monotonic() + seconds
+        why = ""
+        while not why and (left := self._left()):
+            try:
+                why = self._look(left)
+            except redis.RedisError as error:
+                program.tell(f"Redis does not answer: {error}")
+            if time.monotonic() > deadline:
+                why = f"after {seconds:g} s"
+            time.sleep(_LOOK_SECONDS)
+        self._report(why, as_json=as_json)
+
+    def _left(self) -> list[str]:
+        return [name for name in self._served if name not in self._seen or self._seen[name].stage not in ENDS]
+
+    def _look(self, left: Collection[str]) -> str:
+        """Tells what is new; returns why there is no use in waiting for the rest."""
+        now = self._reloads.progress(self._reload)
         for name, progress in now.items():
-            if seen.get(name) != progress:
-                program.tell(f"{name} is {progress.stage.value}" + (f": {progress.text}" if progress.text else ""))
-        seen = dict(now)
-        left = [name for name in asked if name not in seen or seen[name].stage not in ENDS]
-        wanted = reloads.wanted()
-        if not left or time.monotonic() > deadline or wanted is None or wanted.reload_id != reload.reload_id:
-            break
-        time.sleep(_LOOK_SECONDS)
-    _report(reload, asked, seen, replaced=bool(left) and time.monotonic() <= deadline, as_json=as_json)
-
-
-def _report(
-    reload: Reload, asked: Sequence[str], seen: Mapping[str, Progress], *, replaced: bool, as_json: bool
-) -> None:
-    done = [name for name in asked if name in seen and seen[name].stage is Stage.DONE]
-    if as_json:
-        rows = [
-            {
-                "replica_id": name,
-                "stage": seen[name].stage if name in seen else None,
-                "text": seen[name].text if name in seen else "",
-            }
-            for name in asked
+            if self._seen.get(name) != progress:
+                program.tell(f"{name} is {_what_of(progress)}")
+        self._seen |= now
+        there = {one.replica_id for one in self._replicas.all()}
+        for name in self._served:
+            if name in there:
+                self._absent_since.pop(name, None)
+            else:
+                self._absent_since.setdefault(name, time.monotonic())
+        wanted = self._reloads.wanted()
+        if wanted is None:
+            return "Redis has lost what was asked for"
+        if wanted.reload_id != self._reload.reload_id:
+            return "another change was asked for meanwhile"
+        gone = [
+            name for name in left if time.monotonic() - self._absent_since.get(name, time.monotonic()) > _ABSENT_SECONDS
         ]
-        program.print_json(rows)
-        if len(done) < len(asked):
-            raise typer.Exit(1)
-        return
-    if len(done) == len(asked):
-        typer.echo(
-            f"{len(done)} {'replica has' if len(done) == 1 else 'replicas have'} the weights {reload.weight_version}"
+        return f"the pool has lost {', '.join(gone)}" if len(gone) == len(left) else ""
+
+    def _report(self, why: str, *, as_json: bool) -> None:
+        done = [name for name in self._served if name in self._seen and self._seen[name].stage is Stage.DONE]
+        if as_json:
+            program.print_json([_row(name, self._seen.get(name)) for name in self._served])
+            if len(done) < len(self._served):
+                raise typer.Exit(1)
+        elif len(done) < len(self._served):
+            self._fail(done, why)
+        else:
+            have = "replica has" if len(done) == 1 else "replicas have"
+            typer.echo(f"{len(done)} {have} the weights {self._reload.weight_version}")
+
+    def _fail(self, done: Sequence[str], why: str) -> NoReturn:
+        others = [f"{name} {_what_of(self._seen.get(name))}" for name in self._served if name not in done]
+        raise UserError(
+            f"{len(done)} of {len(self._served)} replicas have the weights {self._reload.weight_version}:"
+            f" {'; '.join([*([why] if why else []), *others])}"
         )
-        return
-    others = "; ".join(f"{name} {_what_of(seen.get(name))}" for name in asked if name not in done)
-    why = "another change was asked for meanwhile: " if replaced else ""
-    raise UserError(f"{len(done)} of {len(asked)} replicas have the weights {reload.weight_version}: {why}{others}")
+
+
+def _row(name: str, progress: Progress | None) -> Mapping[str, str | None]:
+    return {
+        "replica_id": name,
+        "stage": progress.stage.value if progress else None,
+        "text": progress.text if progress else "",
+    }
 
 
 def _what_of(progress: Progress | None) -> str:
     if progress is None:
         return "has said nothing"
     return progress.stage.value + (f": {progress.text}" if progress.text else "")
-
-
-def _served(replicas: Sequence[Replica]) -> list[Replica]:
-    return [one for one in replicas if one.checkpoint is not None]

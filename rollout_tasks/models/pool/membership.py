@@ -117,6 +117,10 @@ class Membership:
 
     def beat(self) -> None:
         """Gives a sign of life for a server that works; registers it where the pool does not have it."""
+        with self._changing:
+            self._beat()
+
+    def _beat(self) -> None:
         known = self._replica
         try:
             if known is not None and self._replicas.beat(known):

@@ -10,6 +10,7 @@ import json
 import logging
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -19,6 +20,7 @@ from redis.exceptions import LockError
 from redis.lock import Lock
 
 from rollout_tasks.models.pool.store_format import LONGEST_PATH, LONGEST_TEXT, checked_id, checked_text, pool_key
+from rollout_tasks.redis_client import server_time
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +59,8 @@ class Reload:
     weight_version: str
     in_flight: bool
     """Whether calls that are under way go on with the new weights; else they are finished first."""
+    asked: float
+    """When, in seconds since 1970 by Redis's clock: one that was asked for earlier than another counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class Reloads:
         """
         checked_text(checkpoint, "CHECKPOINT", longest=LONGEST_PATH)
         checked_text(weight_version, "--weight-version")
-        reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight)
+        reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight, server_time(self._client))
         self._client.set(self._asked, json.dumps(asdict(reload)))
         return reload
 
@@ -132,23 +136,29 @@ class Reloads:
         for name, document in told.items():
             reload_id, _, replica_id = name.partition("/")
             if reload_id == reload.reload_id:
-                stage, text = json.loads(document)
-                found[replica_id] = Progress(Stage(stage), str(text))
+                with suppress(ValueError, TypeError):  # of a version to come
+                    stage, text = json.loads(document)
+                    found[replica_id] = Progress(Stage(stage), str(text))
         return found
 
     def turn(self) -> Turn:
         """Returns the turn of one replica: one at a time, wherever its server is."""
         return Turn(self._client.lock(self._turn, timeout=TURN_SECONDS, blocking=False, thread_local=False))
 
-    def known_checksum(self, weights: str, checksum: str) -> str:
-        """Returns the checksum that the first server with certain weights had: the given one if there was none before it.
+    def known_checksum(self, reload: Reload, held: str, checksum: str) -> str:
+        """Returns the checksum of the first server that was given the weights: the given one if there was none before it.
 
         Args:
-            weights: What names the weights, and how a server holds them.
-            checksum: The one that a server has.
+            reload: The change.
+            held: Names how the server holds its weights.
+            checksum: The one that it has.
         """
-        self._client.hsetnx(self._checksums, weights, checksum)
-        known: Any = self._client.hget(self._checksums, weights)
+        field = f"{reload.reload_id}/{held}"
+        with self._client.pipeline() as pipeline:
+            pipeline.hsetnx(self._checksums, field, checksum)
+            pipeline.expire(self._checksums, _KEPT_SECONDS)
+            pipeline.hget(self._checksums, field)
+            known: Any = pipeline.execute()[-1]
         return str(known or checksum)
 
 
@@ -186,4 +196,5 @@ def _parsed(document: Mapping[str, Any]) -> Reload:
         checked_text(document["checkpoint"], "the checkpoint", longest=LONGEST_PATH),
         checked_text(document["weight_version"], "the weight version"),
         in_flight,
+        float(document["asked"]),
     )

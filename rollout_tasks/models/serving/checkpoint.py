@@ -9,16 +9,29 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-_ONE_FILE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _CONFIG = "config.json"
 _LONGEST_JSON = 100 << 20
 _PIECE = 16 << 20
+_HEAD = "lm_head.weight"
+_FLOATS = frozenset({"F32", "F16", "BF16"})
+"""A server that loads one of these has it in its own type."""
+_NOT_OF_THE_MODEL = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
+_OTHER_FILES = (
+    "tokenizer*",
+    "*chat_template*",
+    "generation_config.json",
+    "*processor_config.json",
+    "vocab.*",
+    "merges.txt",
+)
 _BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
     **dict.fromkeys(("F32", "I32", "U32"), 32),
@@ -37,6 +50,7 @@ class Checkpoint:
 
     folder: Path
     architectures: tuple[str, ...]
+    config: Mapping[str, Any]
     tensors: Mapping[str, tuple[str, tuple[int, ...]]]
     """Type and shape of each tensor, by its name."""
     places: Mapping[str, tuple[Path, int, int]]
@@ -59,7 +73,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     places: dict[str, tuple[Path, int, int]] = {}
     digest = hashlib.sha256()
     wanted = _files(folder)
-    for name in sorted(set(wanted.values()) or {_ONE_FILE}):
+    for name in sorted(set(wanted.values())) or _without_index(folder):
         path = folder / name
         header, begins, size, written = _header(path)
         digest.update(json.dumps([name, size, written]).encode() + json.dumps(header, sort_keys=True).encode())
@@ -71,7 +85,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             places[tensor] = (path, begins + first, begins + after)
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise ValueError(f"{folder / _INDEX}: names the tensor {missing[0][:100]!r}, which is in no file")
-    return Checkpoint(folder, tuple(architectures), tensors, places, digest.hexdigest())
+    return Checkpoint(folder, tuple(architectures), config, tensors, places, digest.hexdigest())
 
 
 def difference(old: Checkpoint, new: Checkpoint) -> str:
@@ -80,15 +94,56 @@ def difference(old: Checkpoint, new: Checkpoint) -> str:
         return (
             f"is for {', '.join(new.architectures) or 'no model'}, not for {', '.join(old.architectures) or 'no model'}"
         )
-    if missing := sorted(old.tensors.keys() - new.tensors.keys()):
+    tied = old.config.get("tie_word_embeddings") is True and new.config.get("tie_word_embeddings") is True
+    may_lack = {_HEAD} if tied else set()
+    if missing := sorted(old.tensors.keys() - new.tensors.keys() - may_lack):
         return f"lacks the tensor {missing[0][:100]!r}{_more(missing)}"
-    if extra := sorted(new.tensors.keys() - old.tensors.keys()):
+    if extra := sorted(new.tensors.keys() - old.tensors.keys() - may_lack):
         return f"has a tensor more, {extra[0][:100]!r}{_more(extra)}"
     for name, (dtype, shape) in sorted(old.tensors.items()):
-        new_dtype, new_shape = new.tensors[name]
-        if (dtype, shape) != (new_dtype, new_shape):
+        new_dtype, new_shape = new.tensors.get(name, (dtype, shape))
+        if shape != new_shape or (dtype != new_dtype and not {dtype, new_dtype} <= _FLOATS):
             return f"has {name[:100]!r} as {new_dtype} of shape {list(new_shape)}, not {dtype} of shape {list(shape)}"
     return ""
+
+
+def notes(old: Checkpoint, new: Checkpoint) -> str:
+    """Returns what else differs, which a server does not load anew; empty if nothing."""
+    keys = {
+        key
+        for key in (old.config.keys() | new.config.keys()) - _NOT_OF_THE_MODEL
+        if old.config.get(key) != new.config.get(key)
+    }
+    files = {
+        path.name
+        for folder in (old.folder, new.folder)
+        for pattern in _OTHER_FILES
+        for path in folder.glob(pattern)
+        if _content(old.folder / path.name) != _content(new.folder / path.name)
+    }
+    found = [*(f"{key} in {_CONFIG}" for key in sorted(keys)), *sorted(files)]
+    return f"until it is started again, it has the earlier {', '.join(found)}" if found else ""
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).digest() if path.stat().st_size <= _LONGEST_JSON else None
+    except OSError:
+        return None
+
+
+def folder_of(checkpoint: str) -> Path | None:
+    """Returns the folder of a checkpoint, given as vLLM takes it: a folder, or a name at its hub, whose files are in a cache."""
+    folder = Path(checkpoint)
+    if folder.is_dir():
+        return folder
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{checkpoint.replace('/', '--')}"
+    try:
+        snapshot = cache / "snapshots" / (cache / "refs" / "main").read_text(encoding="ascii").strip()
+        return snapshot if snapshot.is_dir() else None
+    except (OSError, ValueError):
+        return None
 
 
 def same_weights(one: Checkpoint, other: Checkpoint) -> bool:
@@ -96,7 +151,7 @@ def same_weights(one: Checkpoint, other: Checkpoint) -> bool:
     return all(
         first == second
         for name, place in one.places.items()
-        for first, second in zip(_pieces(*place), _pieces(*other.places[name]), strict=True)
+        for first, second in zip_longest(_pieces(*place), _pieces(*other.places[name]))
     )
 
 
@@ -113,10 +168,8 @@ def _more(names: list[str]) -> str:
 
 
 def _files(folder: Path) -> Mapping[str, str]:
-    """Returns in which file each tensor is, by the index; nothing where there is one file without an index."""
+    """Returns in which file each tensor is, by the index; nothing where there is none."""
     if not (folder / _INDEX).exists():
-        if not (folder / _ONE_FILE).exists():
-            raise ValueError(f"{folder} has neither {_ONE_FILE} nor {_INDEX}")
         return {}
     files = _json_file(folder / _INDEX).get("weight_map")
     if not isinstance(files, dict) or not files:
@@ -127,11 +180,19 @@ def _files(folder: Path) -> Mapping[str, str]:
     return files
 
 
+def _without_index(folder: Path) -> list[str]:
+    """Returns the names of the files with tensors: all that are there, as vLLM loads them."""
+    found = sorted(path.name for path in folder.glob("*.safetensors"))
+    if not found:
+        raise ValueError(f"{folder} has no .safetensors file")
+    return found
+
+
 def _header(path: Path) -> tuple[dict[str, Any], int, int, int]:
     """Returns a file's tensors, the byte at which the first begins, its size in bytes, and when it was written."""
     try:
         with path.open("rb") as file:
-            is_now = path.stat()
+            is_now = os.fstat(file.fileno())
             length = int.from_bytes(file.read(8), "little")
             if is_now.st_size < 8 or length > min(_LONGEST_JSON, is_now.st_size - 8):
                 raise ValueError(f"{path}: is cut off, or no safetensors file")
@@ -140,7 +201,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int, int, int]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}: its header cannot be read: {str(error)[:200]}") from None
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not isinstance(header, dict):
         raise ValueError(f"{path}: its header is no object")
     header.pop("__metadata__", None)
@@ -178,7 +239,7 @@ def _json_file(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(_LONGEST_JSON + 1)
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(content) > _LONGEST_JSON:
         raise ValueError(f"{path}: is longer than {_LONGEST_JSON:,} bytes")
     try:

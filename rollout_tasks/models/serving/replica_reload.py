@@ -1,10 +1,15 @@
-"""One replica gets other weights: looked at first, in its turn, with none of its calls cut off, and proved afterwards."""
+"""One replica gets other weights: looked at first, in its turn, with none of its calls cut off, and proved afterwards.
+
+From the moment that its server is paused until its weights are proved, everything that goes wrong ends in a server that is
+started again: what it holds then is not known.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,16 +18,25 @@ from pathlib import Path
 import redis
 
 from rollout_tasks.models.first_answer import unanswered
-from rollout_tasks.models.pool.membership import Membership
+from rollout_tasks.models.pool.membership import BEAT_SECONDS, Membership
 from rollout_tasks.models.pool.reloads import Reload, Reloads, Stage
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState, StaleReplica
-from rollout_tasks.models.serving.checkpoint import Checkpoint, difference, read_checkpoint, same_weights
+from rollout_tasks.models.serving.checkpoint import (
+    Checkpoint,
+    difference,
+    folder_of,
+    notes,
+    read_checkpoint,
+    same_weights,
+)
 from rollout_tasks.models.serving.vllm_control import ControlFailed, VllmControl
 
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS = 5.0
+_PATIENCE_SECONDS = 120.0
+"""How long Redis, or the replica's next sign of life, is waited for when the replica is to be changed."""
 DRAIN_SECONDS = 1800.0
 """How long a replica may take to finish its calls; a reply of a long thought takes minutes."""
 
@@ -33,6 +47,8 @@ class Weights:
 
     checkpoint: str
     version: str
+    fingerprint: str | None = None
+    """That of the checkpoint's files when they were loaded; None: not known."""
 
 
 @dataclass(slots=True)
@@ -40,9 +56,17 @@ class ServerState:
     """What a server's next process begins with."""
 
     weights: Weights
-    seen: str | None = None
-    """The last change of weights that it was asked for: none is tried twice."""
+    seen: float = 0.0
+    """When the last change of weights was asked for that this server has carried out, or tried to: none is tried twice."""
     drained: bool = False
+
+
+class _NotChangedError(Exception):
+    """The server keeps the weights that it has; says why."""
+
+
+class _EndedError(Exception):
+    """The server has ended before it was touched."""
 
 
 class ReplicaReload:
@@ -72,7 +96,8 @@ class ReplicaReload:
             replicas: The pool.
             reloads: Where is said how far it is.
         """
-        self._reload, self._now, self._model, self._options = reload, now, model, options
+        self.reload = reload
+        self._now, self._model, self._options = now, model, options
         self._membership, self._control, self._replicas, self._reloads = membership, control, replicas, reloads
         self._turn = reloads.turn()
         self._stop = threading.Event()
@@ -81,6 +106,8 @@ class ReplicaReload:
         """What the server has now, if it is something else than before."""
         self.failure = ""
         """Why the server is of no use any more; empty while it is."""
+        self.touched = False
+        """Whether the server was told anything."""
         self.was_drained = membership.drained
         """Whether somebody had drained the replica before."""
         self._thread = threading.Thread(target=self._run, name=f"reload {membership.replica_id}", daemon=True)
@@ -96,99 +123,163 @@ class ReplicaReload:
         if self._has_turn:
             self._turn.keep()
 
-    def stop(self, seconds: float) -> None:
+    def stop(self) -> None:
         """Ends it, when the server is to end or has ended."""
         self._stop.set()
-        self._thread.join(seconds)
+        self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
-        stage, text = Stage.FAILED, ""
+        stage, text = Stage.FAILED, "its server has ended"
         try:
-            stage, text = self._done()
-        except redis.RedisError as error:
-            text = f"Redis does not answer: {error}"
-        except StaleReplica as error:
-            text = str(error)
-        except Exception as error:  # whoever asked is to know that it is over
-            logger.exception("replica %s: its weights could not be changed", self._membership.replica_id)
-            text = repr(error)
+            stage, text = Stage.DONE, self._done()
+        except _NotChangedError as error:
+            stage, text = Stage.REFUSED, str(error)
+        except _EndedError:
+            pass
+        except Exception as error:
+            if not isinstance(error, (ControlFailed, StaleReplica, redis.RedisError, OSError, ValueError)):
+                logger.exception("replica %s: its weights could not be changed", self._membership.replica_id)
+            text = str(error) or repr(error)
         finally:
             if self._has_turn:
+                self._has_turn = False
                 self._turn.give_back()
-        if stage is Stage.FAILED and self.failure:
-            text = f"{text}; its server is started again with {self._now.version}"
+        if self.failure:
+            self.failure = f"its weights could not be changed: {text}"
+            text = f"{text}; its server is started again with {(self.weights or self._now).version}"
         self._tell(stage, text)
 
-    def _done(self) -> tuple[Stage, str]:
-        """Does it; returns how it ended."""
-        try:
-            new = self._checked()
-        except ValueError as error:
-            return Stage.REFUSED, str(error)
-        try:
-            before = self._control.checksum()
-        except ControlFailed as error:
-            return Stage.REFUSED, f"its server tells no checksum of its weights, as vLLM 0.32 does: {error}"
-        self._tell(Stage.WAITING)
-        while not self._turn.take():
-            if self._stop.wait(_LOOK_SECONDS):
-                return Stage.FAILED, "its server has ended"
-        self._has_turn = True
-        if not self._reload.in_flight and (still := self._drained()):
-            self._membership.change(state=ReplicaState.DRAINING if self.was_drained else ReplicaState.READY)
-            return Stage.FAILED, still
-        self._tell(Stage.LOADING)
-        try:
-            self._load(new, before)
-        except (ControlFailed, redis.RedisError) as error:
-            self.failure = f"its weights could not be changed: {error}"
-            self._membership.change(state=ReplicaState.DEAD)
-            return Stage.FAILED, str(error)
-        return Stage.DONE, ""
-
-    def _checked(self) -> Checkpoint:
-        """Returns the new checkpoint.
+    def _done(self) -> str:
+        """Does it; returns what is to be said of it.
 
         Raises:
-            ValueError: It cannot be loaded in the place of the one that the server has; says why.
+            _NotChangedError: The server keeps the weights that it has.
+            _EndedError: The server has ended.
+            Exception: It did not work; `failure` says whether the server is still of use.
         """
-        new = read_checkpoint(Path(self._reload.checkpoint))
-        now = Path(self._now.checkpoint)
-        if now.is_dir() and (other := difference(read_checkpoint(now), new)):
-            raise ValueError(f"{new.folder} {other}: it is another model than {now}")
-        return new
+        new, note = self._checked()
+        self._await_turn()
+        with suppress(redis.RedisError):
+            self._membership.look()
+        self.was_drained = self._membership.drained
+        before = self._checksum()
+        self.failure = "whether it is drained is not known"
+        try:
+            if not self.reload.in_flight:
+                self._drain()
+            if read_checkpoint(new.folder).fingerprint != new.fingerprint:
+                raise _NotChangedError(f"{new.folder} was changed meanwhile: is it still being written?")
+        except (_NotChangedError, ValueError, OSError) as error:
+            self._set(state=self._state_before())
+            self.failure = ""
+            raise _NotChangedError(str(error)) from error
+        self._tell(Stage.LOADING)
+        self.touched, self.failure = True, "its weights are not known"
+        self._load(new, before)
+        self.weights = Weights(str(new.folder), self.reload.weight_version, new.fingerprint)
+        self._set(state=self._state_before())
+        self.failure = ""
+        return note
 
-    def _drained(self) -> str:
-        """Has the replica finish its calls; returns why it did not."""
-        self._membership.change(state=ReplicaState.DRAINING)
-        replica = self._membership.replica
-        waited = 0.0
-        while replica is not None and (left := self._replicas.in_flight(replica)):
-            self._tell(Stage.DRAINING, f"{left} {'call' if left == 1 else 'calls'}")
+    def _checked(self) -> tuple[Checkpoint, str]:
+        """Returns the new checkpoint, and what is to be said of it.
+
+        Raises:
+            _NotChangedError: It cannot be loaded in the place of the one that the server has.
+        """
+        try:
+            new = read_checkpoint(Path(self.reload.checkpoint).resolve())
+        except (ValueError, OSError) as error:
+            raise _NotChangedError(str(error)) from error
+        now = folder_of(self._now.checkpoint)
+        if now is None:
+            raise _NotChangedError(
+                f"the files of {self._now.checkpoint}, with which its server was started, are not found: start it with a folder"
+            )
+        try:
+            old = read_checkpoint(now)
+        except (ValueError, OSError) as error:  # as where old ones are deleted
+            logger.warning("replica %s: the weights before cannot be compared: %s", self._membership.replica_id, error)
+            return new, ""
+        if other := difference(old, new):
+            raise _NotChangedError(f"{new.folder} {other}: it is another model than {now}")
+        return new, notes(old, new)
+
+    def _await_turn(self) -> None:
+        """Waits until no other replica is changed.
+
+        Raises:
+            _NotChangedError: There is no use in it any more.
+            _EndedError: The server has ended.
+        """
+        self._tell(Stage.WAITING)
+        while True:
+            try:
+                taken = self._turn.take()
+                wanted = self._reloads.wanted()
+                ends = self._reloads.progress(self.reload)
+            except redis.RedisError:
+                taken, wanted, ends = False, self.reload, {}
+            self._has_turn = self._has_turn or taken
+            if wanted is not None and wanted.reload_id != self.reload.reload_id:
+                raise _NotChangedError("another change was asked for meanwhile")
+            failed = [name for name, progress in ends.items() if progress.stage is Stage.FAILED]
+            if failed:
+                raise _NotChangedError(f"replica {failed[0]} failed with it, so it was not tried here")
+            if self._has_turn:
+                return
             if self._stop.wait(_LOOK_SECONDS):
-                return "its server has ended"
-            waited += _LOOK_SECONDS
-            if waited > DRAIN_SECONDS:
-                return f"it still has {left} calls after {DRAIN_SECONDS:g} s, and goes on with the weights that it has"
-        return ""
+                raise _EndedError
+
+    def _checksum(self) -> str:
+        try:
+            return self._control.checksum()
+        except ControlFailed as error:
+            raise _NotChangedError(
+                f"its server tells no checksum of its weights, as vLLM 0.32 does: {error}"
+            ) from error
+
+    def _drain(self) -> None:
+        """Has the replica finish its calls.
+
+        Raises:
+            _NotChangedError: It does not, in time.
+            _EndedError: The server has ended.
+        """
+        self._set(state=ReplicaState.DRAINING)
+        deadline = time.monotonic() + DRAIN_SECONDS
+        told = -1
+        while True:
+            replica = self._membership.replica
+            left = None
+            with suppress(redis.RedisError):
+                left = 0 if replica is None else self._replicas.in_flight(replica)
+            if left == 0:
+                return
+            if left is not None and left != told:
+                told = left
+                self._tell(Stage.DRAINING, f"{left} {'call' if left == 1 else 'calls'}")
+            if self._stop.wait(_LOOK_SECONDS):
+                raise _EndedError
+            if time.monotonic() > deadline:
+                raise _NotChangedError(f"it still has {max(told, 0)} calls after {DRAIN_SECONDS:g} s")
 
     def _load(self, new: Checkpoint, before: str) -> None:
         """Gives the server the new weights.
 
         Raises:
-            ControlFailed: That did not work: what it has now is not known.
+            ControlFailed: That did not work.
         """
-        self._control.pause(in_flight=self._reload.in_flight)
+        self._control.pause(in_flight=self.reload.in_flight)
         self._control.load(str(new.folder))
-        self._control.forget()
+        self._control.forget(pictures=not self.reload.in_flight)
         self._prove(new, before)
-        self._control.name_weights(self._reload.weight_version)
-        self._membership.change(weight_version=self._reload.weight_version, checkpoint=self._reload.checkpoint)
+        self._control.name_weights(self.reload.weight_version)
+        self._set(weight_version=self.reload.weight_version, checkpoint=str(new.folder))
         self._control.resume()
-        if why := unanswered(self._membership.base_url, self._model):
+        # With calls under way, another one may have to wait for long: these are asked already.
+        if not self.reload.in_flight and (why := unanswered(self._membership.base_url, self._model)):
             raise ControlFailed(f"with its new weights, {why}")
-        self.weights = Weights(self._reload.checkpoint, self._reload.weight_version)
-        self._membership.change(state=ReplicaState.DRAINING if self.was_drained else ReplicaState.READY)
 
     def _prove(self, new: Checkpoint, before: str) -> None:
         """Checks that the server holds the new weights, and not those before or others.
@@ -197,33 +288,60 @@ class ReplicaReload:
             ControlFailed: It does not.
         """
         now = self._control.checksum()
-        if now == before and Path(self._now.checkpoint).is_dir():
-            old = read_checkpoint(Path(self._now.checkpoint))
-            if old.fingerprint != new.fingerprint and not same_weights(old, new):
-                raise ControlFailed("it has the weights before, though it says that it has loaded the new ones")
-        held = hashlib.sha256("\0".join([new.fingerprint, *self._options]).encode()).hexdigest()
-        known = self._reloads.known_checksum(held, now)
-        if known != now:
+        if read_checkpoint(new.folder).fingerprint != new.fingerprint:
+            raise ControlFailed(f"{new.folder} was changed while it was loaded")
+        old = folder_of(self._now.checkpoint)
+        if now == before and old is not None and self._differ(old, new):
+            raise ControlFailed("it has the weights before, though it says that it has loaded the new ones")
+        held = hashlib.sha256("\0".join(self._options).encode()).hexdigest()
+        if self._reloads.known_checksum(self.reload, held, now) != now:
             raise ControlFailed("it has other weights than the replica that loaded this checkpoint first")
+
+    def _differ(self, old: Path, new: Checkpoint) -> bool:
+        """Whether two checkpoints have other weights, as far as can be said."""
+        try:
+            earlier = read_checkpoint(old)
+            return self._now.fingerprint in (None, earlier.fingerprint) and not same_weights(earlier, new)
+        except (ValueError, OSError, LookupError):
+            return False
+
+    def _state_before(self) -> ReplicaState:
+        return ReplicaState.DRAINING if self.was_drained else ReplicaState.READY
+
+    def _set(
+        self, *, state: ReplicaState | None = None, weight_version: str | None = None, checkpoint: str | None = None
+    ) -> None:
+        """Changes the replica; waits for Redis, and for the replica's next sign of life if Redis has lost it.
+
+        Raises:
+            redis.RedisError: Redis was away for too long.
+            StaleReplica: The replica is dead, taken over, or did not come back.
+            _EndedError: The server has ended.
+        """
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                self._membership.change(state=state, weight_version=weight_version, checkpoint=checkpoint)
+            except (redis.RedisError, StaleReplica):
+                if self._membership.taken_over or self._membership.dead or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            if self._stop.wait(BEAT_SECONDS / 5):
+                raise _EndedError
 
     def _tell(self, stage: Stage, text: str = "") -> None:
         try:
-            self._reloads.tell(self._reload, self._membership.replica_id, stage, text)
+            self._reloads.tell(self.reload, self._membership.replica_id, stage, text)
         except redis.RedisError as error:
             logger.warning("replica %s: how far its reload is cannot be said: %s", self._membership.replica_id, error)
-        level = logging.INFO if stage in (Stage.WAITING, Stage.DRAINING, Stage.LOADING, Stage.DONE) else logging.ERROR
-        logger.log(
-            level,
-            "replica %s: weights %s: %s%s",
-            self._membership.replica_id,
-            self._reload.weight_version,
-            stage.value,
-            f": {text}" if text else "",
-        )
+        level = logging.ERROR if stage in (Stage.REFUSED, Stage.FAILED) else logging.INFO
+        said = f"{stage.value}: {text}" if text else stage.value
+        logger.log(level, "replica %s: weights %s: %s", self._membership.replica_id, self.reload.weight_version, said)
 
 
 class WeightChanges:
-    """The changes of a server's weights, one after the other, as they are asked for."""
+    """The changes of a running server's weights, one after the other, as they are asked for."""
 
     def __init__(
         self, state: ServerState, reloads: Reloads, membership: Membership, start: Callable[[Reload], ReplicaReload]
@@ -238,6 +356,7 @@ class WeightChanges:
         """
         self._state, self._reloads, self._membership, self._start = state, reloads, membership, start
         self._current: ReplicaReload | None = None
+        self._failed = False
 
     def look(self) -> None:
         """Begins the change that is asked for, if there is a new one; keeps the turn of the one that is under way."""
@@ -246,8 +365,7 @@ class WeightChanges:
             return
         with suppress(redis.RedisError):
             wanted = self._reloads.wanted()
-            if wanted is not None and wanted.reload_id != self._state.seen and self._membership.replica is not None:
-                self._state.seen = wanted.reload_id
+            if wanted is not None and wanted.asked > self._state.seen and self._membership.replica is not None:
                 self._current = self._start(wanted)
 
     def step(self) -> str:
@@ -255,15 +373,21 @@ class WeightChanges:
         if self._current is None or not self._current.over:
             return ""
         over, self._current = self._current, None
-        self._state.weights = over.weights or self._state.weights
-        self._state.drained = over.was_drained
+        self._note(over)
+        self._state.seen = over.reload.asked
+        self._failed = bool(over.failure)
         return over.failure
 
     def stop(self) -> None:
         """Ends the one that is under way, because the server is to end or has ended."""
-        if self._current is None:
+        if self._current is not None:
+            self._current.stop()
+            self._note(self._current)
+            if self._current.touched:
+                self._state.seen = self._current.reload.asked
+        elif not self._failed and not self._membership.dead:
             self._state.drained = self._membership.drained
-            return
-        self._current.stop(_STOP_SECONDS)
-        self._state.weights = self._current.weights or self._state.weights
-        self._state.drained = self._current.was_drained
+
+    def _note(self, change: ReplicaReload) -> None:
+        self._state.weights = change.weights or self._state.weights
+        self._state.drained = change.was_drained

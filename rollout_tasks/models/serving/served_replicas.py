@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -24,6 +24,7 @@ from rollout_tasks.models.first_answer import unanswered
 from rollout_tasks.models.pool.membership import BEAT_SECONDS, Membership, id_of
 from rollout_tasks.models.pool.reloads import Reload, Reloads
 from rollout_tasks.models.pool.replicas import Replicas
+from rollout_tasks.models.serving.checkpoint import read_checkpoint
 from rollout_tasks.models.serving.replica_reload import ReplicaReload, ServerState, WeightChanges, Weights
 from rollout_tasks.models.serving.server_process import ServerProcess
 from rollout_tasks.models.serving.vllm_control import VllmControl
@@ -38,6 +39,8 @@ _TELL_SECONDS = 30.0
 _SILENT_SECONDS = 60.0
 """How long a server may give no answer before it is started again."""
 _DISMISS_SECONDS = 10.0
+_CHANGED = "changed"
+"""The version of weights whose files were changed after they were loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Server:
     options: Sequence[str]
     """Those of vLLM in it that the user gave."""
     environment: Mapping[str, str]
-    secret: str
+    secret: str = field(repr=False)
     """What vllm_plugin/rollouts_control_guard.py asks for there."""
     gpus: tuple[int, ...]
     """Those that it has; empty where there is none."""
@@ -102,7 +105,7 @@ class ServedReplicas:
         Raises:
             UserError: A server could not be started, ended, or did not get ready, before any of them had answered.
         """
-        asked = self._asked_before()
+        asked = self._asked_before(stop)
         folder = TemporaryFolder("rollouts-model-")
         cleanup = CleanupProcess(folder.lock)
         cleanup.remove_afterwards(folder.path)
@@ -145,6 +148,7 @@ class ServedReplicas:
 
     def _run_once(self, server: Server, state: ServerState, temporary: Path, cleanup: CleanupProcess) -> str:
         """Runs a server until it fails or all are to stop; returns why it failed. Nothing is left of it then."""
+        state.weights = self._as_they_are(state.weights)
         membership = self._membership(server, state)
         name = membership.replica_id
         command = server.command(state.weights.checkpoint)
@@ -234,12 +238,17 @@ class ServedReplicas:
             self._stop.wait(_LOOK_SECONDS)
         return "it is to stop"
 
-    def _asked_before(self) -> str | None:
-        """Returns the change of weights that was asked for before this was started: it does not count here."""
-        with suppress(redis.RedisError):
-            wanted = self._reloads.wanted()
-            return wanted.reload_id if wanted else None
-        return None
+    def _asked_before(self, stop: threading.Event) -> float:
+        """Returns when the last change of weights was asked for before this was started: it does not count here."""
+        while not stop.is_set():
+            try:
+                wanted = self._reloads.wanted()
+            except redis.RedisError as error:
+                logger.warning("model pool %s: Redis does not answer: %s", self._pool, error)
+                stop.wait(BEAT_SECONDS)
+            else:
+                return wanted.asked if wanted else 0.0
+        return 0.0
 
     def _reload(self, server: Server, state: ServerState, reload: Reload, membership: Membership) -> ReplicaReload:
         return ReplicaReload(
@@ -252,6 +261,20 @@ class ServedReplicas:
             replicas=self._replicas,
             reloads=self._reloads,
         )
+
+    def _as_they_are(self, weights: Weights) -> Weights:
+        """Returns the weights that a server would load now: under another version if the files have changed since."""
+        folder = Path(weights.checkpoint)
+        if not folder.is_dir():
+            return weights
+        try:
+            fingerprint = read_checkpoint(folder).fingerprint
+        except (ValueError, OSError):  # vLLM also loads others
+            return weights
+        if weights.fingerprint in (None, fingerprint):
+            return replace(weights, fingerprint=fingerprint)
+        logger.error("%s is not what it was when it was loaded: its weights are called %s", folder, _CHANGED)
+        return Weights(weights.checkpoint, _CHANGED, fingerprint)
 
     def _membership(self, server: Server, state: ServerState) -> Membership:
         return Membership(

@@ -15,9 +15,9 @@ END_SECONDS = 20
 """How long a server that is asked to end may take for the calls that it has."""
 _DECIDED = (
     *("--host", "--port", "--served-model-name", "--api-key", "--uds", "--config", "--shutdown-timeout", "--model"),
-    *("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs"),
+    *("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--root-path", "--grpc", "--headless"),
 )
-"""Options of `vllm serve` that this program sets, or that would set them."""
+"""Options of `vllm serve` that this program sets, or that would set them or pass its guard by."""
 _SHARE = ("--gpu-memory-utilization",)
 _PARALLEL = (
     ("--tensor-parallel-size", "-tp"),
@@ -139,6 +139,7 @@ def serve_environment(key: str | None, secret: str, gpus: Sequence[int]) -> dict
     own = {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_USE_RUST_FRONTEND": "0",  # it would not load what guards the server
         "ROLLOUTS_CONTROL_SECRET": secret,
     }
     own |= {"VLLM_API_KEY": key} if key else {}

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from typing import Any
 
 _SECONDS = 60.0
+_FORGET_SECONDS, _FORGET_PAUSE = 60.0, 0.5
 _LOAD_SECONDS = 1800.0
 """A large checkpoint on a shared disk takes minutes."""
 _MOST_OF_ANSWER = 64 << 20
@@ -46,12 +48,22 @@ class VllmControl:
         asked = {"method": "reload_weights", "kwargs": {"weights_path": checkpoint}}
         self._post("/collective_rpc", asked, _LOAD_SECONDS)
 
-    def forget(self) -> None:
-        """Has it forget what it computed with the weights before: of prompts, also of those under way, and of pictures."""
-        answer = self._post("/reset_prefix_cache?reset_running_requests=true&reset_external=true")
-        if answer.get("success") is not True:
-            raise ControlFailed("it did not forget the prompts that it had computed with the weights before")
-        self._post("/reset_mm_cache")
+    def forget(self, *, pictures: bool) -> None:
+        """Has it forget what it computed with the weights before: of prompts, also of those under way, and of pictures.
+
+        Args:
+            pictures: Whether it forgets the pictures themselves, too; calls under way need them.
+        """
+        deadline = time.monotonic() + _FORGET_SECONDS
+        while (
+            self._post("/reset_prefix_cache?reset_running_requests=true&reset_external=true").get("success") is not True
+        ):
+            # Blocks may be in use by transfers for a while.
+            if time.monotonic() > deadline:
+                raise ControlFailed("it did not forget the prompts that it had computed with the weights before")
+            time.sleep(_FORGET_PAUSE)
+        if pictures:
+            self._post("/reset_mm_cache")
         self._post("/reset_encoder_cache")
 
     def name_weights(self, version: str) -> None:

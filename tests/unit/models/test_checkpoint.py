@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollout_tasks.models.serving.checkpoint import difference, read_checkpoint, same_weights
+from rollout_tasks.models.serving.checkpoint import difference, folder_of, notes, read_checkpoint, same_weights
 from tests.checkpoints import write_checkpoint, write_tensors
 
 ONE = "model.safetensors"
@@ -62,7 +62,7 @@ def index(document: Any) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (lambda folder: (folder / ONE).unlink(), "has neither model.safetensors nor model.safetensors.index.json"),
+        (lambda folder: (folder / ONE).unlink(), "has no .safetensors file"),
         (lambda folder: (folder / "config.json").unlink(), "config.json: cannot be read: No such file or directory"),
         (content(lambda _: b"{", "config.json"), "config.json: is no JSON: "),
         (content(lambda _: b"[" * 100_000, "config.json"), "config.json: is no JSON: "),
@@ -132,7 +132,7 @@ def test_what_cannot_be_loaded_is_a_sentence(tmp_path: Path, spoil: Callable[[Pa
             {"a.weight": ("F32", [3, 2]), "b.weight": ("BF16", [4])},
             "as F32 of shape [3, 2], not F32 of shape [2, 3]",
         ),
-        ({}, {"a.weight": ("BF16", [2, 3]), "b.weight": ("BF16", [4])}, "as BF16 of shape [2, 3], not F32 of shape"),
+        ({}, {"a.weight": ("I32", [2, 3]), "b.weight": ("BF16", [4])}, "as I32 of shape [2, 3], not F32 of shape"),
     ],
 )
 def test_another_model_is_told_from_other_weights(
@@ -144,3 +144,36 @@ def test_another_model_is_told_from_other_weights(
         write_tensors(folder / ONE, tensors)
 
     assert said in difference(old, read_checkpoint(folder))
+
+
+def test_what_vllm_reads_in_the_same_way_is_the_same_model(tmp_path: Path) -> None:
+    tied = {"tie_word_embeddings": True}
+    old = read_checkpoint(write_checkpoint(tmp_path / "old", config=tied))
+    folder = write_checkpoint(tmp_path / "new", config=tied)
+    (folder / ONE).unlink()
+    write_tensors(folder / "x.safetensors", {"a.weight": ("BF16", [2, 3])})
+    write_tensors(folder / "y.safetensors", {"b.weight": ("BF16", [4]), "lm_head.weight": ("F32", [1])})
+
+    assert difference(old, read_checkpoint(folder)) == difference(read_checkpoint(folder), old) == ""
+
+
+def test_what_a_server_does_not_load_anew_is_named(tmp_path: Path) -> None:
+    old = read_checkpoint(write_checkpoint(tmp_path / "old", config={"rope_theta": 1, "transformers_version": "4"}))
+    folder = write_checkpoint(tmp_path / "new", config={"rope_theta": 2, "transformers_version": "5"})
+    (folder / "tokenizer.json").write_text("{}")
+
+    assert notes(old, old) == ""
+    assert notes(old, read_checkpoint(folder)) == (
+        "until it is started again, it has the earlier rope_theta in config.json, tokenizer.json"
+    )
+
+
+def test_the_files_of_a_name_at_the_hub_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert folder_of("Qwen/Tiny") is None
+    snapshot = write_checkpoint(tmp_path / "models--Qwen--Tiny" / "snapshots" / "abc")
+    (tmp_path / "models--Qwen--Tiny" / "refs").mkdir()
+    (tmp_path / "models--Qwen--Tiny" / "refs" / "main").write_text("abc")
+
+    assert folder_of("Qwen/Tiny") == snapshot
+    assert folder_of(str(snapshot)) == snapshot

@@ -15,9 +15,9 @@ local is = call('HMGET', key, 'instance', 'fence', 'version', 'checkpoint', 'las
 if is[1] ~= ARGV[2] then return 'replaced' end
 local new_state = ARGV[4] ~= '' and ARGV[4] or state
 local new_version = ARGV[5] ~= '' and ARGV[5] or is[3]
-local new_checkpoint = ARGV[6] ~= '' and ARGV[6] or is[4]
-local last = new_checkpoint ~= is[4] and is[4] or is[5]
-if new_state == state and new_version == is[3] and new_checkpoint == is[4] then return row(id) end
+local new_checkpoint = ARGV[6] ~= '' and ARGV[6] or is[4] or ''
+local last = new_checkpoint ~= is[4] and is[4] or is[5] or ''
+if new_state == state and new_version == is[3] and new_checkpoint == (is[4] or '') then return row(id) end
 if state == 'dead' then return 'dead' end
 if is[2] ~= ARGV[3] then return 'changed' end
 call('HSET', key, 'state', new_state, 'version', new_version, 'checkpoint', new_checkpoint, 'last', last,

@@ -12,7 +12,7 @@
 --   :reload          string  the last change of weights that was asked for, as reloads.py writes it
 --   :reloaded        hash    how far each replica is with it; expires
 --   :reloading       string  whose turn it is, a lock; expires
---   :checksums       hash    of the weights that servers had, by checkpoint and options
+--   :checksums       hash    of the weights that servers had after each change; expires
 --   :silent          zset    ids of replicas that were removed because they fell silent, by their last heartbeats; expires
 --
 -- `instance` names one process that serves as the replica, `replaced` the one before it. `fence` grows with each

@@ -111,7 +111,8 @@ def command(vllm: Path) -> str:
 
 def picture(red: int) -> dict[str, Any]:
     content = io.BytesIO()
-    Image.linear_gradient("L").resize((160, 120)).convert("RGB", matrix=(red / 255, 0, 0, 0) * 3).save(content, "PNG")
+    grey = Image.linear_gradient("L").resize((160, 120))
+    Image.merge("RGB", (Image.new("L", grey.size, red), grey, grey)).save(content, "PNG")
     url = f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}
 

@@ -13,10 +13,14 @@ from typing import Any
 
 import openai
 import pytest
+import redis
 
+from rollout_tasks.models.pool.balancing import Balancer, Pick
+from rollout_tasks.models.pool.membership import BEAT_SECONDS
+from rollout_tasks.models.pool.reloads import Reloads, Stage
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
 from tests.checkpoints import write_checkpoint, write_tensors
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, ValkeyServer
 from tests.integration.models.serving.conftest import SECONDS, Serve, Serving, ask, ready, until
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -129,27 +133,81 @@ def test_a_checkpoint_that_cannot_be_used_changes_nothing(
 def test_a_server_that_could_not_load_them_is_started_again_with_those_before(
     serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path, told: dict[str, bool], why: str
 ) -> None:
+    """The other server is not tried: the pool would have none for as long as they need to start."""
     both = ready(replicas, 2)
     before = weights_of(both[0])
+    drained = replicas.change(both[0], state=ReplicaState.DRAINING)
+    time.sleep(BEAT_SECONDS + 1)  # its process has seen that
 
     done = reload(write_checkpoint(tmp_path / "step-2", 2, config=told))
 
     assert done.returncode == 2
-    assert why in done.stderr.splitlines()[-1]
-    assert "; its server is started again with step-1" in done.stderr.splitlines()[-1]
+    last = done.stderr.splitlines()[-1]
+    assert why in last
+    assert "; its server is started again with step-1" in last
+    assert " failed with it, so it was not tried here" in last
     old = {one.instance for one in both}
-    until(
-        lambda: len(replicas.ready()) == 2 and not old & {one.instance for one in replicas.ready()}, "two new servers"
+    until(lambda: len(replicas.all()) == 2 and len(old - {one.instance for one in replicas.all()}) == 1, "a new server")
+    assert {(one.weight_version, weights_of(one)) for one in replicas.all()} == {("step-1", before)}
+    states = {one.replica_id: one.state for one in replicas.all()}
+    assert states.pop(drained.replica_id) is ReplicaState.DRAINING
+    assert list(states.values()) == [ReplicaState.READY]
+
+
+@pytest.mark.slow
+def test_weights_whose_files_were_changed_are_not_called_by_their_name(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
+) -> None:
+    one, _ = ready(replicas, 2)
+    latest = write_checkpoint(tmp_path / "latest", 2)
+    assert reload(latest, "--weight-version", "2").returncode == 0
+    write_checkpoint(latest, 3)
+
+    with pytest.raises(openai.APIConnectionError):
+        ask(one, "die")
+
+    until(lambda: {found.weight_version for found in replicas.ready()} == {"2", "changed"}, "two versions")
+    assert reload(latest, "--weight-version", "3").returncode == 0
+    assert {found.weight_version for found in replicas.ready()} == {"3"}
+    assert len({weights_of(found) for found in replicas.ready()}) == 1
+
+
+@pytest.mark.slow
+def test_redis_may_be_away_while_a_replica_is_drained(start: Serve, valkey: ValkeyServer, tmp_path: Path) -> None:
+    serving = start(
+        f"{sys.executable} {STAND_IN}",
+        write_checkpoint(tmp_path / "step-1"),
+        "--redis-url",
+        valkey.url,
+        REDIS_URL=valkey.url,
     )
-    assert {(one.weight_version, weights_of(one)) for one in replicas.ready()} == {("step-1", before)}
+    with redis.Redis.from_url(valkey.url, decode_responses=True) as client:
+        replicas, reloads = Replicas(client, "p"), Reloads(client, "p")
+        (one,) = ready(replicas, 1)
+        pick = Balancer(client, "p").pick("s")
+        assert isinstance(pick, Pick)
+        asked = reloads.ask(str(write_checkpoint(tmp_path / "step-2", 2)), "2")
+        until(lambda: Stage.DRAINING in {progress.stage for progress in reloads.progress(asked).values()}, "draining")
+
+        valkey.kill()
+        time.sleep(3)
+        valkey.start()
+        Balancer(client, "p").release(pick)
+
+        until(lambda: [found.weight_version for found in replicas.ready()] == ["2"], "replica with its new weights")
+        assert replicas.ready()[0].instance == one.instance
+    assert serving.process.poll() is None
 
 
 @pytest.mark.slow
 def test_calls_under_way_need_not_be_finished_first(
     serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
 ) -> None:
-    ready(replicas, 2)
-    done = reload(write_checkpoint(tmp_path / "step-2", 2), "--in-flight", "--weight-version", "2")
+    one, _ = ready(replicas, 2)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(weights_of, one, "slowly")
+        done = reload(write_checkpoint(tmp_path / "step-2", 2), "--in-flight", "--weight-version", "2")
+        assert slow.result(SECONDS)
 
     assert done.returncode == 0, done.stderr
     assert "draining" not in done.stderr
@@ -163,7 +221,7 @@ def test_a_drained_replica_stays_so_and_a_pool_without_servers_of_ours_says_so(
 ) -> None:
     one, _ = ready(replicas, 2)
     replicas.change(one, state=ReplicaState.DRAINING)
-    time.sleep(6)  # its process has seen that
+    time.sleep(BEAT_SECONDS + 1)  # its process has seen that
 
     assert reload(write_checkpoint(tmp_path / "step-2", 2)).returncode == 0
 
