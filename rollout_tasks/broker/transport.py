@@ -135,8 +135,12 @@ class Subscription(redis.client.PubSub):
         """Returns the next message; None if none has arrived. What has begun to arrive must be there in time."""
         connection = self.connection
         if block and connection is not None:
-            if not connection.can_read(timeout=0):
-                return None
+            try:
+                if not connection.can_read(timeout=0):
+                    return None
+            except ConnectionError:
+                connection.disconnect()
+                raise
             timeout = connection.socket_timeout
         return super().parse_response(block=False, timeout=timeout)  # type: ignore[no-untyped-call]
 

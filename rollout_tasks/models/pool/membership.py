@@ -60,6 +60,8 @@ class Membership:
         self._instance = secrets.token_hex(8)
         self._drained = drained
         self._replica: Replica | None = None
+        self._begun: str | None = None
+        """The instance of a registration that Redis may have carried out, or not: it is said again."""
         self._changing = threading.Lock()
         """Held while the replica is looked at or changed: what was seen before a change must not replace it."""
 
@@ -123,11 +125,12 @@ class Membership:
     def _beat(self) -> None:
         known = self._replica
         try:
-            if known is not None and self._replicas.beat(known):
+            if known is not None and self._begun is None and self._replicas.beat(known):
                 return
+            self._begun = self._begun or f"{self._instance}.{secrets.token_hex(4)}"
             made = self._replicas.register(
                 self.replica_id,
-                f"{self._instance}.{secrets.token_hex(4)}",
+                self._begun,
                 base_url=self.base_url,
                 model=self._model,
                 weight_version=self._weight_version if known is None else known.weight_version,
@@ -139,6 +142,7 @@ class Membership:
             )
             state = ReplicaState.DRAINING if self.drained else ReplicaState.READY
             self._replica = self._replicas.change(made, state=state)
+            self._begun = None
             logger.info("replica %s of model pool %s is %s", self.replica_id, self._replicas.pool, state.value)
         except TakenOver as error:
             logger.warning("%s, which keeps the server in the pool from now on", error)

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 TURN_SECONDS = 60.0
 """How long a replica has its turn after it said so last."""
+_LATER = 1e-5
+"""Seconds; a clock that was set back must not make a change look older than the one before."""
 _KEPT_SECONDS = 86_400
 """How long is known how far each replica came."""
 
@@ -41,12 +43,14 @@ class Stage(StrEnum):
     """Its server reads the checkpoint."""
     DONE = "done"
     REFUSED = "refused"
-    """The checkpoint cannot be used; the replica goes on with the weights that it has."""
+    """The checkpoint cannot be used; the replica goes on with the weights that it has, and no other one is tried."""
+    UNCHANGED = "unchanged"
+    """The replica goes on with the weights that it has, for another reason."""
     FAILED = "failed"
     """It did not work; the text says what became of the replica."""
 
 
-ENDS = frozenset({Stage.DONE, Stage.REFUSED, Stage.FAILED})
+ENDS = frozenset({Stage.DONE, Stage.REFUSED, Stage.UNCHANGED, Stage.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,13 @@ class Reloads:
         """
         checked_text(checkpoint, "CHECKPOINT", longest=LONGEST_PATH)
         checked_text(weight_version, "--weight-version")
-        reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight, server_time(self._client))
-        self._client.set(self._asked, json.dumps(asdict(reload)))
+        before = self.wanted()
+        asked = max(server_time(self._client), before.asked + _LATER if before else 0.0)
+        reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight, asked)
+        with self._client.pipeline() as pipeline:
+            pipeline.delete(self._told, self._checksums)  # of those before
+            pipeline.set(self._asked, json.dumps(asdict(reload)))
+            pipeline.execute()
         return reload
 
     def wanted(self) -> Reload | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ import redis
 
 from rollout_tasks.models.first_answer import unanswered
 from rollout_tasks.models.pool.membership import BEAT_SECONDS, Membership
-from rollout_tasks.models.pool.reloads import Reload, Reloads, Stage
+from rollout_tasks.models.pool.reloads import ENDS, Reload, Reloads, Stage
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState, StaleReplica
 from rollout_tasks.models.serving.checkpoint import (
     Checkpoint,
@@ -35,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS = 5.0
-_PATIENCE_SECONDS = 120.0
-"""How long Redis, or the replica's next sign of life, is waited for when the replica is to be changed."""
+_PAUSED_SECONDS = 120.0
+"""How long Redis, or the replica's next sign of life, is waited for while its server is paused."""
 DRAIN_SECONDS = 1800.0
 """How long a replica may take to finish its calls; a reply of a long thought takes minutes."""
 
@@ -51,6 +52,15 @@ class Weights:
     """That of the checkpoint's files when they were loaded; None: not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How a change ended."""
+
+    reload: Reload
+    stage: Stage
+    text: str
+
+
 @dataclass(slots=True)
 class ServerState:
     """What a server's next process begins with."""
@@ -59,6 +69,12 @@ class ServerState:
     seen: float = 0.0
     """When the last change of weights was asked for that this server has carried out, or tried to: none is tried twice."""
     drained: bool = False
+    untold: Told | None = None
+    """How the last change ended, if Redis was away when it did."""
+
+
+class _RefusedError(Exception):
+    """The checkpoint cannot be used; says why."""
 
 
 class _NotChangedError(Exception):
@@ -79,6 +95,7 @@ class ReplicaReload:
         now: Weights,
         model: str,
         options: Sequence[str],
+        counts_all: bool,
         membership: Membership,
         control: VllmControl,
         replicas: Replicas,
@@ -91,13 +108,14 @@ class ReplicaReload:
             now: What the server has.
             model: The name under which it serves the model.
             options: How it holds its weights: servers with other options may have other checksums of the same ones.
+            counts_all: Whether its checksum counts all of its weights; on CPUs, vLLM packs most of them and leaves those out.
             membership: The replica.
             control: Its server.
             replicas: The pool.
             reloads: Where is said how far it is.
         """
         self.reload = reload
-        self._now, self._model, self._options = now, model, options
+        self._now, self._model, self._options, self._counts_all = now, model, options, counts_all
         self._membership, self._control, self._replicas, self._reloads = membership, control, replicas, reloads
         self._turn = reloads.turn()
         self._stop = threading.Event()
@@ -108,8 +126,10 @@ class ReplicaReload:
         """Why the server is of no use any more; empty while it is."""
         self.touched = False
         """Whether the server was told anything."""
-        self.was_drained = membership.drained
-        """Whether somebody had drained the replica before."""
+        self.drained: bool | None = None
+        """Whether somebody had drained the replica before; None while it has not had its turn."""
+        self.untold: Told | None = None
+        """How it ended, if Redis was away then."""
         self._thread = threading.Thread(target=self._run, name=f"reload {membership.replica_id}", daemon=True)
         self._thread.start()
 
@@ -132,38 +152,40 @@ class ReplicaReload:
         stage, text = Stage.FAILED, "its server has ended"
         try:
             stage, text = Stage.DONE, self._done()
-        except _NotChangedError as error:
+        except _RefusedError as error:
             stage, text = Stage.REFUSED, str(error)
-        except _EndedError:
-            pass
+        except _NotChangedError as error:
+            stage, text = Stage.UNCHANGED, str(error)
+        except _EndedError:  # the next process begins anew
+            stage, self.failure = Stage.WAITING, ""
         except Exception as error:
             if not isinstance(error, (ControlFailed, StaleReplica, redis.RedisError, OSError, ValueError)):
                 logger.exception("replica %s: its weights could not be changed", self._membership.replica_id)
             text = str(error) or repr(error)
-        finally:
-            if self._has_turn:
-                self._has_turn = False
-                self._turn.give_back()
         if self.failure:
             self.failure = f"its weights could not be changed: {text}"
             text = f"{text}; its server is started again with {(self.weights or self._now).version}"
-        self._tell(stage, text)
+        if not self._tell(stage, text):
+            self.untold = Told(self.reload, stage, text)
+        if self._has_turn:  # only now: whoever is next is to know how this ended
+            self._has_turn = False
+            self._turn.give_back()
 
     def _done(self) -> str:
         """Does it; returns what is to be said of it.
 
         Raises:
+            _RefusedError: The checkpoint cannot be used.
             _NotChangedError: The server keeps the weights that it has.
-            _EndedError: The server has ended.
+            _EndedError: The server has ended before it was touched.
             Exception: It did not work; `failure` says whether the server is still of use.
         """
         new, note = self._checked()
         self._await_turn()
         with suppress(redis.RedisError):
             self._membership.look()
-        self.was_drained = self._membership.drained
+        self.drained = self._membership.drained
         before = self._checksum()
-        self.failure = "whether it is drained is not known"
         try:
             if not self.reload.in_flight:
                 self._drain()
@@ -171,39 +193,39 @@ class ReplicaReload:
                 raise _NotChangedError(f"{new.folder} was changed meanwhile: is it still being written?")
         except (_NotChangedError, ValueError, OSError) as error:
             self._set(state=self._state_before())
-            self.failure = ""
             raise _NotChangedError(str(error)) from error
         self._tell(Stage.LOADING)
         self.touched, self.failure = True, "its weights are not known"
         self._load(new, before)
         self.weights = Weights(str(new.folder), self.reload.weight_version, new.fingerprint)
-        self._set(state=self._state_before())
         self.failure = ""
+        self._set(state=self._state_before())
         return note
 
     def _checked(self) -> tuple[Checkpoint, str]:
         """Returns the new checkpoint, and what is to be said of it.
 
         Raises:
-            _NotChangedError: It cannot be loaded in the place of the one that the server has.
+            _RefusedError: It cannot be loaded in the place of the one that the server has.
         """
         try:
             new = read_checkpoint(Path(self.reload.checkpoint).resolve())
-        except (ValueError, OSError) as error:
-            raise _NotChangedError(str(error)) from error
-        now = folder_of(self._now.checkpoint)
+            now = folder_of(self._now.checkpoint)
+        except (ValueError, OSError, RuntimeError) as error:
+            raise _RefusedError(str(error)) from error
         if now is None:
-            raise _NotChangedError(
+            raise _RefusedError(
                 f"the files of {self._now.checkpoint}, with which its server was started, are not found: start it with a folder"
             )
         try:
             old = read_checkpoint(now)
+            other, note = difference(old, new), notes(old, new)
         except (ValueError, OSError) as error:  # as where old ones are deleted
             logger.warning("replica %s: the weights before cannot be compared: %s", self._membership.replica_id, error)
             return new, ""
-        if other := difference(old, new):
-            raise _NotChangedError(f"{new.folder} {other}: it is another model than {now}")
-        return new, notes(old, new)
+        if other:
+            raise _RefusedError(f"{new.folder} {other}: it is another model than {now}")
+        return new, note
 
     def _await_turn(self) -> None:
         """Waits until no other replica is changed.
@@ -214,20 +236,17 @@ class ReplicaReload:
         """
         self._tell(Stage.WAITING)
         while True:
-            try:
-                taken = self._turn.take()
+            with suppress(redis.RedisError):
+                self._has_turn = self._has_turn or self._turn.take()
                 wanted = self._reloads.wanted()
-                ends = self._reloads.progress(self.reload)
-            except redis.RedisError:
-                taken, wanted, ends = False, self.reload, {}
-            self._has_turn = self._has_turn or taken
-            if wanted is not None and wanted.reload_id != self.reload.reload_id:
-                raise _NotChangedError("another change was asked for meanwhile")
-            failed = [name for name, progress in ends.items() if progress.stage is Stage.FAILED]
-            if failed:
-                raise _NotChangedError(f"replica {failed[0]} failed with it, so it was not tried here")
-            if self._has_turn:
-                return
+                if wanted is not None and wanted.reload_id != self.reload.reload_id:
+                    raise _NotChangedError("another change was asked for meanwhile")
+                for name, progress in self._reloads.progress(self.reload).items():
+                    if progress.stage in (Stage.FAILED, Stage.REFUSED) and name != self._membership.replica_id:
+                        what = "failed with" if progress.stage is Stage.FAILED else "refused"
+                        raise _NotChangedError(f"replica {name} {what} it, so it was not tried here")
+                if self._has_turn:
+                    return
             if self._stop.wait(_LOOK_SECONDS):
                 raise _EndedError
 
@@ -270,13 +289,19 @@ class ReplicaReload:
         Raises:
             ControlFailed: That did not work.
         """
-        self._control.pause(in_flight=self.reload.in_flight)
-        self._control.load(str(new.folder))
-        self._control.forget(pictures=not self.reload.in_flight)
-        self._prove(new, before)
-        self._control.name_weights(self.reload.weight_version)
-        self._set(weight_version=self.reload.weight_version, checkpoint=str(new.folder))
-        self._control.resume()
+        steps: Sequence[Callable[[], None]] = (
+            lambda: self._control.pause(in_flight=self.reload.in_flight),
+            lambda: self._control.load(str(new.folder)),
+            lambda: self._control.forget(in_flight=self.reload.in_flight),
+            lambda: self._prove(new, before),
+            lambda: self._control.name_weights(self.reload.weight_version),
+            lambda: self._set(_PAUSED_SECONDS, weight_version=self.reload.weight_version, checkpoint=str(new.folder)),
+            self._control.resume,
+        )
+        for step in steps:
+            if self._stop.is_set():  # else the next process might be told
+                raise ControlFailed("its server has ended")
+            step()
         # With calls under way, another one may have to wait for long: these are asked already.
         if not self.reload.in_flight and (why := unanswered(self._membership.base_url, self._model)):
             raise ControlFailed(f"with its new weights, {why}")
@@ -291,7 +316,7 @@ class ReplicaReload:
         if read_checkpoint(new.folder).fingerprint != new.fingerprint:
             raise ControlFailed(f"{new.folder} was changed while it was loaded")
         old = folder_of(self._now.checkpoint)
-        if now == before and old is not None and self._differ(old, new):
+        if self._counts_all and now == before and old is not None and self._differ(old, new):
             raise ControlFailed("it has the weights before, though it says that it has loaded the new ones")
         held = hashlib.sha256("\0".join(self._options).encode()).hexdigest()
         if self._reloads.known_checksum(self.reload, held, now) != now:
@@ -301,24 +326,30 @@ class ReplicaReload:
         """Whether two checkpoints have other weights, as far as can be said."""
         try:
             earlier = read_checkpoint(old)
-            return self._now.fingerprint in (None, earlier.fingerprint) and not same_weights(earlier, new)
+            known = self._now.fingerprint in (None, earlier.fingerprint) and earlier.tensors == new.tensors
+            return known and not same_weights(earlier, new)
         except (ValueError, OSError, LookupError):
             return False
 
     def _state_before(self) -> ReplicaState:
-        return ReplicaState.DRAINING if self.was_drained else ReplicaState.READY
+        return ReplicaState.DRAINING if self.drained else ReplicaState.READY
 
     def _set(
-        self, *, state: ReplicaState | None = None, weight_version: str | None = None, checkpoint: str | None = None
+        self,
+        seconds: float = math.inf,
+        *,
+        state: ReplicaState | None = None,
+        weight_version: str | None = None,
+        checkpoint: str | None = None,
     ) -> None:
         """Changes the replica; waits for Redis, and for the replica's next sign of life if Redis has lost it.
 
         Raises:
-            redis.RedisError: Redis was away for too long.
-            StaleReplica: The replica is dead, taken over, or did not come back.
+            redis.RedisError: Redis was away for that many seconds.
+            StaleReplica: The replica is dead, taken over, or did not come back in that time.
             _EndedError: The server has ended.
         """
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 self._membership.change(state=state, weight_version=weight_version, checkpoint=checkpoint)
@@ -330,14 +361,17 @@ class ReplicaReload:
             if self._stop.wait(BEAT_SECONDS / 5):
                 raise _EndedError
 
-    def _tell(self, stage: Stage, text: str = "") -> None:
+    def _tell(self, stage: Stage, text: str = "") -> bool:
+        """Says how far it is; returns whether Redis knows."""
+        level = logging.INFO if stage not in ENDS or stage is Stage.DONE else logging.ERROR
+        said = f"{stage.value}: {text}" if text else stage.value
+        logger.log(level, "replica %s: weights %s: %s", self._membership.replica_id, self.reload.weight_version, said)
         try:
             self._reloads.tell(self.reload, self._membership.replica_id, stage, text)
         except redis.RedisError as error:
-            logger.warning("replica %s: how far its reload is cannot be said: %s", self._membership.replica_id, error)
-        level = logging.ERROR if stage in (Stage.REFUSED, Stage.FAILED) else logging.INFO
-        said = f"{stage.value}: {text}" if text else stage.value
-        logger.log(level, "replica %s: weights %s: %s", self._membership.replica_id, self.reload.weight_version, said)
+            logger.warning("replica %s: Redis cannot be told: %s", self._membership.replica_id, error)
+            return False
+        return True
 
 
 class WeightChanges:
@@ -364,6 +398,9 @@ class WeightChanges:
             self._current.keep_turn()
             return
         with suppress(redis.RedisError):
+            if (untold := self._state.untold) is not None:
+                self._reloads.tell(untold.reload, self._membership.replica_id, untold.stage, untold.text)
+                self._state.untold = None
             wanted = self._reloads.wanted()
             if wanted is not None and wanted.asked > self._state.seen and self._membership.replica is not None:
                 self._current = self._start(wanted)
@@ -390,4 +427,5 @@ class WeightChanges:
 
     def _note(self, change: ReplicaReload) -> None:
         self._state.weights = change.weights or self._state.weights
-        self._state.drained = change.was_drained
+        self._state.drained = self._membership.drained if change.drained is None else change.drained
+        self._state.untold = change.untold or self._state.untold

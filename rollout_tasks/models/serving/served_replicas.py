@@ -256,6 +256,7 @@ class ServedReplicas:
             now=state.weights,
             model=self._model,
             options=server.options,
+            counts_all=bool(server.gpus),
             membership=membership,
             control=VllmControl(server.base_url, server.secret),
             replicas=self._replicas,

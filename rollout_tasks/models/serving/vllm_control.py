@@ -48,23 +48,34 @@ class VllmControl:
         asked = {"method": "reload_weights", "kwargs": {"weights_path": checkpoint}}
         self._post("/collective_rpc", asked, _LOAD_SECONDS)
 
-    def forget(self, *, pictures: bool) -> None:
+    def forget(self, *, in_flight: bool) -> None:
         """Has it forget what it computed with the weights before: of prompts, also of those under way, and of pictures.
 
         Args:
-            pictures: Whether it forgets the pictures themselves, too; calls under way need them.
+            in_flight: Whether it has calls: their prompts are computed anew, and their pictures are kept as they came.
+
+        Raises:
+            ControlFailed: It did not.
         """
+        running = "true" if in_flight else "false"
         deadline = time.monotonic() + _FORGET_SECONDS
-        while (
-            self._post("/reset_prefix_cache?reset_running_requests=true&reset_external=true").get("success") is not True
-        ):
-            # Blocks may be in use by transfers for a while.
-            if time.monotonic() > deadline:
-                raise ControlFailed("it did not forget the prompts that it had computed with the weights before")
+        while not self._forgot(f"/reset_prefix_cache?reset_running_requests={running}&reset_external=true", deadline):
             time.sleep(_FORGET_PAUSE)
-        if pictures:
+        if not in_flight:
             self._post("/reset_mm_cache")
         self._post("/reset_encoder_cache")
+
+    def _forgot(self, path: str, deadline: float) -> bool:
+        """Has it forget its prompts; it cannot while blocks of them are being moved."""
+        try:
+            if self._post(path).get("success") is True:
+                return True
+        except ControlFailed:
+            if time.monotonic() > deadline:
+                raise
+        if time.monotonic() > deadline:
+            raise ControlFailed("it did not forget the prompts that it had computed with the weights before")
+        return False
 
     def name_weights(self, version: str) -> None:
         """Tells it what its weights are called."""

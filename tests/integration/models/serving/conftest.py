@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ def start(tmp_path: Path, redis_url: str) -> Iterator[Serve]:
         one.process.wait()
         one.output.close()
         for process in one.left():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it ends with its parent
+                process.kill()
 
 
 @pytest.fixture
