@@ -199,7 +199,14 @@ class Transport(kombu_redis.Transport):
         before = set(loop.on_tick)
         super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]
         added = loop.on_tick - before
-        self._leave_loop = lambda: loop.on_tick.difference_update(added)
+        timers = [value for name, value in vars(self.cycle).items() if name.endswith("_tref")]
+
+        def leave() -> None:
+            loop.on_tick.difference_update(added)
+            for timer in timers:
+                timer.cancel()
+
+        self._leave_loop = leave
 
     def close_connection(self, connection: Any) -> None:
         """Closes its channels, and takes it out of the event loop."""

@@ -172,6 +172,7 @@ def test_a_connection_that_ended_leaves_nothing_in_the_event_loop(redis_url: str
             connection.register_with_event_loop(loop)
             assert len(loop.on_tick) == 1
     assert not loop.on_tick
+    assert all(scheduled.entry.canceled for scheduled in loop.timer.queue)
 
 
 def test_a_subscription_without_news_holds_nobody_up(connection: Connection) -> None:

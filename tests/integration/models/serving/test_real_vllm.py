@@ -218,12 +218,17 @@ def test_weights_change_while_rollouts_go_on(
     said = {1: tokens(both[0])}
     rollouts = Rollouts()
     try:
-        for step in (2, 3, 1):
+        for step in (2, 1, 3):
             done = reload(redis_url, make(step))
             assert (done.returncode, done.stdout) == (0, f"2 replicas have the weights step-{step}\n"), done.stderr
             now = [tokens(replica) for replica in replicas.ready()]
             assert len(now) == 2
             assert now[0] == now[1] == said.setdefault(step, now[0]), "a fresh server said that with these weights"
+        assert {one.instance for one in replicas.ready()} == {one.instance for one in both}
+
+        next(process for process in serving.left() if str(port(both[0])) in process.cmdline()).kill()
+        until(lambda: len(replicas.ready()) == 1, "replica that has left")
+        assert [tokens(replica) for replica in ready(replicas, 2, 60 * MINUTES / 3)] == [said[3]] * 2
     finally:
         rollouts.stop()
 
@@ -231,13 +236,12 @@ def test_weights_change_while_rollouts_go_on(
     assert {one.version_at_start for one in rollouts.served} == {"step-1", "step-2", "step-3"}
     assert [one for one in rollouts.served if one.version_at_start != one.version_at_end or not one.replica] == []
     assert len({tuple(one) for one in said.values()}) == 3
-    assert {one.instance for one in replicas.ready()} == {one.instance for one in both}
 
     cut = make(4)
     (weights,) = cut.glob("*.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1000])
     assert "it is cut off" in reload(redis_url, cut).stderr
-    assert [tokens(replica) for replica in replicas.ready()] == [said[1]] * 2
+    assert [tokens(replica) for replica in replicas.ready()] == [said[3]] * 2
     for path in ("/pause", "/collective_rpc", "/weight_checker"):
         root = both[0].base_url.removesuffix("/v1")
         assert httpx.post(f"{root}{path}", json={"action": "reset", "method": "shutdown"}).status_code == 403
