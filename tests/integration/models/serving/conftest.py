@@ -20,6 +20,7 @@ from rollout_tasks.models.pool.replicas import Replica, Replicas
 from tests.conftest import REPOSITORY
 
 SECONDS = 60.0
+ENDS_SECONDS = 30.0
 
 
 class Serving:
@@ -76,12 +77,27 @@ class Serving:
         until(lambda: not self.left(), "an end of all processes")
         return self.said()
 
+    def close(self) -> None:
+        """Kills it; what it started ends by itself then, or is killed, too."""
+        self.process.kill()
+        self.process.wait()
+        self.output.close()
+        with suppress(AssertionError):
+            until(lambda: not self.left(), "an end of all processes", ENDS_SECONDS)
+        for process in self.left():
+            with suppress(psutil.NoSuchProcess):  # it ends with its parent
+                process.kill()
+
     def left(self) -> list[psutil.Process]:
         """Every process that it has started, or that these have, and itself."""
         found = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get("SERVED_BY_TEST") == str(self._folder) and process.status() != "zombie":
+                # vLLM writes the names of its processes where their environment was.
+                ours = process.environ().get("SERVED_BY_TEST") == str(self._folder) or process.cwd() == str(
+                    self._folder
+                )
+                if ours and process.status() != "zombie":
                     found.append(process)
             except psutil.Error:
                 continue
@@ -110,12 +126,7 @@ def start(tmp_path: Path, redis_url: str) -> Iterator[Serve]:
 
     yield start
     for one in started:
-        one.process.kill()
-        one.process.wait()
-        one.output.close()
-        for process in one.left():
-            with suppress(psutil.NoSuchProcess):  # it ends with its parent
-                process.kill()
+        one.close()
 
 
 @pytest.fixture
