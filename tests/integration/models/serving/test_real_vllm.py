@@ -181,7 +181,7 @@ class Rollouts:
             thread.start()
 
     def _ask(self, number: int) -> None:
-        config = ModelConfig(name="policy", pool="p", temperature=0, max_completion_tokens=16, max_retries=1)
+        config = ModelConfig(name="policy", pool="p", temperature=0, max_completion_tokens=16, max_retries=2)
         model = open_model(config, session_id=f"run/{number}/0/1", api_key="none")
         turn = 0
         try:
