@@ -49,7 +49,7 @@ kept = []
 sys.meta_path.insert(0, Operators())
 """
 """Those that torchvision itself cannot define, being built for another torch: nobody calls them here, but it looks for them."""
-MINUTES = 15
+MINUTES = 25
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
