@@ -126,6 +126,8 @@ def start(tmp_path: Path, redis_url: str) -> Iterator[Serve]:
 
     yield start
     for one in started:
+        one.process.kill()
+    for one in started:
         one.close()
 
 
