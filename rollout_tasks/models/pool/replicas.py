@@ -9,7 +9,6 @@ Nothing secret is stored: an address with a user or password is refused, the key
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,9 +22,6 @@ from vm_pool.lua_scripts import microseconds
 
 SILENT_SECONDS = 15.0
 """How long a replica counts as alive after a sign of life."""
-
-_LOOK_SECONDS = (0.02, 0.5)
-"""How often a replica that is being drained is looked at: at first, and later."""
 
 
 class ReplicaState(StrEnum):
@@ -230,23 +226,6 @@ class Replicas:
     def in_flight(self, replica: Replica) -> int:
         """Returns how many requests a replica's process has; 0 if it is gone."""
         return next((one.in_flight for one in self.all() if one.instance == replica.instance), 0)
-
-    def wait_until_idle(self, replica: Replica, seconds: float) -> int:
-        """Waits until a replica that is being drained has no request.
-
-        Args:
-            replica: The replica.
-            seconds: The longest wait.
-
-        Returns:
-            How many requests it still has: 0 if it is idle, or gone.
-        """
-        deadline = time.monotonic() + seconds
-        pause, longest = _LOOK_SECONDS
-        while (left := self.in_flight(replica)) and (rest := deadline - time.monotonic()) > 0:
-            time.sleep(min(pause, rest))
-            pause = min(pause * 2, longest)
-        return left
 
     def _about(self, replica_id: str, what: str) -> str:
         return f"replica {replica_id} of model pool {self.pool} {what}"

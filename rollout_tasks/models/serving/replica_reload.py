@@ -53,24 +53,12 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Outcome:
     """How a change ended."""
 
     reload: Reload
     stage: Stage
     text: str
-
-
-@dataclass(slots=True)
-class ServerState:
-    """What a server's next process begins with."""
-
-    weights: Weights
-    seen: float = 0.0
-    """When the last change of weights was asked for that this server has carried out, or tried to: none is tried twice."""
-    drained: bool = False
-    untold: Told | None = None
-    """How the last change ended, if Redis was away when it did."""
 
 
 class _RefusedError(Exception):
@@ -82,7 +70,7 @@ class _NotChangedError(Exception):
 
 
 class _EndedError(Exception):
-    """The server has ended before it was touched."""
+    """The server has ended."""
 
 
 class ReplicaReload:
@@ -128,7 +116,7 @@ class ReplicaReload:
         """Whether the server was told anything."""
         self.drained: bool | None = None
         """Whether somebody had drained the replica before; None while it has not had its turn."""
-        self.untold: Told | None = None
+        self.untold: Outcome | None = None
         """How it ended, if Redis was away then."""
         self._thread = threading.Thread(target=self._run, name=f"reload {membership.replica_id}", daemon=True)
         self._thread.start()
@@ -156,8 +144,9 @@ class ReplicaReload:
             stage, text = Stage.REFUSED, str(error)
         except _NotChangedError as error:
             stage, text = Stage.UNCHANGED, str(error)
-        except _EndedError:  # the next process begins anew
-            stage, self.failure = Stage.WAITING, ""
+        except _EndedError:
+            if not self.touched:  # the next process begins anew
+                stage = Stage.WAITING
         except Exception as error:
             if not isinstance(error, (ControlFailed, StaleReplica, redis.RedisError, OSError, ValueError)):
                 logger.exception("replica %s: its weights could not be changed", self._membership.replica_id)
@@ -166,7 +155,7 @@ class ReplicaReload:
             self.failure = f"its weights could not be changed: {text}"
             text = f"{text}; its server is started again with {(self.weights or self._now).version}"
         if not self._tell(stage, text):
-            self.untold = Told(self.reload, stage, text)
+            self.untold = Outcome(self.reload, stage, text)
         if self._has_turn:  # only now: whoever is next is to know how this ended
             self._has_turn = False
             self._turn.give_back()
@@ -177,7 +166,7 @@ class ReplicaReload:
         Raises:
             _RefusedError: The checkpoint cannot be used.
             _NotChangedError: The server keeps the weights that it has.
-            _EndedError: The server has ended before it was touched.
+            _EndedError: The server has ended.
             Exception: It did not work; `failure` says whether the server is still of use.
         """
         new, note = self._checked()
@@ -372,60 +361,3 @@ class ReplicaReload:
             logger.warning("replica %s: Redis cannot be told: %s", self._membership.replica_id, error)
             return False
         return True
-
-
-class WeightChanges:
-    """The changes of a running server's weights, one after the other, as they are asked for."""
-
-    def __init__(
-        self, state: ServerState, reloads: Reloads, membership: Membership, start: Callable[[Reload], ReplicaReload]
-    ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            state: Is kept up to date.
-            reloads: Where they are asked for.
-            membership: The replica.
-            start: Begins one.
-        """
-        self._state, self._reloads, self._membership, self._start = state, reloads, membership, start
-        self._current: ReplicaReload | None = None
-        self._failed = False
-
-    def look(self) -> None:
-        """Begins the change that is asked for, if there is a new one; keeps the turn of the one that is under way."""
-        if self._current is not None:
-            self._current.keep_turn()
-            return
-        with suppress(redis.RedisError):
-            if (untold := self._state.untold) is not None:
-                self._reloads.tell(untold.reload, self._membership.replica_id, untold.stage, untold.text)
-                self._state.untold = None
-            wanted = self._reloads.wanted()
-            if wanted is not None and wanted.asked > self._state.seen and self._membership.replica is not None:
-                self._current = self._start(wanted)
-
-    def step(self) -> str:
-        """Notes what has become of the one that was under way; returns why the server is of no use any more, if so."""
-        if self._current is None or not self._current.over:
-            return ""
-        over, self._current = self._current, None
-        self._note(over)
-        self._state.seen = over.reload.asked
-        self._failed = bool(over.failure)
-        return over.failure
-
-    def stop(self) -> None:
-        """Ends the one that is under way, because the server is to end or has ended."""
-        if self._current is not None:
-            self._current.stop()
-            self._note(self._current)
-            if self._current.touched:
-                self._state.seen = self._current.reload.asked
-        elif not self._failed and not self._membership.dead:
-            self._state.drained = self._membership.drained
-
-    def _note(self, change: ReplicaReload) -> None:
-        self._state.weights = change.weights or self._state.weights
-        self._state.drained = self._membership.drained if change.drained is None else change.drained
-        self._state.untold = change.untold or self._state.untold

@@ -25,9 +25,10 @@ from rollout_tasks.models.pool.membership import BEAT_SECONDS, Membership, id_of
 from rollout_tasks.models.pool.reloads import Reload, Reloads
 from rollout_tasks.models.pool.replicas import Replicas
 from rollout_tasks.models.serving.checkpoint import read_checkpoint
-from rollout_tasks.models.serving.replica_reload import ReplicaReload, ServerState, WeightChanges, Weights
+from rollout_tasks.models.serving.replica_reload import ReplicaReload, Weights
 from rollout_tasks.models.serving.server_process import ServerProcess
 from rollout_tasks.models.serving.vllm_control import VllmControl
+from rollout_tasks.models.serving.weight_changes import ServerState, WeightChanges
 from rollout_tasks.restarted_process import RESTART_SECONDS
 from rollout_tasks.temporary_files import TemporaryFolder
 
