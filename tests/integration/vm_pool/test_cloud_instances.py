@@ -207,7 +207,7 @@ def test_one_that_is_made_too_slowly_is_ended_once_it_is_made(cloud: Path) -> No
         provider.boot(VM)
     (cloud / "may-find").touch()
     provider.stop(VM)
-    assert traces(cloud) == []
+    wait_until(lambda: traces(cloud) == [])  # the keeper may have deleted its record, and be about to end
     assert instances(cloud) == []
 
 
