@@ -15,19 +15,14 @@ from rollout_tasks.config_fields import (
     LONGEST_LIMIT,
     FilePath,
     Part,
-    check_url,
     field_spellings,
     json_object,
     option,
-    request_fields,
     safe_name,
 )
 from rollout_tasks.errors import FailureClass, UserError
+from rollout_tasks.model_config import ModelConfig, ModelRole, model_roles
 from rollout_tasks.validation_messages import clause, location_of, shown
-
-DEFAULT_MODEL = "gpt-4.1-2025-04-14"
-POOL_SCHEME = "pool://"
-"""Before the name of a model pool, where an endpoint is named; nothing connects to such an address."""
 
 
 class DataConfig(Part):
@@ -84,85 +79,6 @@ class DataConfig(Part):
             if compiled.groups < 1:
                 raise ValueError("needs one group (...) around the answer")
         return pattern
-
-
-class ModelConfig(Part):
-    """The model, and how it is called."""
-
-    name: str = option(DEFAULT_MODEL, "Any OpenAI-compatible model.", "--model", min_length=1)
-    base_url: str | None = option(
-        None, "The endpoint, as in http://127.0.0.1:8000/v1. Default: OPENAI_BASE_URL, else OpenAI.", "--base-url"
-    )
-    pool: Annotated[str | None, safe_name(64)] = option(
-        None, "A model pool of your workers' Redis, in place of an endpoint (rollouts model).", "--model-pool"
-    )
-    temperature: float | None = option(
-        None, "Sampling temperature; unset leaves it to the endpoint.", "--temperature", ge=0, le=2
-    )
-    top_p: float | None = option(None, "Nucleus sampling; unset leaves it to the endpoint.", "--top-p", gt=0, le=1)
-    max_completion_tokens: int | None = option(
-        None,
-        "Tokens a single reply may have, thinking included; a text that is cut off there is not an answer.",
-        "--max-completion-tokens",
-        ge=1,
-    )
-    seed: int | None = option(
-        None, "Sampling seed; an endpoint that honours it gives the same replies.", "--model-seed"
-    )
-    extra_body: dict[str, Any] = option(
-        {}, "More fields of each request, as a JSON object: '{\"top_k\": 20}'.", "--extra-body", validate_default=False
-    )
-    timeout: float = option(120.0, "Seconds one model call may take.", "--model-timeout", gt=0, le=LONGEST_LIMIT)
-    max_retries: int = option(
-        3, "Tries of one model call before its rollout fails, the first one included.", "--max-retries", ge=1
-    )
-    images_in: Literal["user", "tool"] = option(
-        "user",
-        "Where screenshots of tool results go: a user message after the results (works everywhere) or the tool message.",
-        "--images-in",
-    )
-    max_images: int | None = option(
-        10,
-        "Screenshots in a prompt at most, the newest ones; a note replaces each older one. 'all' sends every one.",
-        "--max-images",
-        ge=0,
-    )
-    keep_thinking: bool = option(
-        False,
-        "Send the model its thinking of earlier turns back, in the fields it came in. Some models need it to call tools.",
-        "--keep-thinking",
-    )
-    prompt_price: float | None = option(
-        None, "Dollars per million prompt tokens. Default: the provider's list price, if known.", "--prompt-price", ge=0
-    )
-    completion_price: float | None = option(
-        None, "Dollars per million completion tokens; with --prompt-price.", "--completion-price", ge=0
-    )
-    api: Literal["chat", "responses", "messages"] = Field(
-        "chat",
-        description="Chat Completions, OpenAI's Responses API or Anthropic's Messages API; the agent's profile says which.",
-    )
-    scripted: bool = Field(False, description="Set by the preflight when the endpoint is the scripted model.")
-
-    @field_validator("max_images", mode="before")
-    @classmethod
-    def _all_is_no_limit(cls, value: Any) -> Any:
-        return None if value == "all" else value
-
-    @field_validator("extra_body", mode="before")
-    @classmethod
-    def _object(cls, value: Any) -> Any:
-        return request_fields(value)
-
-    @property
-    def answerer(self) -> str:
-        """What answers, for reports: the model's name, or ``scripted``."""
-        return "scripted" if self.scripted else self.name
-
-    @field_validator("base_url")
-    @classmethod
-    def _plain_http(cls, url: str | None) -> str | None:
-        return None if url is None else check_url(url)
 
 
 class Limits(Part):
@@ -309,6 +225,12 @@ class RunConfig(Part):
         None, description="The agent's profile, for agents that have one; filled in at submission."
     )
     model: ModelConfig = ModelConfig()
+    model_roles: tuple[ModelRole, ...] = option(
+        (),
+        "A further model, for agents that ask several: grounder=MODEL,base-url=URL,profile=NAME; repeatable.",
+        "--model-role",
+        panel="Model",
+    )
     limits: Limits = Limits()
     vm: VMConfig = VMConfig()
     desktop: DesktopConfig = DesktopConfig()
@@ -351,6 +273,16 @@ class RunConfig(Part):
     run_id: Annotated[str | None, safe_name(100)] = option(
         None, "The run's name; default: made from date, environment and random letters.", "--run-id"
     )
+
+    @field_validator("model_roles", mode="before")
+    @classmethod
+    def _each_role(cls, values: Any) -> Any:
+        return model_roles(values)
+
+    @property
+    def models(self) -> tuple[ModelConfig, ...]:
+        """Every model that rollouts ask, the run's own first."""
+        return (self.model, *(role.model for role in self.model_roles))
 
     @field_validator("agent_options", mode="before")
     @classmethod

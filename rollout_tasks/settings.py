@@ -37,6 +37,11 @@ class Settings(BaseSettings):
         description="Broker, run store and VM pool, as in redis://:password@host:6379/0.",
     )
     openai_api_key: SecretStr | None = Field(None, validation_alias="OPENAI_API_KEY", description="The model's key.")
+    role_keys: SecretStr | None = Field(
+        None,
+        validation_alias="ROLLOUT_ROLE_KEYS",
+        description="Keys of further models (--model-role), as ROLE:KEY with blanks between.",
+    )
     openai_base_url: str | None = Field(
         None,
         validation_alias=AliasChoices("OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_URL"),
@@ -139,8 +144,12 @@ def settings() -> Settings:
         raise UserError(f"{_variable(str(first['loc'][0]))}: {clause(first)} (an environment variable)") from error
 
 
-def checked_key(key: str) -> str:
+def checked_key(key: str, variable: str = "OPENAI_API_KEY") -> str:
     """Returns a model's key without surrounding blanks.
+
+    Args:
+        key: The key.
+        variable: Where it was configured, for the error.
 
     Raises:
         UserError: It cannot be sent in a header; the message does not contain it.
@@ -148,7 +157,7 @@ def checked_key(key: str) -> str:
     try:
         return plain_key(key)
     except ValueError as error:
-        raise UserError(f"OPENAI_API_KEY: {error}") from error
+        raise UserError(f"{variable}: {error}") from error
 
 
 def trust_tasks() -> None:

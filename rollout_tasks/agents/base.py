@@ -30,8 +30,11 @@ class Episode:
 class Agent(Protocol):
     """An agent, constructed as ``Class(config)``. Errors of environment and model pass through, already classified.
 
-    A class may also have ``needs_desktop = True``, so that it is refused where there is none, and a classmethod ``prepare()``,
-    which is called before a VM is asked for, for what takes long.
+    A class may also have:
+        - ``needs_desktop = True``, so that it is refused where there is none;
+        - ``roles = frozenset({"grounder"})``, for further models that it asks by `Model.role`: the run must have them;
+        - a classmethod ``check_config(config)``, which raises a `UserError` at submission if the run's options do not fit;
+        - a classmethod ``prepare()``, which is called before a VM is asked for, for what takes long.
     """
 
     needs_model: ClassVar[bool]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.base import Message, Reply
 from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF, LeftOut, pictures_in, sent_messages
 

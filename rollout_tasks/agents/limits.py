@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollout_tasks.config import Limits, ModelConfig
+from rollout_tasks.config import Limits
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.base import ContextOverflow, Message, Model, Reply, Usage
 
 MAX_UNUSABLE_TURNS = 3

@@ -7,6 +7,7 @@ left out, so that every prompt can be rebuilt (`Trajectory.prompt`).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from benchmark.items import Item
@@ -42,7 +43,21 @@ class ToolCallingAgent(Agent):
         trajectory: TrajectoryWriter,
     ) -> Episode:
         """See `Agent`."""
-        episode = _ToolEpisode(environment, model, trajectory, self._config)
+        return self._play(item, environment, observation, model, limits, trajectory)
+
+    def _play(
+        self,
+        item: Item,
+        environment: World,
+        observation: Observation,
+        model: Model,
+        limits: Limits,
+        trajectory: TrajectoryWriter,
+        *,
+        others: Callable[[], Usage] = Usage,
+    ) -> Episode:
+        """As `run`; `others` returns what further models have used by now, which counts, too."""
+        episode = _ToolEpisode(environment, model, trajectory, self._config, others)
         episode.begin(item, observation)
         return episode.play(limits)
 
@@ -50,7 +65,14 @@ class ToolCallingAgent(Agent):
 class _ToolEpisode:
     """One episode: its messages, and the loop that adds to them."""
 
-    def __init__(self, environment: World, model: Model, trajectory: TrajectoryWriter, config: RunConfig) -> None:
+    def __init__(
+        self,
+        environment: World,
+        model: Model,
+        trajectory: TrajectoryWriter,
+        config: RunConfig,
+        others: Callable[[], Usage],
+    ) -> None:
         self._environment = environment
         self._model = model
         self._trajectory = trajectory
@@ -63,7 +85,8 @@ class _ToolEpisode:
         self._history = MessageHistory(HistoryPolicy.of(config.model))
         self._turn = 0
         self._reply: Reply | None = None
-        self._usage = Usage()
+        self._own_usage = Usage()
+        self._others = others
         self._unusable = UnusableTurns()
 
     def begin(self, item: Item, observation: Observation) -> None:
@@ -93,10 +116,15 @@ class _ToolEpisode:
                 self._unusable.add("an empty reply")
         raise turns_used(limits)
 
+    @property
+    def _usage(self) -> Usage:
+        """That of all the episode's models."""
+        return self._own_usage + self._others()
+
     def _ask(self) -> Reply:
         prompt, left_out = self._history.prompt()
         reply = self._reply = ask(self._model, prompt, self._offered, self._reply, self._model_config)
-        self._usage += reply.usage
+        self._own_usage += reply.usage
         self._say(reply.message, reply, left_out)
         check_refusal(reply)
         return reply

@@ -28,7 +28,8 @@ from rollout_tasks.free_memory import free_memory
 from rollout_tasks.models.serving import vllm_command
 from rollout_tasks.models.serving.gpus import gpus, groups_with_room
 from rollout_tasks.redis_client import address_without_secret, checked_client
-from rollout_tasks.runs.model_check import model_address, served_models
+from rollout_tasks.runs.asked_endpoint import served_models
+from rollout_tasks.runs.model_check import model_address
 from rollout_tasks.settings import settings
 from rollout_tasks.vm_options import open_provider
 from vm_pool.errors import PoolError

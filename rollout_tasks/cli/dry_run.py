@@ -47,12 +47,13 @@ def show_dry_run(submission: Submission, environments: set[str], checked: Checke
         check_not_on_workers(submission)
     else:
         _check_broker(submission)
-    found = {
+    found: dict[str, Any] = {
         "items": len(submission.items),
         "rollouts": len(submission.todo),
         "environments": sorted(environments),
         "metric": config.metric,
         "model": config.model.answerer if model else None,
+        **{role.role: role.model.name for role in config.model_roles},
         "embedded": here,
     }
     if as_json:

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 import typer
 
 from rollout_tasks.cli import program
-from rollout_tasks.config import DEFAULT_MODEL, parse_config
+from rollout_tasks.config import parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.model_config import DEFAULT_MODEL
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway
 from rollout_tasks.runs.model_check import check_model

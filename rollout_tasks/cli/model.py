@@ -12,9 +12,9 @@ import typer
 
 from rollout_tasks.cli import model_reload, program
 from rollout_tasks.cli.fitting_tables import Column, FittingTable, table_console
-from rollout_tasks.config import DEFAULT_MODEL
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
+from rollout_tasks.model_config import DEFAULT_MODEL
 from rollout_tasks.models.attached_replicas import AttachedReplicas
 from rollout_tasks.models.pool.membership import id_of
 from rollout_tasks.models.pool.reloads import Reloads

@@ -20,6 +20,7 @@ from rollout_tasks.cli.run_options import spellings_of
 from rollout_tasks.cli.submission_progress import NOTHING, submitting
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import ServiceEnded, UserError
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.runs import preflight
 from rollout_tasks.runs.conformance_check import Checked, check
 from rollout_tasks.runs.counting import Counting
@@ -29,7 +30,7 @@ from rollout_tasks.runs.submission import Submission, load_benchmark, new_submis
 if TYPE_CHECKING:
     from rich.console import Console
 
-CHANGED_BY_RESUME = ("--base-url", "--prompt-price", "--completion-price", "--max-cost")
+CHANGED_BY_RESUME = ("--base-url", "--model-pool", "--model-role", "--prompt-price", "--completion-price", "--max-cost")
 
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
@@ -127,7 +128,7 @@ def resume(
     """
     output_dir = _only_output_dir(options, "a resumed run keeps its own configuration", but=CHANGED_BY_RESUME)
     output_dir = output_dir or Path(RunConfig().output_dir)
-    changed = parse_config({"model": options.get("model", {}), "max_cost": options.get("max_cost")})
+    changed = parse_config({name: options[name] for name in ("model", "model_roles", "max_cost") if name in options})
     with submitting():
         submission = resumed_submission(find_run(run, output_dir))
     if submission.settled and submission.folder.evaluated_as_asked():
@@ -148,17 +149,39 @@ def resume(
 
 
 def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
-    """Returns a resumed run's configuration with the options that were given now. Another endpoint has other prices."""
-    names = ("base_url", "pool", "prompt_price", "completion_price")
-    model = {name: value for name in names if (value := getattr(changed.model, name)) is not None}
-    if "base_url" in model or "pool" in model:
-        model = {"base_url": None, "pool": None} | model
-        if (model["base_url"], model["pool"]) != (config.model.base_url, config.model.pool):
-            model = {"prompt_price": None, "completion_price": None} | model
-    update: dict[str, Any] = {"model": config.model.model_copy(update=model)}
+    """Returns a resumed run's configuration with the options that were given now.
+
+    Raises:
+        UserError: A further model is not one of the run.
+    """
+    given = {role.role: role.model for role in changed.model_roles}
+    own = {role.role: role.model for role in config.model_roles}
+    for role, model in given.items():
+        if role not in own:
+            raise UserError(f"--model-role {role}: the run has no model of this name")
+        if model.name != own[role].name:
+            raise UserError(
+                f"--model-role {role}: a resumed run keeps its models: {own[role].name!r}, not {model.name!r}"
+            )
+    roles = [
+        role.model_copy(update={"model": _elsewhere(role.model, given[role.role])}) if role.role in given else role
+        for role in config.model_roles
+    ]
+    update: dict[str, Any] = {"model": _elsewhere(config.model, changed.model), "model_roles": tuple(roles)}
     if changed.max_cost is not None:
         update["max_cost"] = changed.max_cost
     return config.model_copy(update=update)
+
+
+def _elsewhere(model: ModelConfig, given: ModelConfig) -> ModelConfig:
+    """Returns a model with the endpoint and the prices that were given now. Another endpoint has other prices."""
+    names = ("base_url", "pool", "prompt_price", "completion_price")
+    update = {name: value for name in names if (value := getattr(given, name)) is not None}
+    if "base_url" in update or "pool" in update:
+        update = {"base_url": None, "pool": None} | update
+        if (update["base_url"], update["pool"]) != (model.base_url, model.pool):
+            update = {"prompt_price": None, "completion_price": None} | update
+    return model.model_copy(update=update)
 
 
 def _complete(submission: Submission, *, as_json: bool) -> int:

@@ -144,6 +144,10 @@ def resume(
     model_pool: Annotated[
         str | None, typer.Option("--model-pool", help="A model pool in place of its endpoint.")
     ] = None,
+    model_role: Annotated[
+        list[str] | None,
+        typer.Option("--model-role", help="Another endpoint of a further model: grounder=MODEL,base-url=URL."),
+    ] = None,
     prompt_price: Annotated[
         float | None, typer.Option("--prompt-price", help="Dollars per million prompt tokens there.")
     ] = None,
@@ -172,6 +176,8 @@ def resume(
     }
     if given := {name: value for name, value in model.items() if value is not None}:
         options["model"] = given
+    if model_role:
+        options["model_roles"] = model_role
     if max_cost is not None:
         options["max_cost"] = max_cost
     go_on = partial(run_actions.resume, run, options, embedded=embedded, trust=trust_tasks)

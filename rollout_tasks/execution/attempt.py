@@ -23,8 +23,7 @@ from rollout_tasks.execution.checked_environment import CheckedEnvironment
 from rollout_tasks.execution.heartbeat import Pulse
 from rollout_tasks.execution.leased_vm import leased_vm
 from rollout_tasks.interruption import Interruption
-from rollout_tasks.models.client import open_model
-from rollout_tasks.models.prices import cost
+from rollout_tasks.models.attempt_models import cost_of, open_models
 from rollout_tasks.models.session_ids import session_id
 from rollout_tasks.models.usage_meter import UsageMeter
 from rollout_tasks.runs.verdict import LeaseRecord, Verdict, split_rollout_id
@@ -123,7 +122,7 @@ class Attempt:
         item_id, index = split_rollout_id(self.rollout_id)
         with boundary(FailureClass.MODEL, "the model's configuration"):
             session = session_id(self.run_id, item_id, index, self.number)
-            meter = UsageMeter(open_model(self.config.model, session_id=session))
+            meter = open_models(self.config, session)
         opened: list[CheckedEnvironment] = []
         try:
             with (
@@ -136,16 +135,16 @@ class Attempt:
         except (RolloutFailure, EpisodeInterrupted) as failure:
             failure_class, error = failure.failure_class, str(failure)
             longest = min(self.config.model.timeout, NEARLY_ALL * self.config.limits.max_seconds)
-            if failure_class is FailureClass.TIMEOUT and meter.unanswered >= longest:
+            if failure_class is FailureClass.TIMEOUT and meter.kept_waiting >= longest:
                 failure_class = FailureClass.MODEL_OVERLOAD  # the agent was kept waiting
-                error += f": the model's endpoint had not answered for {meter.unanswered:.0f} s"
+                error += f": the model's endpoint had not answered for {meter.kept_waiting:.0f} s"
             return replace(
                 verdict,
                 failure_class=failure_class,
                 error=error,
                 turns=meter.turns,
-                usage=meter.usage,
-                cost=cost(self.config.model, meter.usage),
+                usage=meter.total,
+                cost=cost_of(self.config, meter),
                 stages=_stages(meter, opened),
                 **_said_by(opened),
             )
@@ -156,8 +155,8 @@ class Attempt:
             score=score,
             ending=episode.ending,
             turns=episode.turns,
-            usage=meter.usage,
-            cost=cost(self.config.model, meter.usage),
+            usage=meter.total,
+            cost=cost_of(self.config, meter),
             stages=_stages(meter, opened),
             **_said_by(opened),
         )
@@ -192,7 +191,7 @@ class Attempt:
             except RolloutFailure as failure:
                 if failure.failure_class is not FailureClass.MAX_TURNS or not environment_class.scores_unfinished:
                     raise
-                episode = Episode("", "max_turns", model.turns, model.usage)
+                episode = Episode("", "max_turns", model.turns, model.total)
         late = f"not evaluated within {limits.max_seconds:g} s"
         with pulse.interruption.scope(limits.max_seconds, FailureClass.ENV_EVALUATE, late, grace=GRACE_SECONDS):
             return episode, world.evaluate()
@@ -247,7 +246,7 @@ def _said_by(opened: Sequence[CheckedEnvironment]) -> dict[str, Any]:
 
 def _stages(meter: UsageMeter, opened: Sequence[CheckedEnvironment]) -> dict[str, float]:
     """Returns the seconds of each stage; an attempt that failed early has fewer stages."""
-    seconds = {"model": meter.seconds}
+    seconds = {"model": meter.seconds} | {role: other.seconds for role, other in meter.roles.items()}
     for world in opened:
         seconds |= world.seconds
     return {stage: round(taken, 3) for stage, taken in seconds.items() if taken}

@@ -31,8 +31,8 @@ from rollout_tasks.execution.results_disk import once_usable
 from rollout_tasks.execution.shutdown import ShutdownSignals, WorkerShutdown, put_message_back, worker_stops
 from rollout_tasks.execution.verdicts import RolloutVerdicts
 from rollout_tasks.interruption import Interruption
+from rollout_tasks.models.endpoint import endpoint_of
 from rollout_tasks.models.outage import wait_while_out
-from rollout_tasks.models.routes import endpoint_of
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Claim
@@ -240,7 +240,7 @@ class Execution:
             claimed = again
 
     def _outlast_outage(self, item: Item, attempt: int, pulse: Pulse, *, suspected: bool) -> bool:
-        """Waits, without a VM, while the model's endpoint is out of service. The attempt is not counted meanwhile.
+        """Waits, without a VM, while a model's endpoint is out of service. The attempt is not counted meanwhile.
 
         Returns:
             Whether it was out of service, so that an attempt that just failed says nothing about the agent.
@@ -257,17 +257,25 @@ class Execution:
                 raise WorkerShutdown
             return self._goes_on(pulse)
 
-        endpoint = endpoint_of(self.config.model)
-        uncount = partial(self.claim.uncount, attempt)
-        return wait_while_out(
-            self.store.client,
-            endpoint,
-            suspected=suspected,
-            wanted=wanted,
-            before_waiting=uncount,
-            run_id=pulse.run_id,
-            api=self.config.model.api,
-        )
+        endpoints = {endpoint_of(model): model.api for model in self.config.models}
+
+        def uncount() -> None:
+            if self.claim.counted:  # else another endpoint is out, too
+                self.claim.uncount(attempt)
+
+        waited = [
+            wait_while_out(
+                self.store.client,
+                endpoint,
+                suspected=suspected,
+                wanted=wanted,
+                before_waiting=uncount,
+                run_id=pulse.run_id,
+                api=api,
+            )
+            for endpoint, api in endpoints.items()
+        ]
+        return any(waited)
 
     def _goes_on(self, pulse: Pulse) -> bool:
         self.stop.raise_if_requested()

@@ -129,3 +129,10 @@ class Model(BoundModel, Protocol):
             turn: The agent's turn.
             answered: Whether it brought a reply.
         """
+
+    def role(self, name: str) -> Model:
+        """Returns a further model of the run (``--model-role``), in a session of its own; its calls are counted apart.
+
+        Raises:
+            ValueError: The run has none of this name.
+        """

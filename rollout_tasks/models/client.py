@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from benchmark.deadline import Deadline, TooSlowError
 from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, without_key
 from benchmark.response_body import UnreadableBodyError, read_text
-from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.apis import APIS, SAMPLING_FIELDS
 from rollout_tasks.models.base import ContextOverflow, Message, Reply, Usage
 from rollout_tasks.models.parsing import NotAReplyError

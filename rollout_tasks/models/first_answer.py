@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import RolloutFailure, UserError
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.base import ContextOverflow
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.pool.membership import id_of

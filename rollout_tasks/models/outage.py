@@ -24,7 +24,7 @@ from typing import Any
 
 import redis
 
-from rollout_tasks.config import POOL_SCHEME
+from rollout_tasks.model_config import POOL_SCHEME
 from rollout_tasks.models.endpoint_check import ANSWER_SECONDS, problem_of
 from rollout_tasks.models.pool.replicas import Replicas
 from rollout_tasks.redis_client import server_time

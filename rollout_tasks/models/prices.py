@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.base import Usage
 
 _MILLION = 1_000_000

@@ -6,15 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from rollout_tasks.config import POOL_SCHEME, ModelConfig
 from rollout_tasks.errors import FailureClass
-from rollout_tasks.models.apis import OPENAI_URL
+from rollout_tasks.model_config import ModelConfig
+from rollout_tasks.models.endpoint import endpoint_of
 from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
 from rollout_tasks.models.pool.replicas import Replicas
 from rollout_tasks.models.retries import FailedTry
 from rollout_tasks.models.served import Served
 from rollout_tasks.redis_client import worker_client
-from rollout_tasks.settings import settings
 
 _MARGIN_SECONDS = 60.0
 """How long a call may outlast its timeout before it no longer counts as in flight."""
@@ -99,13 +98,6 @@ class PoolRoute:
     def another(self, failed: Collection[str]) -> bool:
         """See `Route`."""
         return any(replica.replica_id not in failed for replica in self._replicas.ready())
-
-
-def endpoint_of(config: ModelConfig) -> str:
-    """Returns the endpoint of a run's model calls: its pool, else the configuration's, else the environment's, else OpenAI's."""
-    if config.pool is not None:
-        return f"{POOL_SCHEME}{config.pool}"
-    return (config.base_url or settings().openai_base_url or OPENAI_URL).rstrip("/")
 
 
 def route_of(config: ModelConfig, session_id: str, base_url: str | None = None) -> Route:

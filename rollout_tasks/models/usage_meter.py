@@ -6,15 +6,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollout_tasks.models.base import BoundModel, Message, Reply, Usage
+from rollout_tasks.models.base import BoundModel, Message, Model, Reply, Usage
 
 
 class UsageMeter:
-    """A model that adds up its replies' usage and time."""
+    """A model that adds up its replies' usage and time, and so do the further models beside it, each for itself."""
 
-    def __init__(self, model: BoundModel) -> None:
+    def __init__(self, model: BoundModel, roles: Mapping[str, UsageMeter] | None = None) -> None:
         self._model = model
         self.session_id = model.session_id
+        self.roles: Mapping[str, UsageMeter] = roles or {}
         self.usage = Usage()
         self.turns = 0
         self.seconds = 0.0
@@ -42,3 +43,19 @@ class UsageMeter:
         self.usage += usage
         self.turns = turn
         self.unanswered = 0.0 if answered else usage.seconds
+
+    def role(self, name: str) -> Model:
+        """See `Model`."""
+        if name not in self.roles:
+            raise ValueError(f"the run has no model named {name}: --model-role {name}=MODEL,base-url=URL,profile=NAME")
+        return self.roles[name]
+
+    @property
+    def total(self) -> Usage:
+        """The usage of this and the further models together."""
+        return sum((meter.usage for meter in self.roles.values()), self.usage)
+
+    @property
+    def kept_waiting(self) -> float:
+        """Seconds of the longest call, of those that were each model's last, that brought no reply."""
+        return max(self.unanswered, *(meter.unanswered for meter in self.roles.values()), 0.0)

@@ -7,6 +7,7 @@ What another agent's profile filled in before, as in a printed configuration, is
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +18,13 @@ from rollout_tasks import registry
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.profile_file import checked_profile, is_file_name, read_profile
 from rollout_tasks.agents.profiles.profile_texts import with_texts
-from rollout_tasks.config import ModelConfig, RunConfig, parse_config
+from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs.profile_options import check_options
+from rollout_tasks.model_config import ModelConfig
+from rollout_tasks.runs.profile_options import check_options, request_fields_of
+from rollout_tasks.runs.role_profiles import with_role_profiles
 from rollout_tasks.runs.stored_profile import check_stored
 
-_MOST_TOKENS = {"responses": "max_output_tokens"}
-"""What an API calls the most tokens of a reply, if not ``max_tokens``."""
 _OF_OTHER_AGENTS = {"max_images": "--max-images", "keep_thinking": "--keep-thinking", "images_in": "--images-in"}
 """Options of prompts that OSWorld's own agents make themselves."""
 _OSWORLD_DESKTOP = {"action_space": "pyautogui", "observation_type": "screenshot", "require_a11y_tree": False}
@@ -38,7 +39,7 @@ def with_profile(config: RunConfig) -> RunConfig:
     Raises:
         UserError: The profile's file is wrong, one of its texts cannot be read, or an option contradicts it.
     """
-    config = without_other_profile(config)
+    config = with_role_profiles(without_other_profile(config))
     profile = _profile(config)
     if profile is None:
         return _for_osworld_agent(config)
@@ -51,7 +52,7 @@ def with_profile(config: RunConfig) -> RunConfig:
     except UserError as error:
         raise UserError(f"{named}: {error}") from error
     filled = _filled(config.model, _fillings(profile)["model"])
-    extra = {**_extra(profile), **filled.extra_body}
+    extra = {**request_fields_of(profile), **filled.extra_body}
     if filled.max_completion_tokens is not None:  # replaces both
         extra = {name: value for name, value in extra.items() if name not in ("max_tokens", "max_output_tokens")}
     update = {
@@ -110,7 +111,7 @@ def without_other_profile(config: RunConfig) -> RunConfig:
         for part, filled in _fillings(profile).items():
             values[part] = _unlike(values.get(part, {}), filled)
         body = values["model"].get("extra_body", {})
-        values["model"]["extra_body"] = _unlike(body, _extra(profile))
+        values["model"]["extra_body"] = _unlike(body, request_fields_of(profile))
     return parse_config({name: value for name, value in values.items() if value != {}})
 
 
@@ -124,9 +125,9 @@ def default_profile_name(environment: str) -> str | None:
     return None if own is None else own.name
 
 
-def needed_context(config: RunConfig) -> int | None:
-    """Returns the tokens that the model's endpoint must be able to hold; None if the run does not say."""
-    needed = (config.profile or {}).get("context_length")
+def needed_context(profile: Mapping[str, Any] | None) -> int | None:
+    """Returns the tokens that the endpoint of a model with a stored profile must be able to hold; None if it does not say."""
+    needed = (profile or {}).get("context_length")
     return needed if type(needed) is int else None
 
 
@@ -178,14 +179,6 @@ def _fillings(profile: Profile) -> dict[str, dict[str, Any]]:
         "desktop": {name: value for name, value in desktop.items() if value is not None},
         "limits": {name: value for name, value in limits.items() if value is not None},
     }
-
-
-def _extra(profile: Profile) -> dict[str, Any]:
-    """Returns the fields that a profile adds to each request."""
-    extra = dict(profile.sampling.extra)
-    if profile.sampling.max_tokens is not None:
-        extra[_MOST_TOKENS.get(profile.api, "max_tokens")] = profile.sampling.max_tokens
-    return extra
 
 
 def _filled(part: _Options, values: dict[str, Any]) -> _Options:

@@ -16,8 +16,9 @@ from typing import Any
 from benchmark.items import Item
 from benchmark.whole_file import remove_leftovers, sync_folder, write_whole
 from rollout_tasks import registry
-from rollout_tasks.config import POOL_SCHEME, RunConfig, parse_config
+from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
+from rollout_tasks.model_config import POOL_SCHEME
 from rollout_tasks.runs.provenance import provenance
 from rollout_tasks.runs.stored_profile import check_stored
 
@@ -127,7 +128,7 @@ class RunDescription:
         return values
 
     def record_resume(self, config: RunConfig, *, embedded: bool) -> None:
-        """Records what a resumed run may change: its model's endpoint and prices, who answers there, what it may cost, and where.
+        """Records what a resumed run may change: its models' endpoints and prices, who answers there, what it may cost, and where.
 
         The description keeps the earlier endpoints.
 
@@ -148,6 +149,8 @@ class RunDescription:
             earlier = before.get("base_url") if before.get("pool") is None else f"{POOL_SCHEME}{before['pool']}"
             document["earlier_base_urls"] = [*document.get("earlier_base_urls", []), earlier]
         changed = document["config"] | {"model": before | model, "max_cost": config.max_cost}
+        if config.model_roles:
+            changed["model_roles"] = [role.model_dump(mode="json") for role in config.model_roles]
         if changed == document["config"] and embedded is document.get("embedded"):
             return
         document |= {"config": changed, "embedded": embedded}

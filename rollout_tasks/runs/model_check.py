@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from benchmark.backoff import passing, pause
-from benchmark.deadline import Deadline, TooSlowError, with_deadlines
-from benchmark.http_client import without_key
+from benchmark.backoff import passing
 from benchmark.items import Item
 from benchmark.metrics import JUDGE_METRIC
 from benchmark.money import dollars
-from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.config import RunConfig
 from rollout_tasks.config_fields import check_url
 from rollout_tasks.errors import UserError
+from rollout_tasks.model_config import ModelConfig, ModelRole
 from rollout_tasks.models.apis import APIS, OPENAI_URL
 from rollout_tasks.models.prices import with_list_prices
+from rollout_tasks.models.role_keys import VARIABLE, key_of_role
 from rollout_tasks.runs.agent_profile import needed_context
-from rollout_tasks.settings import checked_key, settings
-
-LARGEST_ANSWER = 16 << 20
-"""Most bytes read of an answer; the longest lists of models have one or two million."""
-_TRIES = 3
-_PAUSE_SECONDS = 1.0
-_ANSWER_SECONDS = 10.0
-_REFUSED_KEY = frozenset({401, 403})
-_NAMES_SHOWN = 8
-_NAME_CHARACTERS = 100
-
-
-class _KeyRefused(UserError):
-    """The endpoint refuses the key."""
-
-
-class _Answer(NamedTuple):
-    status: int
-    text: str
+from rollout_tasks.runs.asked_endpoint import AskedEndpoint, own_key
+from rollout_tasks.settings import settings
 
 
 def model_address(config: RunConfig) -> str | None:
@@ -58,19 +38,23 @@ def model_address(config: RunConfig) -> str | None:
 
 
 def check_model(config: RunConfig) -> RunConfig:
-    """Checks that the model's endpoint serves the model.
+    """Checks that the model's endpoint serves the model, and so for each further model.
 
     Returns:
-        The configuration with the endpoint filled in, marked as scripted if and only if that is the scripted model.
+        The configuration with the endpoints filled in, marked as scripted if and only if the run's own is the scripted model.
 
     Raises:
-        UserError: The endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model, or says that
-            the model's context is shorter than the agent's profile needs.
+        UserError: An endpoint cannot be reached, refuses the key, is not OpenAI-compatible or lacks the model, or says that
+            the model's context is shorter than its profile needs.
     """
+    return _with_roles(_with_model(config))
+
+
+def _with_model(config: RunConfig) -> RunConfig:
     pool = config.model.pool
     if pool is not None and config.metric == JUDGE_METRIC:
         _check_judge(config)
-    address = _replica_of(config, pool) if pool is not None else model_address(config)
+    address = _replica_of(config.model) if pool is not None else model_address(config)
     if config.profile is not None and (address is None or (address == OPENAI_URL and config.model.api == "messages")):
         raise UserError(_endpoint_wanted(config))
     if address is None:
@@ -81,18 +65,12 @@ def check_model(config: RunConfig) -> RunConfig:
     filled = {} if pool is not None else {"base_url": address}
     model = with_list_prices(config.model.model_copy(update={**filled, "scripted": False}))
     config = config.model_copy(update={"model": model})
-    answer = _ask(address, config.model.api)
-    path = APIS[config.model.api].path
-    if answer.status == 404:
-        status = _completion_status(config, address)
-        if status >= 400:
-            wrong_address = "" if passing(status) else ": does the address end in /v1?"
-            raise UserError(
-                f"the model endpoint {address} answers HTTP 404 at /models and HTTP {status} at {path}{wrong_address}"
-            )
+    endpoint = AskedEndpoint(address, own_key(), config.model.api)
+    served = endpoint.served()
+    if served is None:
+        _check_answers(endpoint, config.model)
         return config
-    served = _models_in(answer, address)
-    _check_context(config, served, address)
+    _check_context(served, config.model, address, config.profile)
     if any(model.get("owned_by") == "scripted" for model in served):
         if config.profile is not None:
             raise UserError(_endpoint_wanted(config))
@@ -102,9 +80,58 @@ def check_model(config: RunConfig) -> RunConfig:
     if config.metric == JUDGE_METRIC and config.judge_model and pool is None:  # a pool's run has its judge elsewhere
         wanted["--judge-model"] = config.judge_model
     for option, name in wanted.items():
-        if names and name not in names and not (option == "--model" and _is_an_alias(config, address)):
-            raise UserError(f"{option}: {address} does not serve {name!r}; it serves {_listed(names)}")
+        if names and name not in names and not (option == "--model" and _is_an_alias(endpoint, config.model)):
+            raise UserError(f"{option}: {address} does not serve {name!r}; it serves {endpoint.listed(names)}")
     return config
+
+
+def _with_roles(config: RunConfig) -> RunConfig:
+    """Returns a configuration whose further models have an endpoint, the run's own if they name none; each is checked.
+
+    Raises:
+        UserError: One of their endpoints is wrong, as in `check_model`; names the model.
+    """
+    roles = []
+    for role in config.model_roles:
+        model = role.model
+        if model.base_url is None and model.pool is None:
+            model = model.model_copy(update={"base_url": config.model.base_url, "pool": config.model.pool})
+        checked = role.model_copy(update={"model": with_list_prices(model)})
+        try:
+            _check_role(checked, config)
+        except UserError as error:
+            raise UserError(f"--model-role {role.role}: {error}") from error
+        roles.append(checked)
+    return config.model_copy(update={"model_roles": tuple(roles)})
+
+
+def _check_role(role: ModelRole, config: RunConfig) -> None:
+    model = role.model
+    address = _replica_of(model) if model.pool is not None else model.base_url
+    if address is None:
+        raise UserError("name its endpoint, as in base-url=http://127.0.0.1:8000/v1")
+    key = key_of_role(role, config.model)
+    login = {"key": own_key()} if key is None else {"key": key, "key_named": VARIABLE}
+    endpoint = AskedEndpoint(address, api=model.api, **login)
+    served = endpoint.served()
+    if served is None:
+        _check_answers(endpoint, model)
+        return
+    _check_context(served, model, address, role.profile)
+    names = [str(one.get("id")) for one in served]
+    if names and model.name not in names and not _is_an_alias(endpoint, model):
+        raise UserError(f"{address} does not serve {model.name!r}; it serves {endpoint.listed(names)}")
+
+
+def _check_answers(endpoint: AskedEndpoint, model: ModelConfig) -> None:
+    """Checks that an endpoint which does not say what it serves answers a call."""
+    status = endpoint.completion_status(model)
+    if status >= 400:
+        wrong_address = "" if passing(status) else ": does the address end in /v1?"
+        raise UserError(
+            f"the model endpoint {endpoint.address} answers HTTP 404 at /models and HTTP {status} at"
+            f" {APIS[model.api].path}{wrong_address}"
+        )
 
 
 def _check_judge(config: RunConfig) -> None:
@@ -120,13 +147,14 @@ def _check_judge(config: RunConfig) -> None:
         address = check_url(configured)
     except ValueError as error:
         raise UserError(f"OPENAI_BASE_URL: {error}") from error
-    answer = _ask(address)
-    if answer.status == 404:  # it does not say what it serves
+    endpoint = AskedEndpoint(address, own_key())
+    served = endpoint.served()
+    if served is None:  # it does not say what it serves
         return
     name = config.judge_model or config.model.name
-    names = [str(model.get("id")) for model in _models_in(answer, address)]
+    names = [str(model.get("id")) for model in served]
     if names and name not in names:
-        raise UserError(f"--judge-model: {address} does not serve {name!r}; it serves {_listed(names)}")
+        raise UserError(f"--judge-model: {address} does not serve {name!r}; it serves {endpoint.listed(names)}")
 
 
 def check_no_pool(config: RunConfig) -> None:
@@ -135,14 +163,14 @@ def check_no_pool(config: RunConfig) -> None:
     Raises:
         UserError: It has one.
     """
-    if config.model.pool is not None:
+    if any(model.pool is not None for model in config.models):
         raise UserError(
             "--model-pool: a run on this machine alone does not know the pools of your workers' Redis:"
             " send it to the workers (rollouts submit), or name an endpoint (--base-url)"
         )
 
 
-def _replica_of(config: RunConfig, pool: str) -> str:
+def _replica_of(model: ModelConfig) -> str:
     """Returns the address of a replica of a model pool, for the checks before a run.
 
     Raises:
@@ -151,7 +179,8 @@ def _replica_of(config: RunConfig, pool: str) -> str:
     from rollout_tasks.models.pool.replicas import Replicas  # here, as few runs have a pool
     from rollout_tasks.redis_client import checked_client
 
-    if config.model.base_url is not None:
+    pool = model.pool or ""
+    if model.base_url is not None:
         raise UserError("--model-pool, --base-url: name one of them")
     replicas = Replicas(checked_client(), pool)
     ready = next(iter(replicas.ready()), None)
@@ -175,45 +204,23 @@ def _endpoint_wanted(config: RunConfig) -> str:
     return f"--agent {name}: the scripted model cannot speak its protocol: name an endpoint, --base-url (or OPENAI_BASE_URL)"
 
 
-def _is_an_alias(config: RunConfig, address: str) -> bool:
+def _is_an_alias(endpoint: AskedEndpoint, model: ModelConfig) -> bool:
     """Whether a model answers that is not listed: Anthropic lists a page of models, and none of their aliases."""
-    if config.model.api != "messages":
+    if model.api != "messages":
         return False
-    status = _completion_status(config, address)
+    status = endpoint.completion_status(model)
     return status < 400 or passing(status)
 
 
-def _check_context(config: RunConfig, served: Sequence[Mapping[str, Any]], address: str) -> None:
-    """Compares the context that an agent's profile needs with the model's, where the endpoint tells it as vLLM does."""
-    needed = needed_context(config)
-    most = next((model.get("max_model_len") for model in served if model.get("id") == config.model.name), None)
+def _check_context(served: Sequence[Mapping[str, Any]], model: ModelConfig, address: str, profile: Any) -> None:
+    """Compares the context that a profile needs with the model's, where the endpoint tells it as vLLM does."""
+    needed = needed_context(profile)
+    most = next((one.get("max_model_len") for one in served if one.get("id") == model.name), None)
     if needed is not None and type(most) is int and most < needed:
-        name = (config.profile or {}).get("name")
         raise UserError(
-            f"--agent: the profile {name} needs a context of {needed} tokens, and {address} serves"
-            f" {config.model.name!r} with {most} (max_model_len): serve it with more, or write a profile that needs less"
+            f"--agent: the profile {profile.get('name')} needs a context of {needed} tokens, and {address} serves"
+            f" {model.name!r} with {most} (max_model_len): serve it with more, or write a profile that needs less"
         )
-
-
-def served_models(address: str) -> str:
-    """Returns what an endpoint serves, as the rest of a sentence.
-
-    Raises:
-        UserError: It cannot be reached, refuses the key, or is not OpenAI-compatible.
-    """
-    try:
-        answer = _ask(address)
-    except _KeyRefused:  # by Chat Completions and Responses; Anthropic's API has a login of its own
-        answer = _ask(address, "messages")
-    if answer.status == 404:
-        return "answers; it does not say which models it serves"
-    names = [str(model.get("id")) for model in _models_in(answer, address)]
-    return f"serves {_listed(names)}" if names else "answers; it serves no model"
-
-
-def _listed(names: Sequence[str]) -> str:
-    some = ", ".join(_without_key(name)[:_NAME_CHARACTERS] for name in sorted(names)[:_NAMES_SHOWN])
-    return some + (", ..." if len(names) > _NAMES_SHOWN else "")
 
 
 def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
@@ -229,6 +236,9 @@ def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
     """
     if (config.model.prompt_price is None) != (config.model.completion_price is None):
         raise UserError("--prompt-price, --completion-price: only one of them is given")
+    for role in config.model_roles:
+        if (role.model.prompt_price is None) != (role.model.completion_price is None):
+            raise UserError(f"--model-role {role.role}: prompt-price, completion-price: only one of them is given")
     if config.max_cost is None:
         return
     if not needs_model:
@@ -237,6 +247,12 @@ def check_cost(config: RunConfig, *, needs_model: bool, spent: float) -> None:
         raise UserError(
             f"--max-cost: what {config.model.answerer!r} costs is not known: give --prompt-price and --completion-price"
         )
+    for role in config.model_roles:
+        if role.model.prompt_price is None:
+            raise UserError(
+                f"--max-cost: what {role.model.name!r} costs is not known: add"
+                f" ,prompt-price=...,completion-price=... to --model-role {role.role}=..."
+            )
     if spent >= config.max_cost:
         raise UserError(
             f"--max-cost: the run has cost {dollars(spent)} already, of {dollars(config.max_cost)}: raise it"
@@ -251,6 +267,11 @@ def check_scripts(config: RunConfig, items: Sequence[Item]) -> None:
     """
     if config.profile is not None:
         raise UserError(_endpoint_wanted(config))
+    if config.model_roles:
+        raise UserError(
+            f"--agent {config.agent}: the scripted model plays no run with several models: name an endpoint, --base-url"
+            " (or OPENAI_BASE_URL)"
+        )
     from rollout_tasks.models.scripted.scripts import uncovered  # here, because few runs are scripted
 
     if missing := uncovered(items):
@@ -258,105 +279,3 @@ def check_scripts(config: RunConfig, items: Sequence[Item]) -> None:
             f"no model is configured, and the scripted model has no script for {len(missing)} of {len(items)} items"
             f" (the first is {missing[0]!r}): set OPENAI_API_KEY, or OPENAI_BASE_URL (--base-url)"
         )
-
-
-def _ask(address: str, api: str = "chat") -> _Answer:
-    """Sends GET /models; tries again where that may help soon, but not after a timeout."""
-    import httpx2  # the openai package's client: slow to import, and many runs ask no model
-
-    problem = ""
-    for attempt in range(_TRIES):
-        if attempt:
-            time.sleep(pause(attempt, first=_PAUSE_SECONDS, longest=_PAUSE_SECONDS * 2))
-        try:
-            answer = _send("GET", address, "/models", _ANSWER_SECONDS, api=api)
-        except httpx2.HTTPError as error:
-            problem = f"cannot be reached: {_without_key(error)}"
-            continue
-        if answer.status in _REFUSED_KEY:
-            raise _KeyRefused(_key_refused(address, answer.status))
-        if passing(answer.status):
-            problem = f"answers HTTP {answer.status}"
-            continue
-        return answer
-    raise UserError(f"the model endpoint {address} {problem} ({_TRIES} tries)")
-
-
-def _send(
-    method: str, address: str, path: str, seconds: float, body: Mapping[str, Any] | None = None, *, api: str = "chat"
-) -> _Answer:
-    """Sends one request; reads its answer within limits.
-
-    Raises:
-        UserError: The answer is too late, too long, or in an encoding that was not asked for; or a proxy has no address.
-        httpx2.HTTPError: The endpoint cannot be reached, or the connection breaks.
-    """
-    import httpx2  # here, as in _ask
-
-    headers = {**_login(api), "Accept-Encoding": "gzip"}
-    try:
-        with (
-            with_deadlines(httpx2.Client(headers=headers, timeout=Deadline(seconds))) as client,
-            client.stream(method, f"{address}{path}", json=body) as response,
-        ):
-            return _Answer(response.status_code, read_text(response, LARGEST_ANSWER))
-    except (httpx2.TimeoutException, TooSlowError) as error:
-        raise UserError(f"the model endpoint {address} gave no answer within {seconds:g} s") from error
-    except UnreadableBodyError as error:
-        raise UserError(f"the model endpoint {address} answers {path} {error}") from error
-    except OSError as error:
-        what = f"{error.filename or 'a file of certificates'}: {error.strerror or error}"
-        raise UserError(f"the model endpoint {address} cannot be asked: {what} (see SSL_CERT_FILE)") from error
-    except (httpx2.InvalidURL, ValueError, ImportError) as error:  # whose message may contain a password
-        raise UserError(
-            f"the model endpoint {address} cannot be asked through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names"
-        ) from error
-
-
-def _key_refused(address: str, status: int) -> str:
-    return f"the model endpoint {address} refuses the key (HTTP {status}): check OPENAI_API_KEY"
-
-
-def _models_in(answer: _Answer, address: str) -> list[dict[str, Any]]:
-    if answer.status >= 400:
-        raise UserError(f"the model endpoint {address} answers HTTP {answer.status} at /models")
-    try:
-        data = json.loads(answer.text)["data"]
-        return [dict(model) for model in data]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"{address} is not an OpenAI-compatible endpoint: /models did not return a list of models"
-        ) from error
-
-
-def _completion_status(config: RunConfig, address: str) -> int:
-    """Asks for a short reply in the run's API; returns the HTTP status.
-
-    Raises:
-        UserError: The endpoint cannot be reached, or refuses the key.
-    """
-    import httpx2  # here, as in _ask
-
-    api = APIS[config.model.api]
-    body = {"model": config.model.name, api.most_tokens: 16, **api.prompt([{"role": "user", "content": "Hi"}])}
-    try:
-        answer = _send("POST", address, api.path, config.model.timeout, body, api=config.model.api)
-    except httpx2.HTTPError as error:
-        raise UserError(f"the model endpoint {address} cannot be reached: {_without_key(error)}") from error
-    if answer.status in _REFUSED_KEY:
-        raise UserError(_key_refused(address, answer.status))
-    return answer.status
-
-
-def _login(api: str) -> dict[str, str]:
-    key = _key()
-    return {} if key is None else APIS[api].login(key)
-
-
-def _without_key(said: object) -> str:
-    return without_key(str(said), _key() or "")
-
-
-def _key() -> str | None:
-    secret = settings().openai_api_key
-    return None if secret is None else checked_key(secret.get_secret_value())

@@ -1,12 +1,27 @@
-"""Checks a run's options against the profile of its agent: none that was given may be ignored without a word."""
+"""How a run's options and a profile go together: what it adds to requests, and options that it contradicts.
+
+None that was given may be ignored without a word.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+
+_MOST_TOKENS = {"responses": "max_output_tokens"}
+"""What an API calls the most tokens of a reply, if not ``max_tokens``."""
+
+
+def request_fields_of(profile: Profile) -> dict[str, Any]:
+    """Returns the fields that a profile adds to each request."""
+    extra = dict(profile.sampling.extra)
+    if profile.sampling.max_tokens is not None:
+        extra[_MOST_TOKENS.get(profile.api, "max_tokens")] = profile.sampling.max_tokens
+    return extra
 
 
 def check_options(config: RunConfig, profile: Profile) -> None:

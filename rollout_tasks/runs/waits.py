@@ -10,8 +10,8 @@ from typing import Any
 
 import redis
 
+from rollout_tasks.models.endpoint import endpoint_of
 from rollout_tasks.models.outage import outage_of
-from rollout_tasks.models.routes import endpoint_of
 from rollout_tasks.runs import presence
 from rollout_tasks.runs.states import Progress
 from rollout_tasks.runs.store import RunStore
@@ -80,9 +80,10 @@ def out_of_reach(store: RunStore, progress: Progress) -> str:
     if not progress.pending:
         return ""
     with suppress(KeyError, UnreadableRun):
-        model = store.config(progress.run_id)[0].model
-        asked = model.base_url or model.pool  # neither in a run that asks no model
-        return str(outage_of(store.client, endpoint_of(model)) or "") if asked else ""
+        models = store.config(progress.run_id)[0].models
+        asked = [model for model in models if model.base_url or model.pool]  # none in a run that asks no model
+        outages = (outage_of(store.client, endpoint_of(model)) for model in asked)
+        return str(next(filter(None, outages), ""))
     return ""
 
 

@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.client import SESSION_HEADER
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.gateway import Gateway

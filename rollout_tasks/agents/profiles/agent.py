@@ -11,29 +11,24 @@ kept, and is the episode's text once the model says that it is done.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from benchmark.items import Item
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
 from rollout_tasks.agents.profiles.actions import Action, Answer, CallUser, Done, Fail, Operation, Wait
-from rollout_tasks.agents.profiles.dialogue import ActionOutcome, Dialogue
+from rollout_tasks.agents.profiles.dialogue import ActionOutcome
+from rollout_tasks.agents.profiles.dialogues import dialogue_of
 from rollout_tasks.agents.profiles.key_names import check_keys
-from rollout_tasks.agents.profiles.messages_dialogue import MessagesDialogue
-from rollout_tasks.agents.profiles.pictures import SentPicture, encoded
+from rollout_tasks.agents.profiles.pictures import SentPicture, decodable, encoded
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.pyautogui_code import tool_call
 from rollout_tasks.agents.profiles.reply import UnusableReplyError
-from rollout_tasks.agents.profiles.responses_dialogue import ResponsesDialogue
-from rollout_tasks.agents.profiles.text_dialogue import TextDialogue
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolResult, World
 from rollout_tasks.environments.osworld.action_spaces.base import CONTROL
 from rollout_tasks.environments.osworld.action_spaces.pyautogui import SCRIPT
-from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.models.base import Message, Model, Reply, Usage
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -88,21 +83,6 @@ def profile_agent(profile: Profile) -> type[ProfileAgent]:
     return type(f"ProfileAgent({profile.name})", (ProfileAgent,), {"profile": profile, "__module__": __name__})
 
 
-def _dialogue(profile: Profile, config: RunConfig, item: Item) -> Dialogue:
-    values = {
-        "instruction": item.question,
-        "client_password": config.desktop.client_password,
-        "date": f"{datetime.now(UTC):%A, %B %d, %Y}",
-    }
-    model = config.model
-    images = model.max_images
-    if profile.api == "responses":
-        return ResponsesDialogue(profile, values, images=images, system=config.desktop.os_type)
-    if profile.api == "messages":
-        return MessagesDialogue(profile, values, images=images)
-    return TextDialogue(profile, values, images=images, keep_thinking=model.keep_thinking)
-
-
 class _ProfileEpisode:
     """One episode."""
 
@@ -121,7 +101,7 @@ class _ProfileEpisode:
         self._environment = environment
         self._model = model
         self._trajectory = trajectory
-        self._dialogue = _dialogue(profile, config, item)
+        self._dialogue = dialogue_of(profile, config, item.question, images=config.model.max_images)
         self._turn = 0
         self._reply: Reply | None = None
         self._usage = Usage()
@@ -153,7 +133,7 @@ class _ProfileEpisode:
             ending, outcomes = self._carry_out(parsed.actions)
             if ending is not None:
                 return Episode(self._answer, ending, self._turn, self._usage)
-            with _pictured():
+            with decodable():
                 self._dialogue.add(picture, reply, parsed, outcomes)
             seen = [one.result.observation for one in outcomes if one.result and one.result.observation is not None]
             if seen:
@@ -235,19 +215,9 @@ class _ProfileEpisode:
             raise ValueError(
                 "the agent needs a screenshot, and the environment shows none: --observation-type screenshot"
             )
-        with _pictured():
+        with decodable():
             return encoded(observation.images[-1], self._profile.pictures)
 
 
 def _is_users(message: Message) -> bool:
     return message.get("role") in ("user", "tool") or message.get("type") == "computer_call_output"
-
-
-@contextmanager
-def _pictured() -> Iterator[None]:
-    """Makes a picture that cannot be decoded the VM's failure: until then only the start and the end of a PNG are checked."""
-    try:
-        yield
-    except ValueError as error:
-        problem = f"the VM's screenshot cannot be decoded, so something else may have answered instead of it: {error}"
-        raise RolloutFailure(FailureClass.VM_LOST, problem) from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from rollout_tasks.agents.profiles.actions import Point
 from rollout_tasks.agents.profiles.profile import Pictures
 from rollout_tasks.environments.osworld.screenshot import decoded, size_of
+from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.trajectories.data_urls import data_url
 
 _EMPTY = 64
@@ -96,3 +99,13 @@ def part_of(screenshot: bytes, left_top: Point, right_bottom: Point) -> SentPict
     file = io.BytesIO()
     part.save(file, "PNG")
     return SentPicture(data_url(file.getvalue(), "png"), part.size, screen)
+
+
+@contextmanager
+def decodable() -> Iterator[None]:
+    """Makes a picture that cannot be decoded the VM's failure: until then only the start and the end of a PNG are checked."""
+    try:
+        yield
+    except ValueError as error:
+        problem = f"the VM's screenshot cannot be decoded, so something else may have answered instead of it: {error}"
+        raise RolloutFailure(FailureClass.VM_LOST, problem) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.http_client import BAD_PROXY, UnusableProxy, plain_key, without_key
 from benchmark.response_body import UnreadableBodyError
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.apis import SAMPLING_FIELDS
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.client import LARGEST_RESPONSE, SESSION_HEADER

@@ -15,9 +15,10 @@ from rollout_tasks import registry
 from rollout_tasks.agents.base import Episode
 from rollout_tasks.agents.osworld.agent_classes import agent_class
 from rollout_tasks.agents.osworld.constructor import arguments_of
-from rollout_tasks.config import DesktopConfig, Limits, ModelConfig, RunConfig
+from rollout_tasks.config import DesktopConfig, Limits, RunConfig
 from rollout_tasks.errors import EpisodeInterrupted, FailureClass, RolloutFailure, UserError
 from rollout_tasks.interruption import Interruption
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models import retries
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.usage_meter import UsageMeter

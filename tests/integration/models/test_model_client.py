@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models import client, retries
 from rollout_tasks.models.client import ModelClient, open_model
 from rollout_tasks.models.session_ids import session_id

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 from benchmark.items import Item
 from rollout_tasks.agents.base import Episode
 from rollout_tasks.agents.tool_calling import ToolCallingAgent
-from rollout_tasks.config import Limits, ModelConfig, RunConfig
+from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Environment, Observation, Tool, ToolCall, ToolResult
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.client import open_model
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 from tests.hostile.random_replies.answers import Answer, AnswerServer, Request

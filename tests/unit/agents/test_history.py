@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rollout_tasks.agents.history import HistoryPolicy
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.sent_messages import PLACEHOLDER, LeftOut, sent_messages
 from rollout_tasks.trajectories.reader import Trajectory, read_trajectory
 from tests.unit.agents.chat_endpoint import ChatEndpoint, Gallery, play, pushes, said

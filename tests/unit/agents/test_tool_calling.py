@@ -13,9 +13,10 @@ import pytest
 from benchmark.items import Item
 from rollout_tasks.agents.base import Episode
 from rollout_tasks.agents.tool_calling import ToolCallingAgent
-from rollout_tasks.config import Limits, ModelConfig, RunConfig
+from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Environment, Observation, Tool, ToolCall, ToolResult
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.base import Message, RawToolCall, Reply, Usage
 from rollout_tasks.trajectories.reader import read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter

@@ -13,9 +13,10 @@ from rollout_tasks.errors import UserError
 
 COMMAND: Any = typer.main.get_command(submit_script.application)
 ACTIONS = ("--resume", "--status", "--cancel")
-PRICES = {"--base-url": "http://127.0.0.1:1/v1", "--prompt-price": "1", "--completion-price": "1", "--max-cost": "1"}
+CHANGED = {"--base-url": "http://127.0.0.1:1/v1", "--model-pool": "p", "--model-role": "grounder=m"}
+CHANGED |= {"--prompt-price": "1", "--completion-price": "1", "--max-cost": "1"}
 USED = {
-    "--resume": {"--json", "--watch", "--dry-run", "--embedded", "--trust-tasks", "--output-dir", *PRICES},
+    "--resume": {"--json", "--watch", "--dry-run", "--embedded", "--trust-tasks", "--output-dir", *CHANGED},
     "--status": {"--json", "--watch", "--output-dir"},
     "--cancel": {"--json", "--output-dir"},
 }
@@ -40,7 +41,7 @@ def test_an_option_beside_an_action_is_used_or_refused(action: str) -> None:
     wrong = []
     for option in OPTIONS:
         name = option.opts[0]
-        value = [] if option.is_flag else [PRICES.get(name, "1")]
+        value = [] if option.is_flag else [CHANGED.get(name, "1")]
         for spelling in (*option.opts, *option.secondary_opts):
             refused = f"; leave out {name}" in said(action, "none", spelling, *value)
             if refused == (name in USED[action]):

@@ -10,10 +10,11 @@ import pytest
 
 from benchmark.items import Item
 from rollout_tasks.agents.simulated import SimulatedAgent
-from rollout_tasks.config import Limits, ModelConfig, RunConfig, SimulatedConfig
+from rollout_tasks.config import Limits, RunConfig, SimulatedConfig
 from rollout_tasks.environments.base import EnvironmentContext
 from rollout_tasks.environments.simulated import SimulatedEnvironment
 from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.client import open_model
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 

@@ -159,6 +159,26 @@ def test_no_attempt_is_begun_while_the_endpoint_is_known_to_be_out(
     assert [ended.attempt for ended in bench.folder.attempts(ROLLOUT)] == [1]
 
 
+def test_an_outage_of_a_further_model_is_waited_for_as_well(submit: Any, endpoint: Endpoint) -> None:
+    own = Endpoint()
+    own.status = 200
+    roles = [{"role": "grounder", "model": endpoint.model}]
+    try:
+        bench = submit({"needs_vm": False}, agent="answering", model=own.model, model_roles=roles, max_attempts=1)
+        note_outage(bench, endpoint)
+        seen: list[object] = []
+        endpoint.waiting = lambda: seen.append((counted(bench), own.calls))
+
+        assert bench.execute() == "completed"
+    finally:
+        own.shutdown()
+        own.server_close()
+
+    assert seen == [("0", 0)]
+    assert (own.calls, endpoint.calls) == (1, 0)
+    assert [ended.attempt for ended in bench.folder.attempts(ROLLOUT)] == [1]
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["before its attempt", "after its attempt"])
 def test_a_run_cancelled_in_an_outage_is_not_waited_for(
     submit: Any, endpoint: Endpoint, calls: list[tuple[str, int]], known: bool

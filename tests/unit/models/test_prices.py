@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.prices import cost, with_list_prices
 

@@ -68,7 +68,7 @@ def test_a_profile_fills_in_what_the_run_leaves_open() -> None:
     )
     assert (desktop.sleep_after_execution, config.limits.max_turns) == (2.0, 100)
     assert config.limits.max_seconds == 7200
-    assert needed_context(config) == 32_768
+    assert needed_context(config.profile) == 32_768
 
 
 def test_options_win_also_with_their_own_defaults(tmp_path: Path) -> None:

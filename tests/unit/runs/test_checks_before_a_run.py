@@ -15,7 +15,7 @@ from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.simulated import SimulatedEnvironment
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs import model_check, preflight
+from rollout_tasks.runs import asked_endpoint, model_check, preflight
 from rollout_tasks.runs.description import RunDescription
 from tests.unit.runs.test_model_check import MODELS, ModelEndpoint, _known, asking, config, endpoint  # noqa: F401
 from tests.unit.runs.test_preflight import item, osworld_item
@@ -74,7 +74,7 @@ def test_what_an_endpoint_serves_is_said(
 ) -> None:
     endpoint.answers = list(answers)
 
-    assert model_check.served_models(endpoint.url) == says
+    assert asked_endpoint.served_models(endpoint.url) == says
 
 
 def test_a_run_that_was_scripted_is_so_only_where_the_scripted_model_answers(
@@ -90,7 +90,7 @@ def test_a_run_that_was_scripted_is_so_only_where_the_scripted_model_answers(
 def test_certificates_that_are_not_there_are_named(known: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")
 
-    says = told(lambda: model_check.served_models("https://127.0.0.1:1/v1"))
+    says = told(lambda: asked_endpoint.served_models("https://127.0.0.1:1/v1"))
 
     assert says == (
         "the model endpoint https://127.0.0.1:1/v1 cannot be asked: a file of certificates: No such file or directory"

@@ -17,7 +17,7 @@ import pytest
 from benchmark.items import Item
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
-from rollout_tasks.runs import model_check
+from rollout_tasks.runs import asked_endpoint, model_check
 from rollout_tasks.settings import settings
 from tests.dribbling import dribble
 
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelEndpoint]:
-    monkeypatch.setattr(model_check, "time", SimpleNamespace(sleep=lambda _seconds: None))
+    monkeypatch.setattr(asked_endpoint, "time", SimpleNamespace(sleep=lambda _seconds: None))
     server = ModelEndpoint()
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -187,7 +187,7 @@ def test_a_key_among_the_names_of_models_is_not_shown(endpoint: ModelEndpoint, k
     endpoint.answers = [(200, {"data": [{"id": "x" * 90 + KEY}]})] * 2
 
     assert _told(lambda: model_check.check_model(asking(endpoint))).endswith("it serves " + "x" * 90 + "***")
-    assert model_check.served_models(endpoint.url) == "serves " + "x" * 90 + "***"
+    assert asked_endpoint.served_models(endpoint.url) == "serves " + "x" * 90 + "***"
 
 
 @pytest.mark.parametrize("first", [[], [(404, "")]], ids=["/models", "/chat/completions"])
@@ -268,7 +268,7 @@ def test_an_endpoint_that_is_not_there_is_asked_three_times(
     known: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(model_check, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(asked_endpoint, "time", SimpleNamespace(sleep=pauses.append))
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
@@ -282,7 +282,7 @@ def test_an_endpoint_that_is_not_there_is_asked_three_times(
 
 
 def test_a_silent_endpoint_is_asked_once(known: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_check, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(asked_endpoint, "_ANSWER_SECONDS", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -305,7 +305,7 @@ def test_a_silent_endpoint_is_asked_once(known: Callable[..., None], monkeypatch
 def test_an_answer_that_does_not_end_is_left(
     known: Callable[..., None], monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes
 ) -> None:
-    monkeypatch.setattr(model_check, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(asked_endpoint, "_ANSWER_SECONDS", 0.5)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -462,5 +462,57 @@ def test_what_anthropics_endpoint_serves_is_said(endpoint: ModelEndpoint, known:
     known(OPENAI_API_KEY=KEY)
     endpoint.answers = [(401, ""), (200, MODELS)]
 
-    assert model_check.served_models(endpoint.url) == "serves m-1, m-2"
+    assert asked_endpoint.served_models(endpoint.url) == "serves m-1, m-2"
     assert [login for _, _, login, _ in endpoint.requests] == [f"Bearer {KEY}", KEY]
+
+
+def two_models(endpoint: ModelEndpoint, role: str) -> RunConfig:
+    return config(model={"name": "m-1", "base_url": endpoint.url}, model_roles=[role])
+
+
+@pytest.mark.parametrize("keys", ["", "grounder:sk-grounder"])
+def test_a_further_model_is_asked_for_at_its_own_endpoint_with_its_own_key(
+    endpoint: ModelEndpoint, known: Callable[..., None], keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLOUT_ROLE_KEYS", keys)
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(200, MODELS), (200, MODELS)]
+
+    checked = model_check.check_model(two_models(endpoint, f"grounder=m-2,base-url={endpoint.url}/other"))
+
+    assert [role.model.base_url for role in checked.model_roles] == [f"{endpoint.url}/other"]
+    its_own = "Bearer sk-grounder" if keys else None
+    assert endpoint.requests == [
+        ("GET", "/v1/models", f"Bearer {KEY}", None),
+        ("GET", "/v1/other/models", its_own, None),
+    ]
+
+
+def test_a_further_model_without_an_endpoint_is_at_the_runs_own(
+    endpoint: ModelEndpoint, known: Callable[..., None]
+) -> None:
+    known(OPENAI_API_KEY=KEY)
+    endpoint.answers = [(200, MODELS), (200, MODELS)]
+
+    checked = model_check.check_model(two_models(endpoint, "grounder=m-2"))
+
+    assert [role.model.base_url for role in checked.model_roles] == [endpoint.url]
+    assert [login for _, _, login, _ in endpoint.requests] == [f"Bearer {KEY}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ((200, MODELS), "{url} does not serve 'm-9'; it serves m-1, m-2"),
+        ((401, {}), "the model endpoint {url} refuses the key (HTTP 401): check ROLLOUT_ROLE_KEYS"),
+        ((200, b"<html>"), "{url} is not an OpenAI-compatible endpoint: /models did not return a list of models"),
+        ((500, {}), "the model endpoint {url} answers HTTP 500 (3 tries)"),
+    ],
+    ids=["another model", "no key", "no endpoint", "broken"],
+)
+def test_what_is_wrong_with_a_further_model_names_it(
+    endpoint: ModelEndpoint, answer: tuple[int, Any], says: str
+) -> None:
+    endpoint.answers = [(200, MODELS), *[answer] * 3]
+    told = _told(lambda: model_check.check_model(two_models(endpoint, f"grounder=m-9,base-url={endpoint.url}/other")))
+    assert told.startswith(f"--model-role grounder: {says.format(url=f'{endpoint.url}/other')}")

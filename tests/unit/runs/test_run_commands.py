@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from rollout_tasks.api import find
 from rollout_tasks.app import app
 from rollout_tasks.cli import dry_run, run_actions, runs
-from rollout_tasks.config import RunConfig
+from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.models.outage import outage_of, wait_while_out
 from rollout_tasks.runs import presence, submission_store
@@ -378,6 +378,29 @@ def test_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
     assert shell.store.config("night-1")[0].model.base_url == "http://127.0.0.1:2/v1"
     assert shell.run.description.document()["earlier_base_urls"] == ["http://127.0.0.1:1/v1"]
     assert shell.run.description.document()["benchmark"]["name"] == "items"
+
+
+def test_a_further_model_of_a_run_is_resumed_at_another_endpoint(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, model={"base_url": CLOSED}))
+    role = parse_config({"model_roles": [f"grounder=small,base-url={CLOSED},prompt-price=1,completion-price=1"]})
+    before = shell.run.description.config().model_copy(update={"model_roles": role.model_roles})
+    shell.run.description.record_resume(before, embedded=False)
+    shell.store.forget("night-1", "running")
+
+    def resume(role: str) -> int:
+        options = {"output_dir": shell.folder / "results", "model_roles": [role]}
+        return shell.call(run_actions.resume, "night-1", options)
+
+    with pytest.raises(UserError, match=r"^--model-role judge: the run has no model of this name$"):
+        resume("judge=small,base-url=http://127.0.0.1:2/v1")
+    with pytest.raises(UserError, match=r"^--model-role grounder: a resumed run keeps its models: 'small', not 'big'$"):
+        resume("grounder=big,base-url=http://127.0.0.1:2/v1")
+    assert resume("grounder=small,base-url=http://127.0.0.1:2/v1") == 0
+
+    for config in (shell.run.description.config(), shell.store.config("night-1")[0]):
+        [now] = config.model_roles
+        assert (now.model.base_url, now.model.prompt_price) == ("http://127.0.0.1:2/v1", None)
+        assert config.model.base_url == CLOSED
 
 
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed(shell: Shell) -> None:

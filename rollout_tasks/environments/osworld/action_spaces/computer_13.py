@@ -35,9 +35,9 @@ def tools(view: View) -> list[Tool]:
     """Returns the tools."""
     there = pointing(view, "Where to")
     here = pointing(view, "Where; leave it out for where the pointer is")
-    drag_needs = ["x", "y"] if view.marks is None else None
+    place = ["x", "y"] if view.marks is None else None
     return [
-        tool("desktop_mouse_move", "Moves the pointer.", there),
+        tool("desktop_mouse_move", "Moves the pointer.", there, place),
         tool(
             "desktop_mouse_click",
             "Clicks, by default once with the left button.",
@@ -51,7 +51,7 @@ def tools(view: View) -> list[Tool]:
             {"action": DOWN_OR_UP, "button": BUTTON},
             ["action"],
         ),
-        tool("desktop_mouse_drag", "Drags with the left button from where the pointer is.", there, drag_needs),
+        tool("desktop_mouse_drag", "Drags with the left button from where the pointer is.", there, place),
         tool(
             "desktop_scroll",
             "Turns the wheel where the pointer is, by notches.",

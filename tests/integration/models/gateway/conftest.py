@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models import retries
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.engine import Engine

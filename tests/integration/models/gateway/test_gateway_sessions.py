@@ -16,8 +16,8 @@ import httpx
 import openai
 import pytest
 
-from rollout_tasks.config import ModelConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion

@@ -18,8 +18,9 @@ import pytest
 import redis
 
 from benchmark.items import MAX_ID_BYTES
-from rollout_tasks.config import ModelConfig, parse_config
+from rollout_tasks.config import parse_config
 from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models import attached_replicas, retries, routes
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine

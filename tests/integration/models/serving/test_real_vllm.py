@@ -21,7 +21,7 @@ from PIL import Image
 
 from desktop_image.cache import guest_cache_folder
 from desktop_image.locks import hold_file
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models import routes
 from rollout_tasks.models.client import open_model
 from rollout_tasks.models.pool.replicas import Replica, Replicas

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollout_tasks.config import ModelConfig
+from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.gateway.endpoint_engine import EndpointEngine
 
 PREPARED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {

@@ -1,0 +1,110 @@
+"""A grounder: a model that finds the place of what is described in words on a screenshot.
+
+It is asked as an agent with its profile would be, for a single click, and only the place of its first action counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rollout_tasks.agents.profiles.actions import Action, Click, Drag, MouseDown, MouseUp, Move, Point, Scroll
+from rollout_tasks.agents.profiles.dialogues import dialogue_of
+from rollout_tasks.agents.profiles.pictures import decodable, encoded
+from rollout_tasks.agents.profiles.profile import Profile
+from rollout_tasks.agents.profiles.reply import UnusableReplyError
+from rollout_tasks.config import RunConfig
+from rollout_tasks.models.base import Message, Model, Reply, Usage
+from rollout_tasks.trajectories.writer import TrajectoryWriter
+
+ROLE = "grounder"
+_TRIES = 2
+"""Replies to one description, of which the last must name a place."""
+_IMAGES = 2
+"""More than a dialogue of one question has; OpenAI's computer tool wants room for two."""
+
+
+class NotFoundError(Exception):
+    """The grounder names no place; the message says why, for the planner."""
+
+
+class Grounder:
+    """One episode's grounder."""
+
+    def __init__(self, config: RunConfig, model: Model, record: TrajectoryWriter) -> None:
+        """Stores what it needs.
+
+        Args:
+            config: The run's options, with the grounder's profile.
+            model: The model in this role.
+            record: Where its questions and replies go; already started.
+
+        Raises:
+            ValueError: The configuration has no grounder, or one without a profile.
+        """
+        role = next((role for role in config.model_roles if role.role == ROLE), None)
+        if role is None or not isinstance(role.profile, dict):
+            raise ValueError(
+                f"the run has no {ROLE} with a profile: --model-role {ROLE}=MODEL,base-url=URL,profile=NAME"
+            )
+        self._profile = Profile.model_validate(role.profile)
+        self._config = config.model_copy(update={"model": role.model})
+        self._model = model
+        self._record = record
+        self.usage = Usage()
+
+    def place(self, description: str, screenshot: bytes, *, turn: int) -> Point:
+        """Returns the place of what is described: pixels of the screen from the left and from the top.
+
+        Args:
+            description: What to look for, in words.
+            screenshot: A PNG.
+            turn: The planner's turn, for the record.
+
+        Raises:
+            NotFoundError: The model names none.
+            RolloutFailure: As `Model.complete` raises it, or ``vm_lost`` if the screenshot cannot be decoded.
+        """
+        instruction = f"Click on {description.strip().rstrip('.')}."
+        dialogue = dialogue_of(self._profile, self._config, instruction, images=_IMAGES)
+        with decodable():
+            picture = encoded(screenshot, self._profile.pictures)
+        self._record.message({"role": "user", "content": instruction}, turn=turn)
+        problem = ""
+        for _ in range(_TRIES):
+            prompt = dialogue.prompt(picture)
+            reply = self._ask(prompt, dialogue.tools(picture), turn)
+            try:
+                if reply.cut_off or reply.filtered or reply.refused:
+                    raise UnusableReplyError(f"Its reply was not complete ({reply.finish_reason}).")
+                return _first_place(dialogue.read(reply, picture).actions)
+            except UnusableReplyError as error:
+                problem = str(error)
+            if self._profile.after_unusable == "explain":
+                dialogue.correct(reply, problem)
+        raise NotFoundError(problem)
+
+    def _ask(self, prompt: Sequence[Message], tools: Sequence[Any], turn: int) -> Reply:
+        reply = self._model.complete(prompt, tools)
+        self.usage += reply.usage
+        self._record.message(reply.message, turn=turn, reply=reply, prompt=prompt)
+        return reply
+
+
+def _first_place(actions: Sequence[Action]) -> Point:
+    """Returns the place of the first action that has one.
+
+    Raises:
+        UnusableReplyError: None has.
+    """
+    for action in actions:
+        match action:
+            case Click(at=place) | MouseDown(at=place) | MouseUp(at=place) | Scroll(at=place) | Move(to=place):
+                pass
+            case Drag(path=path, start=start):
+                place = start or path[0]
+            case _:
+                place = None
+        if place is not None:
+            return place
+    raise UnusableReplyError("It named no place: it was asked to click.")

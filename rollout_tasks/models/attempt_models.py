@@ -1,0 +1,34 @@
+"""The models of one attempt: the run's own and the further ones, each with its key, its count and its price."""
+
+from __future__ import annotations
+
+from rollout_tasks.config import RunConfig
+from rollout_tasks.models.client import open_model
+from rollout_tasks.models.prices import cost
+from rollout_tasks.models.role_keys import key_of_role
+from rollout_tasks.models.usage_meter import UsageMeter
+
+
+def open_models(config: RunConfig, session_id: str) -> UsageMeter:
+    """Returns the run's model, with the further ones as its roles. Connects to none yet.
+
+    Each has a session of its own: the attempt's, followed by ``/`` and the role.
+
+    Raises:
+        UserError: A key cannot be sent in a header.
+    """
+    roles = {}
+    for role in config.model_roles:
+        key = key_of_role(role, config.model)
+        roles[role.role] = UsageMeter(open_model(role.model, session_id=f"{session_id}/{role.role}", api_key=key))
+    return UsageMeter(open_model(config.model, session_id=session_id), roles)
+
+
+def cost_of(config: RunConfig, meter: UsageMeter) -> float | None:
+    """Returns the dollars that an attempt's calls cost; None if a price is not known, or an endpoint counts no tokens."""
+    costs = [cost(config.model, meter.usage)]
+    for role in config.model_roles:
+        used = meter.roles[role.role].usage
+        costs.append(cost(role.model, used) if used.requests else 0.0)
+    known = [part for part in costs if part is not None]
+    return sum(known) if len(known) == len(costs) else None
