@@ -455,7 +455,7 @@ def test_several_at_a_time_do_not_hinder_each_other(opened: Opened) -> None:
     answers: dict[int, Any] = {}
 
     def work(number: int) -> None:
-        answers[number] = cells[number].run(f"import time\ntime.sleep(0.5)\nresult = {number}")
+        answers[number] = cells[number].run(f"import time\ntime.sleep(2)\nresult = {number}")
 
     began = time.monotonic()
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
@@ -465,7 +465,7 @@ def test_several_at_a_time_do_not_hinder_each_other(opened: Opened) -> None:
         thread.join()
 
     assert answers == {number: number for number in range(8)}
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def _refuse(name: str) -> socket.socket:

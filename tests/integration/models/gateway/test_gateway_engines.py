@@ -129,7 +129,7 @@ def test_an_engine_that_does_not_heed_its_end_holds_nobody_up(agent: Open, monke
         begun.set()
         for _ in range(3):
             try:
-                await asyncio.sleep(1)
+                await asyncio.sleep(3)
             except asyncio.CancelledError:
                 continue
 
@@ -141,7 +141,7 @@ def test_an_engine_that_does_not_heed_its_end_holds_nobody_up(agent: Open, monke
 
     one.handle.close()
 
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 5
     asking.join(20)
 
 
