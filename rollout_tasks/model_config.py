@@ -113,6 +113,13 @@ class ModelRole(Part):
     profile: str | dict[str, Any] | None = None
     """How it is asked: the profile of an agent, or the file of one; a submission puts the profile itself here."""
 
+    @property
+    def profile_name(self) -> str:
+        """The profile's name, with its version if that is known."""
+        if isinstance(self.profile, dict):
+            return f"{self.profile.get('name')} {self.profile.get('version')}"
+        return self.profile or "no profile"
+
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: Any) -> Any:

@@ -73,9 +73,10 @@ class PlannerGrounderAgent(ToolCallingAgent):
         """Records what the grounder is asked in a folder of its own, in the form of a trajectory."""
         folder = trajectory.folder
         role = next((role for role in self._config.model_roles if role.role == ROLE), None)
-        record = TrajectoryWriter(folder / ROLE, enabled=True) if folder else TrajectoryWriter(Path(), enabled=False)
+        record = TrajectoryWriter(folder / ROLE if folder else Path(), enabled=folder is not None)
+        known = {} if role is None else {"model": role.model.name, "profile": role.profile_name}
         try:
-            record.start({"role": ROLE, "model": role.model.name if role else None})
+            record.start({"role": ROLE, **known})
             yield record
         finally:
             record.finish()

@@ -225,6 +225,9 @@ class Attempt:
 
     def _header(self, environment_class: type[Environment], vm: VMAccess | None) -> dict[str, object]:
         profile = self.config.profile
+        roles = {
+            role.role: {"model": role.model.name, "profile": role.profile_name} for role in self.config.model_roles
+        }
         return {
             "run_id": self.run_id,
             "rollout_id": self.rollout_id,
@@ -236,6 +239,7 @@ class Attempt:
             "worker": self.worker,
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),
+            **({"roles": roles} if roles else {}),
         }
 
 

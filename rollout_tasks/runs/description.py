@@ -194,7 +194,9 @@ class RunDescription:
         return self.config().model.answerer if self.document().get("asks_model", True) else None
 
     def agent(self) -> str | None:
-        """Returns the name of the run's agent, for reports, with its profile's version; None if it is not known here.
+        """Returns the name of the run's agent, for reports, with its profile's version and its further models.
+
+        None if it is not known here.
 
         Raises:
             UserError: The description is missing or broken.
@@ -204,7 +206,8 @@ class RunDescription:
         if profile is not None:
             return f"{profile.get('name')} {profile.get('version')}"
         if config.agent is not None:
-            return config.agent
+            roles = "; ".join(f"{role.role}: {role.model.name}, {role.profile_name}" for role in config.model_roles)
+            return f"{config.agent} ({roles})" if roles else config.agent
         with suppress(UserError):  # its package may not be installed here
             return ", ".join(sorted({registry.environment(name).default_agent for name in self.environments()}))
         return None

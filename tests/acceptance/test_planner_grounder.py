@@ -80,6 +80,8 @@ def test_both_solve_a_task(endpoints: tuple[ChatEndpoint, ChatEndpoint], tmp_pat
     asked = read_trajectory(attempt / "grounder")
     assert asked.prompt(asked.replies[0]) == grounder.bodies[0]["messages"]
     assert f"Click on {TARGET}." in json.dumps(grounder.bodies[0]["messages"])
+    assert asked.header == {"role": "grounder", "model": "policy", "profile": "uitars-1.5 1"}
+    assert folder.description.agent() == "planner-grounder (grounder: policy, uitars-1.5 1)"
     stored = (folder.path / "run.json").read_text()
     assert grounder.url in stored
     assert "sk-of-the-planner" not in stored
