@@ -282,7 +282,14 @@ class RunConfig(Part):
     @property
     def models(self) -> tuple[ModelConfig, ...]:
         """Every model that rollouts ask, the run's own first."""
-        return (self.model, *(role.model for role in self.model_roles))
+        return (self.model, *map(self.role_model, self.model_roles))
+
+    def role_model(self, role: ModelRole) -> ModelConfig:
+        """Returns a further model; one that names no endpoint has the run's own."""
+        model = role.model
+        if model.base_url is not None or model.pool is not None:
+            return model
+        return model.model_copy(update={"base_url": self.model.base_url, "pool": self.model.pool})
 
     @field_validator("agent_options", mode="before")
     @classmethod

@@ -20,8 +20,10 @@ from rollout_tasks.validation_messages import clause, location_of, shown
 DEFAULT_MODEL = "gpt-4.1-2025-04-14"
 POOL_SCHEME = "pool://"
 """Before the name of a model pool, where an endpoint is named; nothing connects to such an address."""
-_OF_A_FILE = "extra_body"
-"""The option of a model that `ModelRole.read` does not take: its text may hold commas."""
+_OF_THE_CONVERSATION = ("images_in", "max_images", "keep_thinking")
+"""Options of a model about what a prompt has of earlier turns: further models are asked one thing at a time."""
+_NOT_AS_TEXT = ("name", "extra_body", *_OF_THE_CONVERSATION)
+"""Options of a model that the text of a further model does not take; the text of ``extra_body`` may hold commas."""
 
 
 class ModelConfig(Part):
@@ -135,28 +137,38 @@ class ModelRole(Part):
         role, _, rest = text.partition("=")
         name, *options = rest.split(",")
         if not role or not name:
-            raise ValueError(f"must look like grounder=MODEL,base-url=URL,profile=NAME, got {shown(text)}")
+            raise ValueError("must look like grounder=MODEL,base-url=URL,profile=NAME")
         fields = _spelled_fields()
         model: dict[str, Any] = {"name": name}
         found: dict[str, Any] = {"role": role, "model": model}
         for one in options:
-            key, equals, value = one.partition("=")
-            if not equals or not value or (key != "profile" and key not in fields):
-                raise ValueError(
-                    f"{role}: {shown(one)} is not one of {', '.join(['profile', *fields])} with = and a value"
-                )
+            key, _, value = one.partition("=")
+            if key != "profile" and key not in fields:
+                raise ValueError(f"{role}: {shown(key)} is not one of {', '.join(['profile', *fields])}")
+            if not value:
+                raise ValueError(f"{role}: {key} has no value: it must look like {key}=VALUE")
             values, field = (found, "profile") if key == "profile" else (model, fields[key])
             if field in values:
                 raise ValueError(f"{role}: {key} is given twice")
             values[field] = value
         return found
 
+    @model_validator(mode="after")
+    def _asks_one_thing(self) -> ModelRole:
+        default = ModelConfig()
+        for name in _OF_THE_CONVERSATION:
+            if getattr(self.model, name) != getattr(default, name):
+                raise ValueError(f"{name}: a further model sees one screenshot, and no earlier turn")
+        if self.model.scripted:
+            raise ValueError("scripted: a further model is never scripted")
+        return self
+
 
 def _spelled_fields() -> dict[str, str]:
-    """Returns the options of a model that `ModelRole` takes, by their spelling without dashes: ``base-url``."""
+    """Returns the options of a model that the text of a `ModelRole` takes, by their spelling without dashes: ``base-url``."""
     spelled = {}
     for field, declared in ModelConfig.model_fields.items():
-        if (spellings := field_spellings(declared)) and field not in ("name", _OF_A_FILE):
+        if (spellings := field_spellings(declared)) and field not in _NOT_AS_TEXT:
             spelled[spellings[0].removeprefix("--")] = field
     return spelled
 
@@ -173,22 +185,26 @@ def model_roles(values: Any) -> Any:
     if not isinstance(values, list | tuple):
         return values
     roles: list[ModelRole] = []
-    for value in values:
+    for number, value in enumerate(values):
         try:
             role = ModelRole.model_validate(value)
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(_sentence(first, value)) from error
+            raise ValueError(_sentence(first, value, number)) from error
         if any(role.role == other.role for other in roles):
             raise ValueError(f"two models are named {role.role}")
         roles.append(role)
     return tuple(roles)
 
 
-def _sentence(error: Any, value: Any) -> str:
+def _sentence(error: Any, value: Any, number: int) -> str:
     """Returns what is wrong with a further model, with its name and that of the option, as far as there are any."""
     if not isinstance(value, str):
+        role = value.get("role") if isinstance(value, dict) else None
         location = ".".join(map(str, location_of(error, value)))
-        return f"{location}: {clause(error)}" if location else clause(error)
-    field = next((str(part).replace("_", "-") for part in error["loc"] if part != "model"), None)
-    return clause(error) if field is None else f"{value.partition('=')[0]}: {field}: {clause(error)}"
+        return ": ".join([shown(role) if role else f"number {number + 1}", *filter(None, [location]), clause(error)])
+    field = next((str(part) for part in error["loc"] if part != "model"), None)
+    if field is None:
+        return clause(error)
+    spelled = {name: spelling for spelling, name in _spelled_fields().items()}
+    return f"{value.partition('=')[0]}: {spelled.get(field, field)}: {clause(error)}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rollout_tasks.agents.limits import Budget
 from rollout_tasks.agents.profiles.actions import Action, Click, Drag, MouseDown, MouseUp, Move, Point, Scroll
 from rollout_tasks.agents.profiles.dialogues import dialogue_of
 from rollout_tasks.agents.profiles.pictures import decodable, encoded
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.reply import UnusableReplyError
 from rollout_tasks.config import RunConfig
-from rollout_tasks.models.base import Message, Model, Reply, Usage
+from rollout_tasks.models.base import ContextOverflow, Message, Model, Reply
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
 ROLE = "grounder"
@@ -31,12 +32,13 @@ class NotFoundError(Exception):
 class Grounder:
     """One episode's grounder."""
 
-    def __init__(self, config: RunConfig, model: Model, record: TrajectoryWriter) -> None:
+    def __init__(self, config: RunConfig, model: Model, budget: Budget, record: TrajectoryWriter) -> None:
         """Stores what it needs.
 
         Args:
             config: The run's options, with the grounder's profile.
             model: The model in this role.
+            budget: The episode's, of which its calls take their part.
             record: Where its questions and replies go; already started.
 
         Raises:
@@ -48,32 +50,38 @@ class Grounder:
                 f"the run has no {ROLE} with a profile: --model-role {ROLE}=MODEL,base-url=URL,profile=NAME"
             )
         self._profile = Profile.model_validate(role.profile)
-        self._config = config.model_copy(update={"model": role.model})
+        self._config = config.model_copy(update={"model": config.role_model(role)})
         self._model = model
+        self._budget = budget
         self._record = record
-        self.usage = Usage()
 
-    def place(self, description: str, screenshot: bytes, *, turn: int) -> Point:
+    def place(self, description: str, screenshot: bytes) -> Point:
         """Returns the place of what is described: pixels of the screen from the left and from the top.
 
         Args:
             description: What to look for, in words.
             screenshot: A PNG.
-            turn: The planner's turn, for the record.
 
         Raises:
-            NotFoundError: The model names none.
-            RolloutFailure: As `Model.complete` raises it, or ``vm_lost`` if the screenshot cannot be decoded.
+            NotFoundError: The description says nothing, or the model names no place.
+            RolloutFailure: As `Model.complete` raises it, ``max_turns`` if there are no tokens left, or ``vm_lost`` if the
+                screenshot cannot be decoded.
         """
+        if not any(sign.isalnum() for sign in description):
+            raise NotFoundError("The description has no words.")
         instruction = f"Click on {description.strip().rstrip('.')}."
         dialogue = dialogue_of(self._profile, self._config, instruction, images=_IMAGES)
         with decodable():
             picture = encoded(screenshot, self._profile.pictures)
-        self._record.message({"role": "user", "content": instruction}, turn=turn)
+        self._record.message({"role": "user", "content": instruction}, turn=self._budget.turn)
         problem = ""
         for _ in range(_TRIES):
-            prompt = dialogue.prompt(picture)
-            reply = self._ask(prompt, dialogue.tools(picture), turn)
+            try:
+                reply = self._ask(dialogue.prompt(picture), dialogue.tools(picture))
+            except ContextOverflow:
+                if not problem:
+                    raise
+                break  # the reply before has used the context up
             try:
                 if reply.cut_off or reply.filtered or reply.refused:
                     raise UnusableReplyError(f"Its reply was not complete ({reply.finish_reason}).")
@@ -84,10 +92,11 @@ class Grounder:
                 dialogue.correct(reply, problem)
         raise NotFoundError(problem)
 
-    def _ask(self, prompt: Sequence[Message], tools: Sequence[Any], turn: int) -> Reply:
+    def _ask(self, prompt: Sequence[Message], tools: Sequence[Any]) -> Reply:
+        self._budget.check_tokens()
         reply = self._model.complete(prompt, tools)
-        self.usage += reply.usage
-        self._record.message(reply.message, turn=turn, reply=reply, prompt=prompt)
+        self._budget.usage += reply.usage
+        self._record.message(reply.message, turn=self._budget.turn, reply=reply, prompt=prompt)
         return reply
 
 

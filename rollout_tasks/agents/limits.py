@@ -89,6 +89,24 @@ def check_refusal(reply: Reply) -> None:
         )
 
 
+class Budget:
+    """An episode's limits, and what all the models that it asks have used of them by now."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.turn = 0
+        """The turn that goes on, from 1."""
+        self.usage = Usage()
+
+    def check_tokens(self) -> None:
+        """Checks that there are tokens left for another call.
+
+        Raises:
+            RolloutFailure: ``max_turns``.
+        """
+        check_tokens(self.limits, self.usage, self.turn)
+
+
 class UnusableTurns:
     """Counts unusable turns in a row."""
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from benchmark.items import Item
 from rollout_tasks.agents.base import Episode
 from rollout_tasks.agents.grounder import ROLE, Grounder, NotFoundError
+from rollout_tasks.agents.limits import Budget
 from rollout_tasks.agents.tool_calling import ToolCallingAgent
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, Tool, ToolCall, ToolResult, World
@@ -63,10 +64,11 @@ class PlannerGrounderAgent(ToolCallingAgent):
         Raises:
             ValueError: The run has no grounder with a profile, or the environment shows no screenshot.
         """
+        budget = Budget(limits)
         with self._recording(trajectory) as record:
-            grounder = Grounder(self._config, model.role(ROLE), record)
+            grounder = Grounder(self._config, model.role(ROLE), budget, record)
             world = PointedInWords(environment, grounder, observation)
-            return self._play(item, world, observation, model, limits, trajectory, others=lambda: grounder.usage)
+            return self._play(item, world, observation, model, budget, trajectory)
 
     @contextmanager
     def _recording(self, trajectory: TrajectoryWriter) -> Iterator[TrajectoryWriter]:
@@ -98,7 +100,6 @@ class PointedInWords(World):
         """
         self._environment = environment
         self._grounder = grounder
-        self._turn = 0
         self._pointing = {tool.name for tool in environment.tools() if _has_coordinates(tool)}
         if not self._pointing:
             raise ValueError(
@@ -128,10 +129,9 @@ class PointedInWords(World):
 
     def execute(self, call: ToolCall) -> ToolResult:
         """See `World`. What the grounder does not find is a failed call."""
-        self._turn += 1
         if call.name in self._pointing and (target := call.arguments.get(TARGET)) is not None:
             try:
-                x, y = self._grounder.place(target, self._screenshot, turn=self._turn)
+                x, y = self._grounder.place(target, self._screenshot)
             except NotFoundError as problem:
                 return ToolResult("failed", f"{target!r} was not found on the screenshot: {problem}")
             others = {name: value for name, value in call.arguments.items() if name != TARGET}

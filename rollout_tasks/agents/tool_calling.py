@@ -7,19 +7,18 @@ left out, so that every prompt can be rebuilt (`Trajectory.prompt`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from benchmark.items import Item
 from rollout_tasks.agents import prompts
 from rollout_tasks.agents.base import Agent, Episode
 from rollout_tasks.agents.history import HistoryPolicy, MessageHistory
-from rollout_tasks.agents.limits import UnusableTurns, ask, check_refusal, check_tokens, turns_used, unanswered
+from rollout_tasks.agents.limits import Budget, UnusableTurns, ask, check_refusal, turns_used, unanswered
 from rollout_tasks.agents.thinking import after_thinking
 from rollout_tasks.agents.tool_calls import ToolCallReader, UnusableCallError
 from rollout_tasks.config import Limits, RunConfig
 from rollout_tasks.environments.base import Observation, ToolCall, ToolResult, World
-from rollout_tasks.models.base import Message, Model, RawToolCall, Reply, Usage
+from rollout_tasks.models.base import Message, Model, RawToolCall, Reply
 from rollout_tasks.models.sent_messages import LeftOut
 from rollout_tasks.trajectories.writer import TrajectoryWriter
 
@@ -43,7 +42,7 @@ class ToolCallingAgent(Agent):
         trajectory: TrajectoryWriter,
     ) -> Episode:
         """See `Agent`."""
-        return self._play(item, environment, observation, model, limits, trajectory)
+        return self._play(item, environment, observation, model, Budget(limits), trajectory)
 
     def _play(
         self,
@@ -51,15 +50,13 @@ class ToolCallingAgent(Agent):
         environment: World,
         observation: Observation,
         model: Model,
-        limits: Limits,
+        budget: Budget,
         trajectory: TrajectoryWriter,
-        *,
-        others: Callable[[], Usage] = Usage,
     ) -> Episode:
-        """As `run`; `others` returns what further models have used by now, which counts, too."""
-        episode = _ToolEpisode(environment, model, trajectory, self._config, others)
+        """As `run`, with limits that further models may share."""
+        episode = _ToolEpisode(environment, model, trajectory, self._config, budget)
         episode.begin(item, observation)
-        return episode.play(limits)
+        return episode.play()
 
 
 class _ToolEpisode:
@@ -71,7 +68,7 @@ class _ToolEpisode:
         model: Model,
         trajectory: TrajectoryWriter,
         config: RunConfig,
-        others: Callable[[], Usage],
+        budget: Budget,
     ) -> None:
         self._environment = environment
         self._model = model
@@ -83,10 +80,8 @@ class _ToolEpisode:
         self._offered = [tool.as_openai() for tool in self._tools]
         self._calls = ToolCallReader(self._tools)
         self._history = MessageHistory(HistoryPolicy.of(config.model))
-        self._turn = 0
+        self._budget = budget
         self._reply: Reply | None = None
-        self._own_usage = Usage()
-        self._others = others
         self._unusable = UnusableTurns()
 
     def begin(self, item: Item, observation: Observation) -> None:
@@ -95,36 +90,32 @@ class _ToolEpisode:
         self._say({"role": "system", "content": prompts.system_prompt(instructions, self._tools, self._system_prompt)})
         self._say({"role": "user", "content": prompts.task_content(item.question, observation)})
 
-    def play(self, limits: Limits) -> Episode:
+    def play(self) -> Episode:
         """Plays turns until there is an answer or a limit is reached."""
-        while self._turn < limits.max_turns:
-            check_tokens(limits, self._usage, self._turn)
-            self._turn += 1
+        budget = self._budget
+        while budget.turn < budget.limits.max_turns:
+            budget.check_tokens()
+            budget.turn += 1
             reply = self._ask()
             text = (after_thinking(reply.text) or "").strip()
             if reply.tool_calls:
                 ending = self._execute_all(reply)
                 if ending is not None:
-                    return Episode(text, ending, self._turn, self._usage)
+                    return Episode(text, ending, budget.turn, budget.usage)
             elif problem := unanswered(reply, self._model_config):
                 self._say({"role": "user", "content": prompts.CUT_OFF_NOTE if reply.cut_off else prompts.FILTERED_NOTE})
                 self._unusable.add(problem)
             elif text:
-                return Episode(text, "answer", self._turn, self._usage)
+                return Episode(text, "answer", budget.turn, budget.usage)
             else:
                 self._say({"role": "user", "content": prompts.ON_EMPTY_REPLY})
                 self._unusable.add("an empty reply")
-        raise turns_used(limits)
-
-    @property
-    def _usage(self) -> Usage:
-        """That of all the episode's models."""
-        return self._own_usage + self._others()
+        raise turns_used(budget.limits)
 
     def _ask(self) -> Reply:
         prompt, left_out = self._history.prompt()
         reply = self._reply = ask(self._model, prompt, self._offered, self._reply, self._model_config)
-        self._own_usage += reply.usage
+        self._budget.usage += reply.usage
         self._say(reply.message, reply, left_out)
         check_refusal(reply)
         return reply
@@ -160,7 +151,7 @@ class _ToolEpisode:
     def _execute(self, call: ToolCall) -> ToolResult:
         started = time.monotonic()
         result = self._environment.execute(call)
-        self._trajectory.step(turn=self._turn, call=call, result=result, seconds=time.monotonic() - started)
+        self._trajectory.step(turn=self._budget.turn, call=call, result=result, seconds=time.monotonic() - started)
         return result
 
     def _answer(self, raw: RawToolCall, result: ToolResult) -> None:
@@ -169,4 +160,4 @@ class _ToolEpisode:
 
     def _say(self, message: Message, reply: Reply | None = None, left_out: LeftOut | None = None) -> None:
         self._history.add(message, reply)
-        self._trajectory.message(message, turn=self._turn or None, reply=reply, left_out=left_out)
+        self._trajectory.message(message, turn=self._budget.turn or None, reply=reply, left_out=left_out)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 CHANGED_BY_RESUME = ("--base-url", "--model-pool", "--model-role", "--prompt-price", "--completion-price", "--max-cost")
 
+_ELSEWHERE = ("base_url", "pool", "prompt_price", "completion_price")
+"""Options of a model that a resumed run may be given anew."""
+
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
     """Submits a new run."""
@@ -156,6 +159,13 @@ def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
     """
     given = {role.role: role.model for role in changed.model_roles}
     own = {role.role: role.model for role in config.model_roles}
+    for one in changed.model_roles:
+        others = one.model.model_fields_set - {"name", *_ELSEWHERE}
+        if others or one.profile is not None:
+            raise UserError(
+                f"--model-role {one.role}: a resumed run keeps its own configuration, but for base-url, model-pool,"
+                " prompt-price and completion-price"
+            )
     for role, model in given.items():
         if role not in own:
             raise UserError(f"--model-role {role}: the run has no model of this name")
@@ -175,8 +185,7 @@ def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
 
 def _elsewhere(model: ModelConfig, given: ModelConfig) -> ModelConfig:
     """Returns a model with the endpoint and the prices that were given now. Another endpoint has other prices."""
-    names = ("base_url", "pool", "prompt_price", "completion_price")
-    update = {name: value for name in names if (value := getattr(given, name)) is not None}
+    update = {name: value for name in _ELSEWHERE if (value := getattr(given, name)) is not None}
     if "base_url" in update or "pool" in update:
         update = {"base_url": None, "pool": None} | update
         if (update["base_url"], update["pool"]) != (model.base_url, model.pool):

@@ -134,7 +134,7 @@ class Attempt:
                 episode, score = self._act(environment_class, context, meter, trajectory, opened, pulse)
         except (RolloutFailure, EpisodeInterrupted) as failure:
             failure_class, error = failure.failure_class, str(failure)
-            longest = min(self.config.model.timeout, NEARLY_ALL * self.config.limits.max_seconds)
+            longest = min(*(model.timeout for model in self.config.models), NEARLY_ALL * self.config.limits.max_seconds)
             if failure_class is FailureClass.TIMEOUT and meter.kept_waiting >= longest:
                 failure_class = FailureClass.MODEL_OVERLOAD  # the agent was kept waiting
                 error += f": the model's endpoint had not answered for {meter.kept_waiting:.0f} s"

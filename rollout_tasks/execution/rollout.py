@@ -33,6 +33,7 @@ from rollout_tasks.execution.verdicts import RolloutVerdicts
 from rollout_tasks.interruption import Interruption
 from rollout_tasks.models.endpoint import endpoint_of
 from rollout_tasks.models.outage import wait_while_out
+from rollout_tasks.models.role_keys import models_with_keys
 from rollout_tasks.queues import finalize_task
 from rollout_tasks.runs.folder import RunFolder
 from rollout_tasks.runs.states import Claim
@@ -249,6 +250,7 @@ class Execution:
             environment = registry.environment(registry.environment_name(item, self.config))
             if not registry.agent(self.config.agent or environment.default_agent).needs_model:
                 return False
+            asked = dict.fromkeys((endpoint_of(model), model.api, key) for model, key in models_with_keys(self.config))
         except UserError:  # the attempt reports it
             return False
 
@@ -256,8 +258,6 @@ class Execution:
             if worker_stops():
                 raise WorkerShutdown
             return self._goes_on(pulse)
-
-        endpoints = {endpoint_of(model): model.api for model in self.config.models}
 
         def uncount() -> None:
             if self.claim.counted:  # else another endpoint is out, too
@@ -272,8 +272,9 @@ class Execution:
                 before_waiting=uncount,
                 run_id=pulse.run_id,
                 api=api,
+                key=key,
             )
-            for endpoint, api in endpoints.items()
+            for endpoint, api, key in asked
         ]
         return any(waited)
 

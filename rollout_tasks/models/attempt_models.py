@@ -19,8 +19,8 @@ def open_models(config: RunConfig, session_id: str) -> UsageMeter:
     """
     roles = {}
     for role in config.model_roles:
-        key = key_of_role(role, config.model)
-        roles[role.role] = UsageMeter(open_model(role.model, session_id=f"{session_id}/{role.role}", api_key=key))
+        model, key = config.role_model(role), key_of_role(role, config)
+        roles[role.role] = UsageMeter(open_model(model, session_id=f"{session_id}/{role.role}", api_key=key))
     return UsageMeter(open_model(config.model, session_id=session_id), roles)
 
 

@@ -11,17 +11,20 @@ from rollout_tasks.settings import settings
 ANSWER_SECONDS = 5.0
 
 
-def problem_of(endpoint: str, api: str) -> str:
+def problem_of(endpoint: str, api: str, key: str | None = None) -> str:
     """Returns why an endpoint does not work, as the rest of a sentence; empty if it answers, whatever it says of the request.
 
     Args:
         endpoint: Its base URL.
         api: The one in which it is asked, a key of `APIS`.
+        key: What is sent as its key; empty: nothing; None: the key of a run's own endpoint.
     """
     import httpx2  # the openai package's client: slow to import, and few models fail
 
-    key = settings().openai_api_key
-    headers = APIS[api].login(key.get_secret_value().strip()) if key else {}
+    if key is None:
+        own = settings().openai_api_key
+        key = own.get_secret_value().strip() if own else ""
+    headers = APIS[api].login(key) if key else {}
     try:
         with (
             with_deadlines(httpx2.Client(headers=headers, timeout=Deadline(ANSWER_SECONDS))) as http,

@@ -76,6 +76,7 @@ def wait_while_out(
     before_waiting: Callable[[], object] | None = None,
     run_id: str = "",
     api: str = "chat",
+    key: str | None = None,
 ) -> bool:
     """Waits until an endpoint answers again.
 
@@ -87,6 +88,7 @@ def wait_while_out(
         wanted: Called about once a second: whether to go on waiting; an error that it raises ends the wait.
         run_id: The run that waits, for the log.
         api: The one in which it is asked, a key of `APIS`.
+        key: What it is asked with, as in `problem_of`.
 
     Returns:
         Whether it had an outage, so that the call says nothing about the model. False also if that lasts for longer than
@@ -111,7 +113,7 @@ def wait_while_out(
         if not too_long and not wanted():
             return waited
         if client.set(f"{_key(endpoint)}:asked", "1", nx=True, px=int((ANSWER_SECONDS + ASK_EVERY_SECONDS) * 1000)):
-            problem = _ask(client, endpoint, api)
+            problem = _ask(client, endpoint, api, key)
             _note(client, endpoint, problem, outage)
             suspected = suspected and bool(problem)  # whatever the server's clock says of the answer
             if problem and too_long:
@@ -143,15 +145,15 @@ def _note(client: redis.Redis, endpoint: str, problem: str, outage: Outage | Non
         pipe.execute()
 
 
-def _ask(client: redis.Redis, endpoint: str, api: str) -> str:
+def _ask(client: redis.Redis, endpoint: str, api: str, key: str | None) -> str:
     """Returns why the endpoint does not work, as the rest of a sentence; empty if it answers."""
     if not endpoint.startswith(POOL_SCHEME):
-        return problem_of(endpoint, api)
+        return problem_of(endpoint, api, key)
     ready = Replicas(client, endpoint.removeprefix(POOL_SCHEME)).ready()
     if not ready:
         return "has no replica that takes calls"
     with ThreadPoolExecutor(min(len(ready), _ASKED_AT_ONCE)) as threads:  # they count as ready until they fall silent
-        problems = list(threads.map(lambda replica: problem_of(replica.base_url, api), ready))
+        problems = list(threads.map(lambda replica: problem_of(replica.base_url, api, key), ready))
     return "" if "" in problems else f"has no replica that works: {ready[0].replica_id} {problems[0]}"
 
 

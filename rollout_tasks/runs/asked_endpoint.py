@@ -55,8 +55,8 @@ class AskedEndpoint:
     """Empty: none is sent."""
     api: str = "chat"
     """A key of `APIS`."""
-    key_named: str = "OPENAI_API_KEY"
-    """Where the key is configured."""
+    key_hint: str = "check OPENAI_API_KEY"
+    """What to do if the key is refused."""
 
     def served(self) -> list[dict[str, Any]] | None:
         """Returns the models that it says it serves; None if it does not say.
@@ -154,7 +154,7 @@ class AskedEndpoint:
             ) from error
 
     def _key_refused(self, status: int) -> str:
-        return f"the model endpoint {self.address} refuses the key (HTTP {status}): check {self.key_named}"
+        return f"the model endpoint {self.address} refuses the key (HTTP {status}): {self.key_hint}"
 
     def _without_key(self, said: object) -> str:
         return without_key(str(said), self.key)

@@ -151,6 +151,7 @@ class RunDescription:
         changed = document["config"] | {"model": before | model, "max_cost": config.max_cost}
         if config.model_roles:
             changed["model_roles"] = [role.model_dump(mode="json") for role in config.model_roles]
+            self._keep_earlier_endpoints(document, config)
         if changed == document["config"] and embedded is document.get("embedded"):
             return
         document |= {"config": changed, "embedded": embedded}
@@ -159,6 +160,16 @@ class RunDescription:
             write_whole(self._path, _text_of(document))
         except OSError as error:
             raise UserError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def _keep_earlier_endpoints(self, document: dict[str, Any], config: RunConfig) -> None:
+        """Adds the endpoints that further models had before to a description."""
+        before = {role["role"]: role["model"] for role in document["config"].get("model_roles", [])}
+        for role in config.model_roles:
+            model = before.get(role.role)
+            if model is None or (model.get("base_url"), model.get("pool")) == (role.model.base_url, role.model.pool):
+                continue
+            earlier = document.setdefault("earlier_role_base_urls", {}).setdefault(role.role, [])
+            earlier.append(model.get("base_url") if model.get("pool") is None else f"{POOL_SCHEME}{model['pool']}")
 
     def config(self) -> RunConfig:
         """Returns the run's configuration.

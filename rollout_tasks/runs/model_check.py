@@ -70,7 +70,10 @@ def _with_model(config: RunConfig) -> RunConfig:
     if served is None:
         _check_answers(endpoint, config.model)
         return config
-    _check_context(served, config.model, address, config.profile)
+    try:
+        _check_context(served, config.model, address, config.profile)
+    except UserError as error:
+        raise UserError(f"--agent: {error}") from error
     if any(model.get("owned_by") == "scripted" for model in served):
         if config.profile is not None:
             raise UserError(_endpoint_wanted(config))
@@ -86,33 +89,36 @@ def _with_model(config: RunConfig) -> RunConfig:
 
 
 def _with_roles(config: RunConfig) -> RunConfig:
-    """Returns a configuration whose further models have an endpoint, the run's own if they name none; each is checked.
+    """Returns a configuration whose further models have list prices, if theirs are known; each model is checked.
+
+    One that names no endpoint has the run's own, also when that is changed by a resume.
 
     Raises:
         UserError: One of their endpoints is wrong, as in `check_model`; names the model.
     """
     roles = []
     for role in config.model_roles:
-        model = role.model
-        if model.base_url is None and model.pool is None:
-            model = model.model_copy(update={"base_url": config.model.base_url, "pool": config.model.pool})
-        checked = role.model_copy(update={"model": with_list_prices(model)})
         try:
-            _check_role(checked, config)
+            _check_role(role, config)
         except UserError as error:
             raise UserError(f"--model-role {role.role}: {error}") from error
-        roles.append(checked)
+        priced = with_list_prices(config.role_model(role))
+        prices = {name: getattr(priced, name) for name in ("prompt_price", "completion_price")}
+        roles.append(role.model_copy(update={"model": role.model.model_copy(update=prices)}))
     return config.model_copy(update={"model_roles": tuple(roles)})
 
 
 def _check_role(role: ModelRole, config: RunConfig) -> None:
-    model = role.model
-    address = _replica_of(model) if model.pool is not None else model.base_url
+    model = config.role_model(role)
+    address = _replica_of(model, "model-pool", "base-url") if model.pool is not None else model.base_url
     if address is None:
         raise UserError("name its endpoint, as in base-url=http://127.0.0.1:8000/v1")
-    key = key_of_role(role, config.model)
-    login = {"key": own_key()} if key is None else {"key": key, "key_named": VARIABLE}
-    endpoint = AskedEndpoint(address, api=model.api, **login)
+    key = key_of_role(role, config)
+    if key is None:
+        endpoint = AskedEndpoint(address, own_key(), model.api)
+    else:
+        hint = f"check {VARIABLE}" if key else f'none was sent: put it into {VARIABLE}, as in "{role.role}:KEY"'
+        endpoint = AskedEndpoint(address, key, model.api, key_hint=hint)
     served = endpoint.served()
     if served is None:
         _check_answers(endpoint, model)
@@ -163,15 +169,22 @@ def check_no_pool(config: RunConfig) -> None:
     Raises:
         UserError: It has one.
     """
-    if any(model.pool is not None for model in config.models):
-        raise UserError(
-            "--model-pool: a run on this machine alone does not know the pools of your workers' Redis:"
-            " send it to the workers (rollouts submit), or name an endpoint (--base-url)"
-        )
+    given = {"--model-pool": config.model} | {f"--model-role {role.role}": role.model for role in config.model_roles}
+    for option, model in given.items():
+        if model.pool is not None:
+            raise UserError(
+                f"{option}: a run on this machine alone does not know the pools of your workers' Redis:"
+                " send it to the workers (rollouts submit), or name an endpoint (base-url)"
+            )
 
 
-def _replica_of(model: ModelConfig) -> str:
+def _replica_of(model: ModelConfig, pool_option: str = "--model-pool", url_option: str = "--base-url") -> str:
     """Returns the address of a replica of a model pool, for the checks before a run.
+
+    Args:
+        model: A model with a pool.
+        pool_option: What the option for the pool is called where this model is given.
+        url_option: The same for its endpoint.
 
     Raises:
         UserError: An endpoint is named, too, or the pool has no replica that takes calls.
@@ -181,7 +194,7 @@ def _replica_of(model: ModelConfig) -> str:
 
     pool = model.pool or ""
     if model.base_url is not None:
-        raise UserError("--model-pool, --base-url: name one of them")
+        raise UserError(f"{pool_option}, {url_option}: name one of them")
     replicas = Replicas(checked_client(), pool)
     ready = next(iter(replicas.ready()), None)
     if ready is None:
@@ -189,7 +202,7 @@ def _replica_of(model: ModelConfig) -> str:
         some = "it has no replica"
         if there:
             some = "its one replica takes no calls" if there == 1 else f"none of its {there} replicas takes calls"
-        raise UserError(f"--model-pool {pool}: {some}: start some, as with rollouts model attach {pool} URL")
+        raise UserError(f"{pool_option} {pool}: {some}: start some, as with rollouts model attach {pool} URL")
     return ready.base_url
 
 
@@ -218,7 +231,7 @@ def _check_context(served: Sequence[Mapping[str, Any]], model: ModelConfig, addr
     most = next((one.get("max_model_len") for one in served if one.get("id") == model.name), None)
     if needed is not None and type(most) is int and most < needed:
         raise UserError(
-            f"--agent: the profile {profile.get('name')} needs a context of {needed} tokens, and {address} serves"
+            f"the profile {profile.get('name')} needs a context of {needed} tokens, and {address} serves"
             f" {model.name!r} with {most} (max_model_len): serve it with more, or write a profile that needs less"
         )
 

@@ -21,27 +21,42 @@ _OF_THE_RUN = ("timeout", "max_retries")
 def with_role_profiles(config: RunConfig) -> RunConfig:
     """Returns a configuration whose further models have what their profiles say and they leave open. Harmless when repeated.
 
+    Models that were filled in for another agent, as in a printed configuration, are left out.
+
     Raises:
         UserError: The agent asks no such model, lacks one, or a profile is wrong.
     """
-    _check_roles(config)
-    if not config.model_roles:
+    asked = _asked_roles(config)
+    roles = tuple(role for role in config.model_roles if role.role in asked or not isinstance(role.profile, dict))
+    if roles != config.model_roles:
+        config = config.model_copy(update={"model_roles": roles})
+    _check_roles(config, asked)
+    if not roles:
         return config
-    roles = tuple(_with_profile(role, config.model) for role in config.model_roles)
-    return config.model_copy(update={"model_roles": roles})
+    filled = tuple(_with_profile(role, config.model) for role in roles)
+    return config.model_copy(update={"model_roles": filled})
 
 
-def _check_roles(config: RunConfig) -> None:
-    """Checks that the further models are those that the agent asks, and that the options fit it."""
+def _asked_roles(config: RunConfig) -> frozenset[str]:
+    """Returns the further models that the agent asks; checks that the options fit it.
+
+    Raises:
+        UserError: They do not, or there is no such agent.
+    """
     asked: frozenset[str] = frozenset()
-    if config.agent is not None and not is_file_name(config.agent):
-        try:
-            agent = registry.agent(config.agent)
-        except UserError as error:
-            raise UserError(f"--agent: {error}") from error
-        asked = getattr(agent, "roles", asked)
-        if (check := getattr(agent, "check_config", None)) is not None:
-            check(config)
+    if config.agent is None or is_file_name(config.agent):
+        return asked
+    try:
+        agent = registry.agent(config.agent)
+    except UserError as error:
+        raise UserError(f"--agent: {error}") from error
+    if (check := getattr(agent, "check_config", None)) is not None:
+        check(config)
+    return frozenset(getattr(agent, "roles", asked))
+
+
+def _check_roles(config: RunConfig, asked: frozenset[str]) -> None:
+    """Checks that the further models are those that the agent asks."""
     given = {role.role for role in config.model_roles}
     if unknown := sorted(given - asked):
         has = f"asks, besides --model: {', '.join(sorted(asked))}" if asked else "asks no other model than --model"
@@ -62,8 +77,8 @@ def _with_profile(role: ModelRole, own: ModelConfig) -> ModelRole:
         raise UserError(f"{named}: {error}") from error
     sampling = profile.sampling
     model = role.model
-    if model.keep_thinking or model.images_in != "user":
-        raise UserError(f"{named}: keep-thinking, images-in: the {role.role} sees one screenshot, and no earlier reply")
+    if profile.computer_tool is not None and model.seed is not None:
+        raise UserError(f"{named}: model-seed: its profile calls the model through an API that has no seed")
     given = model.model_fields_set
     filled: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
     filled |= {name: getattr(own, name) for name in _OF_THE_RUN}
@@ -81,7 +96,7 @@ def _profile(role: ModelRole) -> Profile:
     """Returns a further model's profile: the stored one, that of its file, or that of the agent it names."""
     if isinstance(role.profile, dict):
         return checked_profile(role.profile, "profile")
-    if role.profile is None:
+    if not role.profile:
         raise UserError(
             "say how it is asked, as in profile=uitars-1.5 (rollouts list agents), or name a profile's file"
         )

@@ -37,23 +37,33 @@ def test_a_model_is_given_as_text_or_as_a_mapping() -> None:
 
 WRONG: list[tuple[Any, str]] = [
     (5, "--model-role: must be a list, got 5"),
-    ([5], "--model-role: must be a mapping of options, got 5"),
-    (["grounder"], "--model-role: must look like grounder=MODEL,base-url=URL,profile=NAME, got 'grounder'"),
+    ([5], "--model-role: number 1: must be a mapping of options, got 5"),
+    (["sk-1"], "--model-role: must look like grounder=MODEL,base-url=URL,profile=NAME"),
     (["=m"], "--model-role: must look like grounder=MODEL,"),
     (["grounder="], "--model-role: must look like grounder=MODEL,"),
     (["a b=m"], "--model-role: a b: role: may have letters, digits,"),
     (["g=m,base-url=x"], "--model-role: g: base-url: must look like http://host:port/v1"),
     (["g=m,base-url=http://u:p@h/v1"], "--model-role: g: base-url: must not carry a user, password or query"),
-    (["g=m,base-url"], "--model-role: g: 'base-url' is not one of profile, base-url, model-pool, temperature,"),
-    (["g=m,url=x"], "--model-role: g: 'url=x' is not one of profile, base-url, model-pool,"),
-    (["g=m,extra-body={}"], "--model-role: g: 'extra-body={}' is not one of profile, base-url,"),
+    (["g=m,base-url"], "--model-role: g: base-url has no value: it must look like base-url=VALUE"),
+    (["g=m,url=x"], "--model-role: g: 'url' is not one of profile, base-url, model-pool, temperature,"),
+    (["g=m,extra-body={}"], "--model-role: g: 'extra-body' is not one of profile, base-url,"),
+    (["g=m,api-key=sk-1"], "--model-role: g: 'api-key' is not one of profile, base-url,"),
+    (["g=m,max-images=5"], "--model-role: g: 'max-images' is not one of profile, base-url,"),
+    (["g=m,keep-thinking=true"], "--model-role: g: 'keep-thinking' is not one of profile, base-url,"),
+    (["g=m,model-timeout=0"], "--model-role: g: model-timeout: must be more than 0, got 0"),
+    ([{"role": "g", "model": {}}, {"model": {}}], "--model-role: number 2: role: is missing"),
+    (
+        [{"role": "g", "model": {"images_in": "tool"}}],
+        "--model-role: 'g': images_in: a further model sees one screenshot",
+    ),
+    ([{"role": "g", "model": {"scripted": True}}], "--model-role: 'g': scripted: a further model is never scripted"),
     (["g=m,temperature=hot"], "--model-role: g: temperature: must be a number, got 'hot'"),
     (["g=m,temperature=1,temperature=2"], "--model-role: g: temperature is given twice"),
     (["g=m,profile=a,profile=b"], "--model-role: g: profile is given twice"),
     (["g=m", "g=n"], "--model-role: two models are named g"),
-    ([{"role": "g"}], "--model-role: model: is missing"),
-    ([{"role": "g", "model": {"nam": "m"}}], "--model-role: model.nam: is not an option"),
-    ([{"role": "g", "model": {}, "api_key": "k"}], "--model-role: api_key: is not an option"),
+    ([{"role": "g"}], "--model-role: 'g': model: is missing"),
+    ([{"role": "g", "model": {"nam": "m"}}], "--model-role: 'g': model.nam: is not an option"),
+    ([{"role": "g", "model": {}, "api_key": "k"}], "--model-role: 'g': api_key: is not an option"),
 ]
 
 
@@ -64,6 +74,7 @@ def test_what_is_wrong_is_said_in_a_sentence(roles: Any, sentence: str) -> None:
     said = str(error.value)
     assert said.startswith(sentence)
     assert "\n" not in said
+    assert "sk-1" not in said
 
 
 NOT_FITTING: list[tuple[dict[str, Any], str]] = [
@@ -85,8 +96,12 @@ NOT_FITTING: list[tuple[dict[str, Any], str]] = [
     ),
     ({**AGENT, "model_roles": ["grounder=m,profile=/no.yaml"]}, "--model-role grounder: /no.yaml: "),
     (
-        {**AGENT, "model_roles": [f"{ROLE},keep-thinking=true"]},
-        "--model-role grounder: keep-thinking, images-in: the grounder",
+        {**AGENT, "model_roles": ["grounder=m,profile=openai-cua,model-seed=3"]},
+        "--model-role grounder: model-seed: its",
+    ),
+    (
+        {**AGENT, "model_roles": [{"role": "grounder", "model": {}, "profile": ""}]},
+        "--model-role grounder: say how it is",
     ),
     (
         {**AGENT, "model_roles": [ROLE], "desktop": {"action_space": "pyautogui"}},
@@ -122,6 +137,19 @@ def test_a_stored_configuration_stays_as_it_is() -> None:
     assert stored == with_profile(stored) == first
 
 
+def test_a_printed_configuration_may_be_given_another_agent() -> None:
+    printed = json.loads(json.dumps(config().model_dump(mode="json")))
+    for agent in ("tool_calling", "qwen3-vl"):
+        assert with_profile(parse_config({**printed, "agent": agent})).model_roles == ()
+
+
+def test_a_model_without_an_endpoint_is_where_the_runs_own_is() -> None:
+    own = config("grounder=small,profile=qwen3-vl", model={"base_url": URL})
+    assert own.models[1].base_url == URL
+    moved = own.model_copy(update={"model": own.model.model_copy(update={"base_url": None, "pool": "p"})})
+    assert (moved.models[1].base_url, moved.models[1].pool) == (None, "p")
+
+
 def test_no_scripted_model_and_no_price_are_guessed() -> None:
     with pytest.raises(
         UserError, match=r"--agent planner-grounder: the scripted model plays no run with several models"
@@ -137,23 +165,25 @@ def test_no_scripted_model_and_no_price_are_guessed() -> None:
 
 def test_no_other_endpoint_gets_the_runs_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     [elsewhere] = config().model_roles
-    own = RunConfig().model.model_copy(update={"base_url": "http://127.0.0.1:9/v1"})
+    own = {"base_url": "http://127.0.0.1:9/v1"}
     for keys, key in (("", ""), ("grounder:sk-g", "sk-g"), ("judge:sk-j", ""), ("judge:sk-j grounder:a:b", "a:b")):
         monkeypatch.setenv("ROLLOUT_ROLE_KEYS", keys)
         settings.cache_clear()
-        assert key_of_role(elsewhere, own) == key
+        assert key_of_role(elsewhere, config(model=own)) == key
     monkeypatch.setenv("ROLLOUT_ROLE_KEYS", "")
     settings.cache_clear()
-    assert key_of_role(elsewhere, elsewhere.model) is None
+    assert key_of_role(elsewhere, config(model={"base_url": URL})) is None
+    inheriting = config("grounder=small,profile=qwen3-vl", model=own)
+    assert key_of_role(inheriting.model_roles[0], inheriting) is None
 
 
-@pytest.mark.parametrize("keys", ["sk-1", ":sk-1", "sk-1:", "a:sk-1 a:sk-2", "grounder:sk-1\x7f"])
+@pytest.mark.parametrize("keys", ["sk-1", ":sk-1", "sk-1:", "a:sk-1 a:sk-2", "a:sk-1,b:sk-1", "grounder:sk-1\x7f"])
 def test_a_wrong_list_of_keys_is_refused_without_quoting_one(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLOUT_ROLE_KEYS", keys)
     settings.cache_clear()
     [role] = config().model_roles
     with pytest.raises(UserError, match=r"^ROLLOUT_ROLE_KEYS: ") as error:
-        key_of_role(role, RunConfig().model)
+        key_of_role(role, config())
     assert "sk-" not in str(error.value)
     monkeypatch.undo()
     settings.cache_clear()

@@ -10,7 +10,7 @@ from rollout_tasks.agents.profiles.dialogue import ActionOutcome
 from rollout_tasks.agents.profiles.pictures import SentPicture
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.agents.profiles.reading import read, said
-from rollout_tasks.agents.profiles.reply import Parsed
+from rollout_tasks.agents.profiles.reply import MOST_CHARACTERS, Parsed
 from rollout_tasks.models.base import Message, Reply
 from rollout_tasks.models.sent_messages import KEPT_OF_CUT_OFF
 
@@ -53,5 +53,6 @@ class TextDialogue:
         self._conversation.add(picture, said(reply, parsed, self._profile, keep_fields=self._keep_fields))
 
     def correct(self, reply: Reply, problem: str) -> None:
-        """See `Dialogue`. Of a reply that was cut off, only the beginning is sent back."""
-        self._conversation.correct(reply.text[:KEPT_OF_CUT_OFF] if reply.cut_off else reply.text, problem)
+        """See `Dialogue`. Of a reply that was cut off, or is too long to be read, only the beginning is sent back."""
+        cut = reply.cut_off or len(reply.text) > MOST_CHARACTERS
+        self._conversation.correct(reply.text[:KEPT_OF_CUT_OFF] if cut else reply.text, problem)

@@ -23,7 +23,7 @@ from rollout_tasks.models.usage_meter import UsageMeter
 from rollout_tasks.runs.agent_profile import with_profile
 from rollout_tasks.trajectories.reader import read_trajectory
 from rollout_tasks.trajectories.writer import TrajectoryWriter
-from tests.unit.agents.chat_endpoint import ChatEndpoint, said
+from tests.unit.agents.chat_endpoint import OVERFLOW, ChatEndpoint, said
 from tests.unit.agents.profiles.drawn_desktop import DrawnDesktop
 
 pytest.importorskip("mm_agents", reason="the texts of profiles come from OSWorld's own agents")
@@ -123,6 +123,44 @@ def test_what_the_planner_describes_is_clicked_where_the_grounder_sees_it(
     assert asked.replies[0].turn == 1
 
 
+def test_calls_of_one_turn_are_recorded_with_it_and_share_its_tokens(
+    endpoints: tuple[ChatEndpoint, ChatEndpoint], tmp_path: Path
+) -> None:
+    planner, grounder = endpoints
+    several = calls("desktop_mouse_move", 1, target=TARGET)
+    several["message"]["tool_calls"] += [
+        calls("desktop_mouse_move", n, target=TARGET)["message"]["tool_calls"][0] for n in range(2, 9)
+    ]
+    planner.will(several)
+    grounder.will(*[said("Action: click(start_box='(10,10)')")] * 9)
+    with pytest.raises(RolloutFailure, match="no answer after 1 turns and 60 tokens of 50"):
+        play(config_of(planner, grounder, "uitars-1.5"), tmp_path, Desktop(), Limits(max_tokens=50))
+    assert [reply.turn for reply in read_trajectory(tmp_path / "grounder").replies] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("target", ["   ", "...", " .\n. "])
+def test_words_that_say_nothing_are_not_looked_for(
+    endpoints: tuple[ChatEndpoint, ChatEndpoint], tmp_path: Path, target: str
+) -> None:
+    planner, grounder = endpoints
+    planner.will(calls("desktop_mouse_click", target=target), DONE)
+    desktop = Desktop()
+    play(config_of(planner, grounder), tmp_path, desktop)
+    assert [call.name for call in desktop.calls] == ["desktop_control"]
+    assert grounder.bodies == []
+
+
+def test_a_reply_that_is_too_long_is_not_sent_back_whole(
+    endpoints: tuple[ChatEndpoint, ChatEndpoint], tmp_path: Path
+) -> None:
+    planner, grounder = endpoints
+    planner.will(calls("desktop_mouse_click", target=TARGET), DONE)
+    grounder.will(said("x" * 480_000), OVERFLOW)
+    episode, _ = play(config_of(planner, grounder, "qwen2.5-vl"), tmp_path, Desktop())
+    assert episode.ending == "done"
+    assert len(json.dumps(grounder.bodies[1])) - len(json.dumps(grounder.bodies[0])) < 5_000
+
+
 def test_the_grounder_sees_the_newest_screenshot(endpoints: tuple[ChatEndpoint, ChatEndpoint], tmp_path: Path) -> None:
     planner, grounder = endpoints
     planner.will(*(calls("desktop_mouse_click", n, target=f"thing {n}") for n in (1, 2)), DONE)
@@ -190,7 +228,7 @@ def test_both_models_tokens_count_towards_the_limit(
     planner, grounder = endpoints
     planner.will(*(calls("desktop_mouse_click", n, target=TARGET) for n in range(5)))
     grounder.will(*[said("Action: click(start_box='(10,10)')")] * 5)
-    with pytest.raises(RolloutFailure, match="no answer after 2 turns and 60 tokens of 40"):
+    with pytest.raises(RolloutFailure, match="no answer after 2 turns and 45 tokens of 40"):
         play(config_of(planner, grounder, "uitars-1.5"), tmp_path, Desktop(), Limits(max_tokens=40))
 
 

@@ -38,6 +38,7 @@ class Endpoint(ThreadingHTTPServer):
         self.calls = 0
         self.for_long = False
         self.waiting: Callable[[], object] = lambda: None
+        self.keys: list[str | None] = []
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     @property
@@ -50,6 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked += 1
+        self.server.keys.append(self.headers["Authorization"])
         if self.server.asked == 2:
             self.server.waiting()
         if self.server.asked == (50 if self.server.for_long else 2):
@@ -159,13 +161,20 @@ def test_no_attempt_is_begun_while_the_endpoint_is_known_to_be_out(
     assert [ended.attempt for ended in bench.folder.attempts(ROLLOUT)] == [1]
 
 
-def test_an_outage_of_a_further_model_is_waited_for_as_well(submit: Any, endpoint: Endpoint) -> None:
+@pytest.mark.parametrize("keys", ["", "grounder:sk-grounder"])
+def test_an_outage_of_a_further_model_is_waited_for_as_well(
+    submit: Any, endpoint: Endpoint, keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
+    monkeypatch.setenv("ROLLOUT_ROLE_KEYS", keys)
+    settings.cache_clear()
     own = Endpoint()
     own.status = 200
     roles = [{"role": "grounder", "model": endpoint.model}]
     try:
         bench = submit({"needs_vm": False}, agent="answering", model=own.model, model_roles=roles, max_attempts=1)
         note_outage(bench, endpoint)
+        endpoint.keys.clear()
         seen: list[object] = []
         endpoint.waiting = lambda: seen.append((counted(bench), own.calls))
 
@@ -175,6 +184,7 @@ def test_an_outage_of_a_further_model_is_waited_for_as_well(submit: Any, endpoin
         own.server_close()
 
     assert seen == [("0", 0)]
+    assert set(endpoint.keys) == {"Bearer sk-grounder" if keys else None}
     assert (own.calls, endpoint.calls) == (1, 0)
     assert [ended.attempt for ended in bench.folder.attempts(ROLLOUT)] == [1]
 

@@ -496,7 +496,8 @@ def test_a_further_model_without_an_endpoint_is_at_the_runs_own(
 
     checked = model_check.check_model(two_models(endpoint, "grounder=m-2"))
 
-    assert [role.model.base_url for role in checked.model_roles] == [endpoint.url]
+    assert [role.model.base_url for role in checked.model_roles] == [None]  # so that both move with a resume
+    assert [model.base_url for model in checked.models] == [endpoint.url] * 2
     assert [login for _, _, login, _ in endpoint.requests] == [f"Bearer {KEY}"] * 2
 
 
@@ -504,7 +505,10 @@ def test_a_further_model_without_an_endpoint_is_at_the_runs_own(
     ("answer", "says"),
     [
         ((200, MODELS), "{url} does not serve 'm-9'; it serves m-1, m-2"),
-        ((401, {}), "the model endpoint {url} refuses the key (HTTP 401): check ROLLOUT_ROLE_KEYS"),
+        (
+            (401, {}),
+            "the model endpoint {url} refuses the key (HTTP 401): none was sent: put it into ROLLOUT_ROLE_KEYS",
+        ),
         ((200, b"<html>"), "{url} is not an OpenAI-compatible endpoint: /models did not return a list of models"),
         ((500, {}), "the model endpoint {url} answers HTTP 500 (3 tries)"),
     ],

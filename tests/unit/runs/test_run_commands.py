@@ -395,8 +395,13 @@ def test_a_further_model_of_a_run_is_resumed_at_another_endpoint(shell: Shell) -
         resume("judge=small,base-url=http://127.0.0.1:2/v1")
     with pytest.raises(UserError, match=r"^--model-role grounder: a resumed run keeps its models: 'small', not 'big'$"):
         resume("grounder=big,base-url=http://127.0.0.1:2/v1")
+    with pytest.raises(
+        UserError, match=r"^--model-role grounder: a resumed run keeps its own configuration, but for base-url,"
+    ):
+        resume("grounder=small,base-url=http://127.0.0.1:2/v1,temperature=1")
     assert resume("grounder=small,base-url=http://127.0.0.1:2/v1") == 0
 
+    assert shell.run.description.document()["earlier_role_base_urls"] == {"grounder": [CLOSED]}
     for config in (shell.run.description.config(), shell.store.config("night-1")[0]):
         [now] = config.model_roles
         assert (now.model.base_url, now.model.prompt_price) == ("http://127.0.0.1:2/v1", None)
