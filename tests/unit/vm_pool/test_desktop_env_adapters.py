@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from vm_pool.providers.base import load_provider, option_names
-from vm_pool.providers.desktop_env.adapters import ADAPTERS, Gone, Unavailable, VMSettings
+from vm_pool.providers.desktop_env.adapter import Gone, Unavailable, VMSettings
+from vm_pool.providers.desktop_env.adapters import ADAPTERS
 from vm_pool.providers.desktop_env.provider import DesktopEnvProvider
 
 USUAL, OWN = "init_state", "mine"

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from desktop_image.locks import hold_file, locked
-from vm_pool.providers.desktop_env.adapters import ADAPTERS, Adapter, Gone, Unavailable, VMSettings, words_of
+from vm_pool.providers.desktop_env.adapter import Adapter, Gone, Unavailable, VMSettings, words_of
+from vm_pool.providers.desktop_env.adapters import ADAPTERS
 from vm_pool.providers.desktop_env.keeper_files import lock_of, write_record
 
 _FIND_SECONDS = 3600.0
