@@ -17,7 +17,7 @@ from rollout_tasks.errors import UserError
 from rollout_tasks.model_config import DEFAULT_MODEL
 from rollout_tasks.models.attached_replicas import AttachedReplicas
 from rollout_tasks.models.pool.membership import id_of
-from rollout_tasks.models.pool.reloads import Reloads
+from rollout_tasks.models.pool.reloads import Reloads, Stage
 from rollout_tasks.models.pool.replicas import SILENT_SECONDS, Replica, Replicas, ReplicaState, StaleReplica
 from rollout_tasks.redis_client import checked_client, server_time
 from rollout_tasks.settings import settings
@@ -109,7 +109,7 @@ def serve(
             pool,
             servers,
             model=model,
-            weights=Weights(located(checkpoint), weight_version or name_of(checkpoint)),
+            weights=Weights(located(checkpoint), name_of(checkpoint) if weight_version is None else weight_version),
             logs=logs,
             start_seconds=start_timeout,
         )
@@ -134,14 +134,13 @@ def status(pool: PoolName, redis_url: RedisUrl = None, as_json: AsJson = False) 
 @application.command()
 def drain(pool: PoolName, replica: OneReplica, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """Have a replica finish its calls and get no others."""
-    opened = _open(pool, checked_client(redis_url))
-    _change(opened, replica, as_json, ReplicaState.DRAINING, "finishes its calls and gets no others")
+    _change(pool, replica, redis_url, as_json, ReplicaState.DRAINING, "finishes its calls and gets no others")
 
 
 @application.command()
 def undrain(pool: PoolName, replica: OneReplica, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
     """Have a replica take calls again."""
-    _change(_open(pool, checked_client(redis_url)), replica, as_json, ReplicaState.READY, "takes calls")
+    _change(pool, replica, redis_url, as_json, ReplicaState.READY, "takes calls")
 
 
 @application.command()
@@ -219,11 +218,18 @@ def _open(pool: str, client: redis.Redis) -> Replicas:
         raise UserError(f"POOL: {error}") from error
 
 
-def _change(opened: Replicas, name: str, as_json: bool, state: ReplicaState, said: str) -> None:
+def _change(pool: str, name: str, redis_url: str | None, as_json: bool, state: ReplicaState, said: str) -> None:
+    client = checked_client(redis_url)
+    opened = _open(pool, client)
     found = next((replica for replica in opened.all() if replica.replica_id == name), None)
     if found is None:
         known = ", ".join(replica.replica_id for replica in opened.all()) or "none"
-        raise UserError(f"REPLICA: model pool {opened.pool} has no replica {name!r}; known: {known}")
+        raise UserError(f"REPLICA: model pool {pool} has no replica {name!r}; known: {known}")
+    reloads = Reloads(client, pool)
+    wanted = reloads.wanted()
+    progress = reloads.progress(wanted).get(name) if wanted else None
+    if progress is not None and progress.stage in (Stage.DRAINING, Stage.LOADING):
+        raise UserError(f"REPLICA: {name} is given new weights just now ({progress.stage}): wait until it has them")
     try:
         changed = opened.change(found, state=state)
     except StaleReplica as error:

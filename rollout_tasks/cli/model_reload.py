@@ -36,14 +36,17 @@ def ask(replicas: Replicas, reloads: Reloads, checkpoint: str, version: str | No
             " rollouts model weights says so"
         )
     if silent := replicas.silent():
-        program.tell(f"note: {', '.join(silent)} fell silent, and will get the weights when it comes back")
+        come = "it comes" if len(silent) == 1 else "they come"
+        program.tell(f"note: {', '.join(silent)} fell silent, and will get the weights if {come} back")
     folder = Path(checkpoint)
     if not folder.is_dir() and not folder.is_absolute():
         raise UserError(
             f"CHECKPOINT: there is no folder {checkpoint} here; name it as the machines with the servers do, from /"
         )
     try:
-        reload = reloads.ask(str(folder.resolve()), version or folder.resolve().name, in_flight=in_flight)
+        reload = reloads.ask(
+            str(folder.resolve()), folder.resolve().name if version is None else version, in_flight=in_flight
+        )
     except ValueError as error:
         raise UserError(str(error)) from error
     return Asked(replicas, reloads, reload, served)
@@ -64,17 +67,33 @@ class Asked:
             UserError: One of them has not got the weights, or did not say so in time.
             typer.Exit: The same, where JSON was printed.
         """
+        try:
+            why = self._until_over(seconds)
+        except KeyboardInterrupt:
+            program.tell(f"note: {self._goes_on()}")
+            raise
+        self._report(why, as_json=as_json)
+
+    def _until_over(self, seconds: float) -> str:
+        """Tells what happens until all have ended; returns why there is no use in waiting longer, if some have not."""
         deadline = time.monotonic() + seconds
-        why = ""
-        while not why and (left := self._left()):
+        while left := self._left():
             try:
-                why = self._look(left)
+                if why := self._look(left):
+                    return why
             except redis.RedisError as error:
                 program.tell(f"Redis does not answer: {error}")
             if time.monotonic() > deadline:
-                why = f"after {seconds:g} s"
+                program.tell(f"note: {self._goes_on()}")
+                return f"after {seconds:g} s"
             time.sleep(_LOOK_SECONDS)
-        self._report(why, as_json=as_json)
+        return ""
+
+    def _goes_on(self) -> str:
+        return (
+            f"the servers go on with the change to {self._reload.weight_version}; rollouts model status"
+            f" {self._replicas.pool} shows what they have, and a reload with other weights replaces it"
+        )
 
     def _left(self) -> list[str]:
         return [name for name in self._served if name not in self._seen or self._seen[name].stage not in ENDS]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rollout_tasks.errors import FailureClass, RolloutFailure
+from rollout_tasks.errors import FailureClass, RolloutFailure, UserError
 from rollout_tasks.models.base import Usage
 from rollout_tasks.models.gateway.engine import EngineCall, EngineReply, FunctionEngine, read_completion
 from rollout_tasks.models.gateway.gateway import Gateway
@@ -55,8 +55,10 @@ def serve_function(function: ModelFunction, model: str = "policy", *, port: int 
         port: Where to listen; 0: at a free port. A run that is to be resumed later needs the same one.
 
     Raises:
-        UserError: The port is taken.
+        UserError: The port is taken, or there is no function.
     """
+    if not callable(function):
+        raise UserError(f"serve_function: needs a function, got {type(function).__name__}")
 
     def read(completion: object, began: float) -> EngineReply:
         try:
@@ -70,9 +72,13 @@ def serve_function(function: ModelFunction, model: str = "policy", *, port: int 
         except NotAReplyError as error:
             raise RolloutFailure(FailureClass.MODEL, f"the function of model {model} answered {error}") from error
 
-    def call(engine_call: EngineCall) -> EngineReply:
+    def call(engine_call: EngineCall) -> EngineReply | Awaitable[EngineReply]:
         began = time.monotonic()
-        return read(function(dict(engine_call.request)), began)
+        completion = function(dict(engine_call.request))
+        return read_later(completion, began) if inspect.isawaitable(completion) else read(completion, began)
+
+    async def read_later(completion: Awaitable[Completion], began: float) -> EngineReply:
+        return read(await completion, began)
 
     async def call_coroutine(engine_call: EngineCall) -> EngineReply:
         began = time.monotonic()

@@ -130,17 +130,22 @@ class FunctionEngine:
     async def answer(self, call: EngineCall, on_piece: OnPiece | None) -> EngineReply:
         """See `Engine`; the reply comes whole."""
         del on_piece
-        try:
-            if inspect.iscoroutinefunction(self._answer):
-                answer = await self._answer(call)
-            else:
-                self._threads = self._threads or ThreadPoolExecutor(_MOST_THREADS, "engine")
-                answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, call)
-        except RolloutFailure as failure:
-            raise EngineError(failure.failure_class, str(failure)) from failure
-        except EngineError:
-            raise
-        except Exception as error:  # code that is not ours: what it raises is the session's failure, not the gateway's
+        answer: Any
+        error: BaseException | None
+        if inspect.iscoroutinefunction(self._answer):
+            answer, error = await _outcome_of(self._answer(call))
+        else:
+            self._threads = self._threads or ThreadPoolExecutor(_MOST_THREADS, "engine")
+            answer, error = await asyncio.get_running_loop().run_in_executor(
+                self._threads, _outcome, self._answer, call
+            )
+            if inspect.isawaitable(answer):  # as of a lambda around a coroutine function
+                answer, error = await _outcome_of(answer)
+        if isinstance(error, RolloutFailure):
+            raise EngineError(error.failure_class, str(error)) from error
+        if isinstance(error, EngineError):
+            raise error
+        if error is not None:
             sentence = f"the engine of model {self.model} failed: {type(error).__name__}: {error}"
             raise EngineError(FailureClass.MODEL, sentence[:2000]) from error
         if not isinstance(answer, EngineReply):
@@ -153,6 +158,30 @@ class FunctionEngine:
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False)
+
+
+def _outcome(answer: Answer, call: EngineCall) -> tuple[Any, BaseException | None]:
+    """Returns what code that is not ours returned or raised, as values: no executor or event loop is to take it for its own.
+
+    A StopIteration cannot be raised into a future, and a SystemExit ends an event loop.
+    """
+    try:
+        return answer(call), None
+    except BaseException as error:  # noqa: BLE001 (it is the session's failure, not the gateway's)
+        return None, error
+
+
+async def _outcome_of(answer: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """The same of a coroutine. Its cancellation is passed on if it comes from outside."""
+    try:
+        return await answer, None
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return None, error
+    except BaseException as error:  # noqa: BLE001 (as above)
+        return None, error
 
 
 def read_completion(body: str, usage: Usage, served: Served) -> EngineReply:

@@ -109,14 +109,18 @@ class Reloads:
         """
         checked_text(checkpoint, "CHECKPOINT", longest=LONGEST_PATH)
         checked_text(weight_version, "--weight-version")
-        before = self.wanted()
-        asked = max(server_time(self._client), before.asked + _LATER if before else 0.0)
-        reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight, asked)
-        with self._client.pipeline() as pipeline:
-            pipeline.delete(self._told, self._checksums)  # of those before
-            pipeline.set(self._asked, json.dumps(asdict(reload)))
-            pipeline.execute()
-        return reload
+        while True:
+            with self._client.pipeline() as pipeline:
+                pipeline.watch(self._asked)  # type: ignore[no-untyped-call]  # of two at once, the later one has the later time
+                before = self.wanted()
+                asked = max(server_time(self._client), before.asked + _LATER if before else 0.0)
+                reload = Reload(secrets.token_hex(8), checkpoint, weight_version, in_flight, asked)
+                pipeline.multi()
+                pipeline.delete(self._told, self._checksums)  # of those before
+                pipeline.set(self._asked, json.dumps(asdict(reload)))
+                with suppress(redis.WatchError):
+                    pipeline.execute()
+                    return reload
 
     def wanted(self) -> Reload | None:
         """Returns the last one that was asked for; None if there is none."""

@@ -190,6 +190,7 @@ def _without_index(folder: Path) -> list[str]:
 
 def _header(path: Path) -> tuple[dict[str, Any], int, int, int]:
     """Returns a file's tensors, the byte at which the first begins, its size in bytes, and when it was written."""
+    _check_kind(path)
     try:
         with path.open("rb") as file:
             is_now = os.fstat(file.fileno())
@@ -234,7 +235,14 @@ def _check_places(path: Path, header: Mapping[str, Any], room: int) -> None:
         )
 
 
+def _check_kind(path: Path) -> None:
+    """Checks that a path is not that of a pipe or a device: reading it might never end."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: is not a regular file")
+
+
 def _json_file(path: Path) -> dict[str, Any]:
+    _check_kind(path)
     try:
         with path.open("rb") as file:
             content = file.read(_LONGEST_JSON + 1)

@@ -107,6 +107,7 @@ class ReplicaReload:
         self._membership, self._control, self._replicas, self._reloads = membership, control, replicas, reloads
         self._turn = reloads.turn()
         self._stop = threading.Event()
+        self._for_good = False
         self._has_turn = False
         self.weights: Weights | None = None
         """What the server has now, if it is something else than before."""
@@ -131,8 +132,13 @@ class ReplicaReload:
         if self._has_turn:
             self._turn.keep()
 
-    def stop(self) -> None:
-        """Ends it, when the server is to end or has ended."""
+    def stop(self, *, for_good: bool = False) -> None:
+        """Ends it, when the server is to end or has ended.
+
+        Args:
+            for_good: Whether the server is not started again.
+        """
+        self._for_good = for_good
         self._stop.set()
         self._thread.join(_STOP_SECONDS)
 
@@ -145,13 +151,15 @@ class ReplicaReload:
         except _NotChangedError as error:
             stage, text = Stage.UNCHANGED, str(error)
         except _EndedError:
-            if not self.touched:  # the next process begins anew
+            if not self.touched and not self._for_good:  # the next process begins anew
                 stage = Stage.WAITING
         except Exception as error:
             if not isinstance(error, (ControlFailed, StaleReplica, redis.RedisError, OSError, ValueError)):
                 logger.exception("replica %s: its weights could not be changed", self._membership.replica_id)
             text = str(error) or repr(error)
-        if self.failure:
+        if self._for_good and stage is Stage.FAILED:
+            text = "its server is shut down"
+        elif self.failure:
             self.failure = f"its weights could not be changed: {text}"
             text = f"{text}; its server is started again with {(self.weights or self._now).version}"
         if not self._tell(stage, text):
@@ -202,6 +210,11 @@ class ReplicaReload:
             now = folder_of(self._now.checkpoint)
         except (ValueError, OSError, RuntimeError) as error:
             raise _RefusedError(str(error)) from error
+        if now is None and Path(self._now.checkpoint).is_absolute():
+            logger.warning(
+                "replica %s: %s is gone: it is not compared", self._membership.replica_id, self._now.checkpoint
+            )
+            return new, ""
         if now is None:
             raise _RefusedError(
                 f"the files of {self._now.checkpoint}, with which its server was started, are not found: start it with a folder"

@@ -149,6 +149,7 @@ class ServedReplicas:
 
     def _run_once(self, server: Server, state: ServerState, temporary: Path, cleanup: CleanupProcess) -> str:
         """Runs a server until it fails or all are to stop; returns why it failed. Nothing is left of it then."""
+        self._replace_missing(state)
         state.weights = self._as_they_are(state.weights)
         membership = self._membership(server, state)
         name = membership.replica_id
@@ -207,7 +208,7 @@ class ServedReplicas:
         try:
             return self._until_it_answers_no_more(server, process, membership, changes)
         finally:
-            changes.stop()
+            changes.stop(for_good=self._stop.is_set())
 
     def _until_it_answers_no_more(
         self, server: Server, process: ServerProcess, membership: Membership, changes: WeightChanges
@@ -263,6 +264,22 @@ class ServedReplicas:
             replicas=self._replicas,
             reloads=self._reloads,
         )
+
+    def _replace_missing(self, state: ServerState) -> None:
+        """Takes the weights that were asked for last, if the folder of those that the server had is gone."""
+        folder = Path(state.weights.checkpoint)
+        if not folder.is_absolute() or folder.is_dir():
+            return
+        try:
+            wanted = self._reloads.wanted()
+            if wanted is None or wanted.asked <= state.seen:
+                return
+            read_checkpoint(Path(wanted.checkpoint))
+        except (redis.RedisError, ValueError, OSError) as error:
+            logger.warning("%s is gone, and nothing can replace it: %s", folder, error)
+            return
+        logger.warning("%s is gone: starting with %s, which was asked for since", folder, wanted.checkpoint)
+        state.weights, state.seen = Weights(wanted.checkpoint, wanted.weight_version), wanted.asked
 
     def _as_they_are(self, weights: Weights) -> Weights:
         """Returns the weights that a server would load now: under another version if the files have changed since."""

@@ -66,10 +66,10 @@ class WeightChanges:
         self._failed = bool(over.failure)
         return over.failure
 
-    def stop(self) -> None:
-        """Ends the one that is under way, because the server is to end or has ended."""
+    def stop(self, *, for_good: bool) -> None:
+        """Ends the one that is under way, because the server is to end, perhaps for good, or has ended."""
         if self._current is not None:
-            self._current.stop()
+            self._current.stop(for_good=for_good)
             self._note(self._current)
             if self._current.touched:
                 self._state.seen = self._current.reload.asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,16 @@ def content(change: Callable[[bytes], bytes], name: str = ONE) -> Callable[[Path
     return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes())) and None
 
 
+def pipe(name: str) -> Callable[[Path], None]:
+    """A file that nobody ever writes to: whoever opened it would wait."""
+
+    def spoil(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return spoil
+
+
 def index(document: Any) -> Callable[[Path], None]:
     return lambda folder: (folder / INDEX).write_text(json.dumps(document)) and None
 
@@ -64,6 +75,8 @@ def index(document: Any) -> Callable[[Path], None]:
     [
         (lambda folder: (folder / ONE).unlink(), "has no .safetensors file"),
         (lambda folder: (folder / "config.json").unlink(), "config.json: cannot be read: No such file or directory"),
+        (pipe("config.json"), "config.json: is not a regular file"),
+        (pipe(ONE), f"{ONE}: is not a regular file"),
         (content(lambda _: b"{", "config.json"), "config.json: is no JSON: "),
         (content(lambda _: b"[" * 100_000, "config.json"), "config.json: is no JSON: "),
         (content(lambda _: b"[]", "config.json"), "config.json: is no JSON object"),

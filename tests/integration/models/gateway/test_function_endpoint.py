@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -87,16 +88,47 @@ def too_busy(_request: dict[str, Any]) -> Any:
     raise RolloutFailure(FailureClass.MODEL_OVERLOAD, "the sampler is being reloaded")
 
 
+def run_out(_request: dict[str, Any]) -> Any:
+    return next(iter(()))
+
+
+def leave(_request: dict[str, Any]) -> Any:
+    sys.exit(3)
+
+
+async def leave_later(_request: dict[str, Any]) -> Any:
+    await asyncio.sleep(0)
+    raise KeyboardInterrupt
+
+
+async def give_up(_request: dict[str, Any]) -> Any:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
     ("function", "status", "said"),
     [
+        (run_out, 502, "the engine of model policy failed: StopIteration"),
+        (leave, 502, "the engine of model policy failed: SystemExit: 3"),
+        (leave_later, 502, "the engine of model policy failed: KeyboardInterrupt"),
+        (give_up, 502, "the engine of model policy failed: CancelledError"),
         (fail, 502, "the engine of model policy failed: ValueError: no such weights"),
         (too_busy, 503, "the sampler is being reloaded"),
         (lambda _request: {"choices": []}, 502, "the function of model policy answered "),
         (lambda _request: None, 502, "the function of model policy answered "),
         (lambda _request: {"choices": [{"message": object()}]}, 502, "the function of model policy returned no JSON: "),
     ],
-    ids=["it raises", "it is overloaded", "no choice", "nothing", "not JSON"],
+    ids=[
+        "out of replies",
+        "exits",
+        "exits later",
+        "cancels itself",
+        "it raises",
+        "it is overloaded",
+        "no choice",
+        "nothing",
+        "not JSON",
+    ],
 )
 def test_what_a_function_does_wrong_fails_that_call_alone(function: Any, status: int, said: str) -> None:
     calls = iter([function, answer_in_a_thread])
@@ -108,6 +140,26 @@ def test_what_a_function_does_wrong_fails_that_call_alone(function: Any, status:
 
     assert failed.value.status_code == status
     assert said in str(failed.value)
+
+
+@pytest.mark.parametrize("function", [leave_later, give_up])
+def test_so_does_what_a_coroutine_function_does_wrong(function: Any) -> None:
+    calls = iter([function, answer])
+
+    async def one_after_the_other(request: dict[str, Any]) -> Any:
+        return await next(calls)(request)
+
+    with serve_function(one_after_the_other) as endpoint:
+        with pytest.raises(openai.APIStatusError) as failed:
+            ask(endpoint)
+        assert ask(endpoint).choices
+
+    assert failed.value.status_code == 502
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(UserError, match="serve_function: needs a function, got int"), serve_function(5):  # type: ignore[arg-type]
+        pass
 
 
 def test_only_who_has_the_key_is_answered() -> None:

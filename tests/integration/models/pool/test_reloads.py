@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import redis
+from typer.testing import CliRunner
 
+from rollout_tasks.cli.model import application
 from rollout_tasks.models.pool.membership import Membership
 from rollout_tasks.models.pool.reloads import Progress, Reloads, Stage
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState, StaleReplica
@@ -27,6 +30,35 @@ def test_the_last_one_that_was_asked_for_counts(reloads: Reloads) -> None:
     assert reloads.wanted() == second
     assert second.asked > first.asked
     assert (second.checkpoint, second.weight_version, second.in_flight) == ("/step-2", "2", True)
+
+
+def test_of_several_that_are_asked_for_at_once_the_one_that_counts_is_the_latest(reloads: Reloads) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            asked = list(threads.map(lambda number: reloads.ask("/step", str(number)), range(8)))
+            wanted = reloads.wanted()
+            assert wanted is not None
+            assert wanted.asked == max(one.asked for one in asked)
+
+
+@pytest.mark.parametrize("command", ["drain", "undrain"])
+def test_a_replica_that_is_given_weights_is_left_alone(
+    reloads: Reloads, client: redis.Redis, redis_url: str, command: str
+) -> None:
+    replicas = Replicas(client, "p")
+    membership = Membership(replicas, "http://127.0.0.1:1/v1", model="m", weight_version="1", checkpoint="/step-1")
+    membership.beat()
+    [one] = replicas.all()
+    reload = reloads.ask("/step-2", "2")
+    for stage in Stage:
+        reloads.tell(reload, one.replica_id, stage)
+        ran = CliRunner().invoke(application, [command, "p", one.replica_id, "--redis-url", redis_url])
+        if stage in (Stage.DRAINING, Stage.LOADING):
+            assert str(ran.exception) == (
+                f"REPLICA: {one.replica_id} is given new weights just now ({stage}): wait until it has them"
+            )
+        else:
+            assert ran.exit_code == 0, ran.output
 
 
 def test_a_clock_that_was_set_back_makes_no_change_look_old(reloads: Reloads, client: redis.Redis) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,43 @@ def test_a_server_that_could_not_load_them_is_started_again_with_those_before(
     states = {one.replica_id: one.state for one in replicas.all()}
     assert states.pop(drained.replica_id) is ReplicaState.DRAINING
     assert list(states.values()) == [ReplicaState.READY]
+
+
+@pytest.mark.slow
+def test_weights_whose_folder_is_gone_can_be_replaced(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
+) -> None:
+    """As a trainer deletes old checkpoints. A server that has to start without its folder takes what was asked for since."""
+    ready(replicas, 2)
+    for step in (2, 3):
+        assert reload(write_checkpoint(tmp_path / f"step-{step}", step)).returncode == 0
+        shutil.rmtree(tmp_path / f"step-{step}")
+    one, _ = ready(replicas, 2)
+    with pytest.raises(openai.APIConnectionError):
+        ask(one, "die")
+    until(lambda: len(replicas.ready()) == 1, "replica that has left")
+
+    assert reload(write_checkpoint(tmp_path / "step-4", 4)).returncode == 0
+
+    until(lambda: {found.weight_version for found in replicas.ready()} == {"step-4"}, "the newest weights")
+    assert len({weights_of(found) for found in ready(replicas, 2)}) == 1
+
+
+@pytest.mark.slow
+def test_servers_that_are_shut_down_meanwhile_say_so(
+    serving: Serving, replicas: Replicas, reload: Reload, tmp_path: Path
+) -> None:
+    one, _ = ready(replicas, 2)
+    with ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(ask, one, "slowly")
+        asked = threads.submit(reload, write_checkpoint(tmp_path / "step-2", 2), "--json")
+        time.sleep(BEAT_SECONDS + 1)
+        serving.process.terminate()
+        rows = json.loads(asked.result(SECONDS).stdout)
+        with suppress(Exception):
+            slow.result(SECONDS)
+    assert {(row["stage"], row["text"]) for row in rows} <= {("failed", "its server is shut down"), ("done", "")}
+    assert ("failed", "its server is shut down") in {(row["stage"], row["text"]) for row in rows}
 
 
 @pytest.mark.slow
