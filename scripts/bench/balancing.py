@@ -231,8 +231,8 @@ def _table(title: str, policies: dict[str, dict[str, float]]) -> Table:
 
 def main(
     replicas: Annotated[int, typer.Option(min=1, help="Simulated replicas.")] = 3,
-    workers: Annotated[int, typer.Option(min=1, help="Sessions at a time.")] = 24,
-    sessions: Annotated[int, typer.Option(min=1, help="Sessions in all, of 20 calls each.")] = 48,
+    workers: Annotated[int, typer.Option(min=1, help="Sessions at a time.")] = 64,
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions in all, of 20 calls each.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the table shows medians.")] = 3,
     seed: Annotated[int, typer.Option(help="What the first round's sessions are drawn from.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,

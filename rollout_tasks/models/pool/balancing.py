@@ -20,8 +20,12 @@ from rollout_tasks.models.served import Served
 from rollout_tasks.models.session_ids import LONGEST_SESSION_ID
 from vm_pool.lua_scripts import microseconds
 
-MARGIN = 2
-"""A session moves when its replica has more than this many requests more in flight than the least loaded one."""
+MARGIN = 12
+"""A session moves when its replica has more than this many requests more in flight than the least loaded one.
+
+A move costs the whole prompt's computation at the other replica. With a margin of 2, sessions moved so often that consistent
+hashing had the shorter calls; with 12, it has not at any load of `scripts/bench/balancing.py`.
+"""
 CALL_SECONDS = 900.0
 """How long a call counts as in flight if nobody releases it; longer than a call may take, retries not included."""
 SESSION_SECONDS = 3600.0
@@ -73,14 +77,16 @@ class NoReplica:
 class Balancer:
     """Spreads the calls of sessions over the replicas of one pool."""
 
-    def __init__(self, client: redis.Redis, pool: str = "default") -> None:
+    def __init__(self, client: redis.Redis, pool: str = "default", *, margin: int = MARGIN) -> None:
         """Sends nothing yet.
 
         Args:
             client: A client that decodes replies.
             pool: The pool's name.
+            margin: When sessions move, as `MARGIN` has it.
         """
         self.pool = pool
+        self._margin = margin
         self._client = client
         self._key = pool_key(pool)
 
@@ -108,7 +114,7 @@ class Balancer:
             microseconds(seconds),
             microseconds(SESSION_SECONDS),
             microseconds(_ENDED_SECONDS),
-            MARGIN,
+            self._margin,
             *failed,
         ]
         status, *rest = SCRIPTS.run(self._client, "pick", [self._key], words)

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from rollout_tasks.models.pool.balancing import MARGIN
 from rollout_tasks.models.pool.replicas import ReplicaState
+
+MARGIN = 2
+"""Smaller than the usual one, so that sessions move in a few calls."""
 
 
 @dataclass

@@ -9,6 +9,7 @@ import redis
 
 from rollout_tasks.models.pool.balancing import Balancer
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState
+from tests.integration.models.pool.balancing_model import MARGIN
 
 Register = Callable[..., Replica]
 
@@ -27,7 +28,7 @@ def replicas(client: redis.Redis) -> Replicas:
 
 @pytest.fixture
 def balancer(client: redis.Redis) -> Balancer:
-    return Balancer(client, "p")
+    return Balancer(client, "p", margin=MARGIN)
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import time
 import pytest
 import redis
 
-from rollout_tasks.models.pool.balancing import MARGIN, SESSION_SECONDS, Balancer, NoReplica, Pick
+from rollout_tasks.models.pool.balancing import SESSION_SECONDS, Balancer, NoReplica, Pick
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
 from rollout_tasks.models.served import Served
 from rollout_tasks.redis_client import server_time
+from tests.integration.models.pool.balancing_model import MARGIN
 from tests.integration.models.pool.conftest import Register
 
 

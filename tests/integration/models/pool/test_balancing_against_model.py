@@ -18,9 +18,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rollout_tasks.models.pool.balancing import MARGIN, Balancer, NoReplica, Pick
+from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
 from rollout_tasks.models.pool.replicas import Replica, Replicas, ReplicaState, StaleReplica, TakenOver
-from tests.integration.models.pool.balancing_model import BalancingModel
+from tests.integration.models.pool.balancing_model import MARGIN, BalancingModel
 
 P = "{models:p}"
 REPLICAS = ("a", "b", "c", "d")
@@ -42,7 +42,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.client = redis.Redis.from_url(url, decode_responses=True)
         self.client.flushall()
         self.replicas = Replicas(self.client, "p", silent_seconds=3600)
-        self.balancer = Balancer(self.client, "p")
+        self.balancer = Balancer(self.client, "p", margin=MARGIN)
         self.model = BalancingModel()
         self.known: dict[str, Replica] = {}
         """Id -> the replica as it was seen last."""
