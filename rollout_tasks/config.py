@@ -227,7 +227,7 @@ class RunConfig(Part):
     model: ModelConfig = ModelConfig()
     model_roles: tuple[ModelRole, ...] = option(
         (),
-        "A further model, for agents that ask several: grounder=MODEL,base-url=URL,profile=NAME; repeatable.",
+        "A further model, for agents that ask several, as in grounder=MODEL,profile=NAME; repeatable.",
         "--model-role",
         panel="Model",
     )

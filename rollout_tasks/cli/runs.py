@@ -146,7 +146,7 @@ def resume(
     ] = None,
     model_role: Annotated[
         list[str] | None,
-        typer.Option("--model-role", help="Another endpoint of a further model: grounder=MODEL,base-url=URL."),
+        typer.Option("--model-role", help="Another endpoint of a further model, given as when the run began."),
     ] = None,
     prompt_price: Annotated[
         float | None, typer.Option("--prompt-price", help="Dollars per million prompt tokens there.")

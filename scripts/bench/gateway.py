@@ -1,8 +1,8 @@
 """What the session gateway adds to a model call: the same calls to the scripted model, directly and through the gateway.
 
 The gateway runs as in a worker: in the process that asks, with a record on disk. Direct calls and calls through it follow
-each other, so that a busy machine slows both. With ``--litellm`` LiteLLM's proxy has its turn, too; it is not installed with
-this project. Prints a table; ``--json`` prints the figures. Not a test: it says how fast this machine is today.
+each other, so that a busy machine slows both. LiteLLM's proxy has its turn, too, if its program is named; it is not installed
+with this project. Prints a table; ``--json`` prints the figures. Not a test: it says how fast this machine is today.
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ OWNERS: dict[tuple[str, str], str] = {
     ("docs/how-to/models.md", "--corrupt"): SCRIPTED,
     ("docs/how-to/models.md", "--faults"): SCRIPTED,
     ("docs/how-to/models.md", "--in-flight"): "rollouts model reload POOL CHECKPOINT",
+    ("docs/how-to/models.md", "--timeout"): "rollouts model reload POOL CHECKPOINT",
     ("docs/how-to/models.md", "--host"): SERVE,
     ("docs/how-to/models.md", "--logs"): SERVE,
     ("docs/how-to/models.md", "--replicas"): SERVE,
