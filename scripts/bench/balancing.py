@@ -2,7 +2,8 @@
 
 The replicas and the sessions are simulated (`serving`), so the latencies are of that model and not of this machine. Our
 picks are the real ones, on a Valkey of the bench's own; the time they take is this machine's. Once all replicas are equal,
-once the last one is half as fast. Prints tables of medians over the rounds; ``--json`` prints the figures. Not a test.
+once the last one is half as fast. The policies of vllm-router have their turn, too, if its program is named: it is not
+installed with this project. Prints tables of medians over the rounds; ``--json`` prints the figures. Not a test.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from rollout_tasks.models.pool.balancing import Balancer, NoReplica, Pick
 from rollout_tasks.models.pool.replicas import Replicas, ReplicaState
 from rollout_tasks.redis_client import connect
+from scripts.bench import vllm_router
 from scripts.bench.services import broker
 from scripts.bench.serving import Load, Policy, Served, serve
 
@@ -154,20 +158,25 @@ def pick_cost(client: redis.Redis) -> dict[str, float]:
     return {**_spread("pick", seconds, 1000), "script_mean_ms": script["usec_per_call"] / 1000}
 
 
-def measure(client: redis.Redis, load: Load, seed: int, rounds: int) -> dict[str, dict[str, float]]:
+def measure(
+    client: redis.Redis, load: Load, seed: int, rounds: int, router: Path | None
+) -> dict[str, dict[str, float]]:
     """Medians over the rounds of each policy's figures."""
-    policies: dict[str, Callable[[], Policy]] = {
-        OURS: lambda: ModelPool(client, load.replicas),
-        "least loaded": lambda: LeastLoaded(load.replicas),
-        "consistent hashing": lambda: ConsistentHashing(load.replicas),
-        "round robin": lambda: RoundRobin(load.replicas),
+    policies: dict[str, Callable[[], AbstractContextManager[Policy]]] = {
+        OURS: lambda: nullcontext(ModelPool(client, load.replicas)),
+        "least loaded": lambda: nullcontext(LeastLoaded(load.replicas)),
+        "consistent hashing": lambda: nullcontext(ConsistentHashing(load.replicas)),
+        "round robin": lambda: nullcontext(RoundRobin(load.replicas)),
     }
+    if router is not None:
+        for own in vllm_router.POLICIES:
+            policies[f"vllm-router {own}"] = partial(vllm_router.running, router, load.replicas, own)
     found: dict[str, dict[str, float]] = {}
     for name, make in policies.items():
         samples = []
         for number in range(rounds):
-            policy = make()
-            samples.append(figures(serve(policy, load, seed + number)))
+            with make() as policy:
+                samples.append(figures(serve(policy, load, seed + number)))
             if isinstance(policy, ModelPool):
                 samples[-1] |= _spread("pick", policy.pick_seconds, 1000)
         found[name] = {column: statistics.median(sample[column] for sample in samples) for column in samples[0]}
@@ -235,13 +244,18 @@ def main(
     sessions: Annotated[int, typer.Option(min=1, help="Sessions in all, of 20 calls each.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the table shows medians.")] = 3,
     seed: Annotated[int, typer.Option(help="What the first round's sessions are drawn from.")] = 0,
+    router: Annotated[
+        Path | None, typer.Option(help="The program vllm-router, to measure its policies beside.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Measures the balancing of model calls beside three others."""
+    """Measures the balancing of model calls beside others."""
     load = Load(replicas, workers, sessions)
     with broker():
         client = connect(tries=1)
-        cases = {case: measure(client, replace(load, slowest=speed), seed, rounds) for case, speed in SPEEDS.items()}
+        cases = {
+            case: measure(client, replace(load, slowest=speed), seed, rounds, router) for case, speed in SPEEDS.items()
+        }
         cost = pick_cost(client)
         client.close()
     if as_json:
