@@ -139,7 +139,7 @@ def running(program: Path, replicas: int, policy: str) -> Iterator[VllmRouter]:
         deadline = time.monotonic() + _START_SECONDS
         while not _answers(url):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise TimeoutError(f"{program} --policy {policy} does not answer")
+                raise TimeoutError(f"{program} does not answer with the policy {policy}")
             time.sleep(0.2)
         client = stack.enter_context(httpx.Client(timeout=600, limits=httpx.Limits(max_connections=None)))
         yield VllmRouter(client, url, servers[0].got)
