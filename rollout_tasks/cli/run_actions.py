@@ -34,6 +34,7 @@ CHANGED_BY_RESUME = ("--base-url", "--model-pool", "--model-role", "--prompt-pri
 
 _ELSEWHERE = ("base_url", "pool", "prompt_price", "completion_price")
 """Options of a model that a resumed run may be given anew."""
+_NO_PRICES: dict[str, Any] = {"prompt_price": None, "completion_price": None}
 
 
 def submit(config: RunConfig, *, embedded: bool | None, follow: bool, as_json: bool, dry_run: bool) -> int:
@@ -173,11 +174,15 @@ def _changed(config: RunConfig, changed: RunConfig) -> RunConfig:
             raise UserError(
                 f"--model-role {role}: a resumed run keeps its models: {own[role].name!r}, not {model.name!r}"
             )
-    roles = [
-        role.model_copy(update={"model": _elsewhere(role.model, given[role.role])}) if role.role in given else role
-        for role in config.model_roles
-    ]
-    update: dict[str, Any] = {"model": _elsewhere(config.model, changed.model), "model_roles": tuple(roles)}
+    own_model = _elsewhere(config.model, changed.model)
+    moved = (own_model.base_url, own_model.pool) != (config.model.base_url, config.model.pool)
+    roles = []
+    for further in config.model_roles:
+        goes_along = moved and further.model.base_url is None and further.model.pool is None
+        before = further.model.model_copy(update=_NO_PRICES) if goes_along else further.model
+        now = _elsewhere(before, given.get(further.role, ModelConfig()))
+        roles.append(further.model_copy(update={"model": now}))
+    update: dict[str, Any] = {"model": own_model, "model_roles": tuple(roles)}
     if changed.max_cost is not None:
         update["max_cost"] = changed.max_cost
     return config.model_copy(update=update)
@@ -189,7 +194,7 @@ def _elsewhere(model: ModelConfig, given: ModelConfig) -> ModelConfig:
     if "base_url" in update or "pool" in update:
         update = {"base_url": None, "pool": None} | update
         if (update["base_url"], update["pool"]) != (model.base_url, model.pool):
-            update = {"prompt_price": None, "completion_price": None} | update
+            update = _NO_PRICES | update
     return model.model_copy(update=update)
 
 

@@ -408,6 +408,21 @@ def test_a_further_model_of_a_run_is_resumed_at_another_endpoint(shell: Shell) -
         assert config.model.base_url == CLOSED
 
 
+def test_a_further_model_without_an_endpoint_moves_with_the_runs_own_and_has_other_prices_there(shell: Shell) -> None:
+    shell.call(run_actions.submit, shell.config({"id": "a"}, model={"base_url": CLOSED}))
+    role = parse_config({"model_roles": ["grounder=small,prompt-price=1,completion-price=1"]})
+    before = shell.run.description.config().model_copy(update={"model_roles": role.model_roles})
+    shell.run.description.record_resume(before, embedded=False)
+    shell.store.forget("night-1", "running")
+    options = {"output_dir": shell.folder / "results", "model": {"base_url": "http://127.0.0.1:2/v1"}}
+
+    assert shell.call(run_actions.resume, "night-1", options) == 0
+
+    now = shell.run.description.config()
+    assert [model.base_url for model in now.models] == ["http://127.0.0.1:2/v1"] * 2
+    assert now.model_roles[0].model.prompt_price is None
+
+
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed(shell: Shell) -> None:
     shell.call(run_actions.submit, shell.config({"id": "a"}))
 
