@@ -284,6 +284,10 @@ class RunConfig(Part):
         """Every model that rollouts ask, the run's own first."""
         return (self.model, *map(self.role_model, self.model_roles))
 
+    def model_role(self, name: str) -> ModelRole | None:
+        """Returns the further model of a name; None if the run has none."""
+        return next((role for role in self.model_roles if role.role == name), None)
+
     def role_model(self, role: ModelRole) -> ModelConfig:
         """Returns a further model; one that names no endpoint has the run's own."""
         model = role.model

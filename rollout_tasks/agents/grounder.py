@@ -44,7 +44,7 @@ class Grounder:
         Raises:
             ValueError: The configuration has no grounder, or one without a profile.
         """
-        role = next((role for role in config.model_roles if role.role == ROLE), None)
+        role = config.model_role(ROLE)
         if role is None or not isinstance(role.profile, dict):
             raise ValueError(
                 f"the run has no {ROLE} with a profile: --model-role {ROLE}=MODEL,base-url=URL,profile=NAME"

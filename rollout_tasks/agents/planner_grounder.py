@@ -67,14 +67,14 @@ class PlannerGrounderAgent(ToolCallingAgent):
         budget = Budget(limits)
         with self._recording(trajectory) as record:
             grounder = Grounder(self._config, model.role(ROLE), budget, record)
-            world = PointedInWords(environment, grounder, observation)
+            world = GroundedWorld(environment, grounder, observation)
             return self._play(item, world, observation, model, budget, trajectory)
 
     @contextmanager
     def _recording(self, trajectory: TrajectoryWriter) -> Iterator[TrajectoryWriter]:
         """Records what the grounder is asked in a folder of its own, in the form of a trajectory."""
         folder = trajectory.folder
-        role = next((role for role in self._config.model_roles if role.role == ROLE), None)
+        role = self._config.model_role(ROLE)
         record = TrajectoryWriter(folder / ROLE if folder else Path(), enabled=folder is not None)
         known = {} if role is None else {"model": role.model.name, "profile": role.profile_name}
         try:
@@ -84,8 +84,8 @@ class PlannerGrounderAgent(ToolCallingAgent):
             record.finish()
 
 
-class PointedInWords(World):
-    """An environment whose tools take a description of the place in the stead of its coordinates."""
+class GroundedWorld(World):
+    """An environment whose tools take a description in place of coordinates: a grounder finds these."""
 
     def __init__(self, environment: World, grounder: Grounder, observation: Observation) -> None:
         """Looks at the environment's tools.
@@ -156,7 +156,7 @@ def _has_coordinates(tool: Tool) -> bool:
 
 
 def _in_words(tool: Tool) -> Tool:
-    """Returns a tool with a description in the place of its coordinates."""
+    """Returns a tool with a description in place of its coordinates."""
     parameters = dict(tool.parameters)
     kept = {name: value for name, value in parameters["properties"].items() if name not in _COORDINATES}
     required = list(parameters.get("required", ()))

@@ -21,7 +21,7 @@ from rollout_tasks.agents.profiles.profile_texts import with_texts
 from rollout_tasks.config import RunConfig, parse_config
 from rollout_tasks.errors import UserError
 from rollout_tasks.model_config import ModelConfig
-from rollout_tasks.runs.profile_options import check_options, request_fields_of
+from rollout_tasks.runs.profile_options import check_options, request_fields_of, with_requests_of
 from rollout_tasks.runs.role_profiles import with_role_profiles
 from rollout_tasks.runs.stored_profile import check_stored
 
@@ -52,12 +52,9 @@ def with_profile(config: RunConfig) -> RunConfig:
     except UserError as error:
         raise UserError(f"{named}: {error}") from error
     filled = _filled(config.model, _fillings(profile)["model"])
-    extra = {**request_fields_of(profile), **filled.extra_body}
-    if filled.max_completion_tokens is not None:  # replaces both
-        extra = {name: value for name, value in extra.items() if name not in ("max_tokens", "max_output_tokens")}
     update = {
         "profile": profile.model_dump(mode="json"),
-        "model": filled.model_copy(update={"api": profile.api, "extra_body": extra}),
+        "model": with_requests_of(filled, profile),
         "desktop": _filled(config.desktop, _fillings(profile)["desktop"]),
         "limits": _filled(config.limits, _fillings(profile)["limits"]),
     }

@@ -11,6 +11,7 @@ from typing import Any
 from rollout_tasks.agents.profiles.profile import Profile
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
+from rollout_tasks.model_config import ModelConfig
 
 _MOST_TOKENS = {"responses": "max_output_tokens"}
 """What an API calls the most tokens of a reply, if not ``max_tokens``."""
@@ -22,6 +23,14 @@ def request_fields_of(profile: Profile) -> dict[str, Any]:
     if profile.sampling.max_tokens is not None:
         extra[_MOST_TOKENS.get(profile.api, "max_tokens")] = profile.sampling.max_tokens
     return extra
+
+
+def with_requests_of(model: ModelConfig, profile: Profile) -> ModelConfig:
+    """Returns a model's options with a profile's API and the fields that it adds to requests; fields that are given win."""
+    extra = {**request_fields_of(profile), **model.extra_body}
+    if model.max_completion_tokens is not None:  # replaces both
+        extra = {name: value for name, value in extra.items() if name not in ("max_tokens", "max_output_tokens")}
+    return model.model_copy(update={"api": profile.api, "extra_body": extra})
 
 
 def check_options(config: RunConfig, profile: Profile) -> None:

@@ -12,7 +12,7 @@ from rollout_tasks.agents.profiles.profile_texts import with_texts
 from rollout_tasks.config import RunConfig
 from rollout_tasks.errors import UserError
 from rollout_tasks.model_config import ModelConfig, ModelRole
-from rollout_tasks.runs.profile_options import request_fields_of
+from rollout_tasks.runs.profile_options import with_requests_of
 
 _OF_THE_RUN = ("timeout", "max_retries")
 """Options of a model that the run's own has for all."""
@@ -83,13 +83,8 @@ def _with_profile(role: ModelRole, own: ModelConfig) -> ModelRole:
     filled: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
     filled |= {name: getattr(own, name) for name in _OF_THE_RUN}
     update = {name: value for name, value in filled.items() if name not in given and value is not None}
-    extra = request_fields_of(profile) | model.extra_body
-    if model.max_completion_tokens is not None:  # replaces both
-        extra = {name: value for name, value in extra.items() if name not in ("max_tokens", "max_output_tokens")}
-    update |= {"api": profile.api, "extra_body": extra}
-    return role.model_copy(
-        update={"model": model.model_copy(update=update), "profile": profile.model_dump(mode="json")}
-    )
+    model = with_requests_of(model.model_copy(update=update), profile)
+    return role.model_copy(update={"model": model, "profile": profile.model_dump(mode="json")})
 
 
 def _profile(role: ModelRole) -> Profile:
