@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import httpx2
 
 
+_SHORTEST_REAL_KEY = 16
+"""Characters."""
 BAD_PROXY = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used"
 
 
@@ -47,6 +49,11 @@ def http_client(api_key: str, base_url: str) -> httpx2.Client:
 def without_key(text: str, key: str) -> str:
     """Returns a text in which an endpoint may have sent the key back, without it. To be cut only then: a part would stay."""
     return text.replace(key, "***") if key else text
+
+
+def without_real_key(reply: str, key: str) -> str:
+    """Returns an endpoint's reply without the key, should it send that back; short keys are no secrets, but words like "none"."""
+    return reply.replace(key, "***") if len(key) >= _SHORTEST_REAL_KEY else reply
 
 
 def plain_key(key: str) -> str:

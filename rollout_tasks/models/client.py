@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmark.deadline import Deadline, TooSlowError
-from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, without_key
+from benchmark.http_client import BAD_PROXY, UnusableProxy, http_client, without_key, without_real_key
 from benchmark.response_body import UnreadableBodyError, read_text
 from rollout_tasks.errors import FailureClass, RolloutFailure
 from rollout_tasks.model_config import ModelConfig
@@ -141,6 +141,7 @@ class ModelClient:
             if self._received > LARGEST_CONVERSATION:
                 much = f"{self._endpoint} has answered with more than {LARGEST_CONVERSATION:,} characters in all"
                 return FailedTry(much, FailureClass.MODEL, retried=False, elsewhere=False)
+            text = without_real_key(text, self._secret)
             return self._api.parse(text, Usage(requests=tries, seconds=time.monotonic() - started))
         except (httpx2.TimeoutException, TooSlowError):
             return too_slow(self._endpoint, self._config.timeout)

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmark.http_client import BAD_PROXY, UnusableProxy, plain_key, without_key
+from benchmark.http_client import BAD_PROXY, UnusableProxy, plain_key, without_key, without_real_key
 from benchmark.response_body import UnreadableBodyError
 from rollout_tasks.model_config import ModelConfig
 from rollout_tasks.models.apis import SAMPLING_FIELDS
@@ -178,7 +178,7 @@ class EndpointEngine:
             if not response.is_success:
                 return self._refused(endpoint, response, text)
             usage = Usage(requests=tries, seconds=time.monotonic() - began)
-            return read_completion(text, usage, Served())
+            return read_completion(without_real_key(text, self._key), usage, Served())
         except TimeoutError:
             return _Failure(too_slow(endpoint, self._config.timeout))
         except httpx2.HTTPError as error:

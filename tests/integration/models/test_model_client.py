@@ -146,6 +146,19 @@ def test_one_turn(endpoint: Endpoint, connect: Callable[..., ModelClient]) -> No
     assert body == expected
 
 
+def test_a_reply_is_kept_without_the_key_that_an_endpoint_sends_back(
+    endpoint: Endpoint, connect: Callable[..., ModelClient]
+) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": json.dumps({"sent": KEY})}}
+    said = {"role": "assistant", "content": f"You are {KEY}.", "reasoning": KEY, "tool_calls": [call]}
+    endpoint.will(Answer(body=json.dumps({"model": KEY, "choices": [{"index": 0, "message": said}]}).encode()))
+
+    reply = connect().complete(MESSAGES, [])
+
+    assert reply.text == "You are ***."
+    assert KEY not in repr(reply)
+
+
 def test_a_key_that_is_a_common_word_is_left_in_replies(endpoint: Endpoint) -> None:
     """Local servers are given keys such as EMPTY."""
     reply = {**ANSWER, "choices": [{"index": 0, "message": {"role": "assistant", "content": "The list is EMPTY."}}]}

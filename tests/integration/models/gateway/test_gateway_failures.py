@@ -86,6 +86,17 @@ def test_an_engine_that_gave_up_decides_the_class(
         assert "secret" not in text
 
 
+def test_a_reply_is_kept_without_the_key_that_an_endpoint_sends_back(agent: Open, upstream: Upstream) -> None:
+    one = agent()
+    said = {"role": "assistant", "content": f"You are {KEY}."}
+    upstream.will(Answer(body=json.dumps({"model": KEY, "choices": [{"index": 0, "message": said}]}).encode()))
+
+    answer = one.chat()
+
+    assert answer.json()["choices"][0]["message"]["content"] == "You are ***."
+    assert KEY not in repr(one.recorder.calls)
+
+
 TOO_LONG = error(400, "too long", "context_length_exceeded")
 NO_LONGER_FITS = "the conversation no longer fits the model's context: "
 
