@@ -216,6 +216,11 @@ class Environment(World, Protocol):
         """Does slow work that needs no VM, such as downloads, before the attempt asks for one."""
 
     @classmethod
+    def downloads(cls, item: Item) -> Mapping[str, str]:  # noqa: ARG003
+        """Returns what the item's attempts use of files that `prepare` has downloaded: their SHA-256 by URL. For the record."""
+        return {}
+
+    @classmethod
     def preload(cls) -> None:
         """Imports what episodes use; called once in a worker that serves the environment, before it forks."""
 

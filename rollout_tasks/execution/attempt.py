@@ -228,6 +228,7 @@ class Attempt:
         roles = {
             role.role: {"model": role.model.name, "profile": role.profile_name} for role in self.config.model_roles
         }
+        downloads = environment_class.downloads(self.item)
         return {
             "run_id": self.run_id,
             "rollout_id": self.rollout_id,
@@ -240,6 +241,7 @@ class Attempt:
             "vm_id": vm.vm_id if vm else None,
             "started": time.time(),
             **({"roles": roles} if roles else {}),
+            **({"downloads": dict(downloads)} if downloads else {}),
         }
 
 

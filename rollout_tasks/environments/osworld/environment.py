@@ -115,6 +115,15 @@ class OSWorldEnvironment(Environment):
         DownloadCache().fetch_all(file.url for file in files_of(task_config(item)))
 
     @classmethod
+    def downloads(cls, item: Item) -> Mapping[str, str]:
+        """Returns the hashes of the task's files as they are in the cache: who offers them may change them."""
+        from rollout_tasks.environments.osworld.downloads import DownloadCache  # light workers need none of it
+
+        cache = DownloadCache()
+        files = files_of(task_config(item))
+        return {file.url: found.sha256 for file in files if (found := cache.find(file.url)) is not None}
+
+    @classmethod
     def preload(cls) -> None:
         """Begins to import desktop-env with all its evaluators, in the process that cells are forked from."""
         from rollout_tasks.environments.osworld.session_opening import preload  # light workers have no cells

@@ -412,7 +412,8 @@ def test_an_environment_that_nobody_offers_is_a_defect_too(submit: Any) -> None:
 
 
 def test_an_attempt_says_where_its_time_went_and_what_was_asked(submit: Any) -> None:
-    bench = submit({"needs_vm": True})
+    files = {"https://files.example/sheet.xlsx": "5f" * 32}
+    bench = submit({"needs_vm": True, "downloads": files})
     for name in ("reset", "execute", "evaluate"):
         watched.HOOKS[name] = lambda _world: time.sleep(0.02)
 
@@ -434,6 +435,7 @@ def test_an_attempt_says_where_its_time_went_and_what_was_asked(submit: Any) -> 
         "worker": "worker@here",
         "vm_id": "vm-0",
     }
+    assert header["downloads"] == files
     assert verdict.started <= header["started"] <= verdict.finished
     assert len(lines) > 2
 

@@ -53,6 +53,10 @@ class WatchedEnvironment(Environment):
         if item.env_config.get("at") == "prepare":
             _raise(item)
 
+    @classmethod
+    def downloads(cls, item: Item) -> Mapping[str, str]:
+        return dict(item.env_config.get("downloads", {}))
+
     def instructions(self, item: Item) -> str:  # noqa: ARG002
         return "Act."
 

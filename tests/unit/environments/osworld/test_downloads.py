@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import multiprocessing
 import os
@@ -21,8 +22,11 @@ from types import SimpleNamespace
 import pytest
 import requests
 
+from benchmark.items import Item
+from rollout_tasks.config import RunConfig
 from rollout_tasks.environments.osworld import downloads, public_http
 from rollout_tasks.environments.osworld.downloads import DownloadCache, DownloadError
+from rollout_tasks.environments.osworld.environment import OSWorldEnvironment
 from rollout_tasks.settings import settings
 
 CONTENT = bytes(range(256)) * 4096
@@ -142,6 +146,29 @@ def test_a_file_is_downloaded_once_and_kept_by_its_content(server: FileServer, c
     assert server.requests == ["/file.bin?download=true"]
     assert seen[-1] == (len(CONTENT), len(CONTENT))
     assert files_in(cache, "partial") == []
+
+
+def test_an_attempts_record_has_the_hashes_of_its_tasks_files(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("ROLLOUT_DOWNLOAD_HOSTS", "127.0.0.1")
+    settings.cache_clear()
+    task = {
+        "config": [{"type": "download", "parameters": {"files": [{"url": server.url, "path": "/home/user/a"}]}}],
+        "evaluator": {
+            "func": "exact_match",
+            "result": {"type": "vm_command_line", "command": "echo"},
+            "expected": {"type": "rule", "rules": {"expected": ""}},
+        },
+    }
+    item = Item(id="t", question="?", metadata=task)
+    before = OSWorldEnvironment.downloads(item)
+
+    OSWorldEnvironment.prepare(RunConfig(), item)
+
+    assert before == {}
+    assert OSWorldEnvironment.downloads(item) == {server.url: hashlib.sha256(CONTENT).hexdigest()}
 
 
 def test_two_urls_with_one_content_are_one_object(server: FileServer, cache: DownloadCache) -> None:
