@@ -166,13 +166,18 @@ def test_the_sites_program_is_called_where_developers_have_it(page: str) -> None
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Links to pages and to parts of them lead somewhere, and the search's index is there; nothing is fetched."""
+    """Links to pages and their parts lead somewhere; the search works in a folder, too; other hosts are asked for nothing."""
     site = tmp_path / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
 
     assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]
-    assert (site / "search" / "search_index.json").stat().st_size > 10_000
+    assert (site / "search" / "search_index.js").stat().st_size > 10_000
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert "javascript/iframe-worker.js" in page
+    taken = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?([^\"' >]+)", page)
+    assert len(taken) > 5
+    assert not [address for address in taken if "//" in address]
     assert (site / "reference" / "commands.html").is_file()
 
 
