@@ -56,7 +56,11 @@ def _name_of(process: psutil.Process) -> str:
     above = parent.cmdline() if parent else []
     if TEMPLATE in command and TEMPLATE in above:
         return "a cell" if "bwrap" not in above[0] else "the template of cells"
-    if command == above and "worker" in command and any(word.endswith("celery") for word in command):
+    if (
+        command == above
+        and "worker" in command
+        and any(word.endswith(("celery", "celery_command")) for word in command)
+    ):
         return "a worker's child"
     return ""
 
@@ -84,7 +88,7 @@ def one_run(tree: Path, folder: Path, name: str, *, cells: bool) -> tuple[dict[s
     """Rolls the tasks out on one desktop, one after the other.
 
     Returns:
-        Seconds that each task had its VM, without those that it waited for its model; the most memory of each kind of process.
+        Seconds that each task had its VM; the most memory of each kind of process.
     """
     command = [sys.executable, "scripts/submit.py", "--embedded", "--data-path", tree, "--env-mode", "osworld"]
     command += ["--provider", "local", "--num-vms", 1, "--num-rollouts", 1, "--output-dir", folder, "--run-id", name]
@@ -95,10 +99,13 @@ def one_run(tree: Path, folder: Path, name: str, *, cells: bool) -> tuple[dict[s
     ):
         if status := process.wait():
             raise SystemExit(f"run {name} ended with {status}")
-    results = [json.loads(path.read_text()) for path in (folder / name).glob("*/*/result.json")]
-    if wrong := [one["item_id"] for one in results if one.get("score") != 1]:
-        raise SystemExit(f"run {name}: {wrong[0]} scored {[one.get('score') for one in results]}")
-    return {one["item_id"]: one["lease"]["released"] - one["lease"]["allocated"] for one in results}, watch.most
+    results = {
+        path.parts[-3]: json.loads(path.read_text()) for path in (folder / name).glob("*/*/result.json")
+    }  # by the item's folder
+    if wrong := [item for item, one in results.items() if one.get("score") != 1]:
+        raise SystemExit(f"run {name}: {wrong[0]} scored {results[wrong[0]].get('score')}")
+    times = {item: one["lease"]["released"] - one["lease"]["allocated"] for item, one in results.items()}
+    return times, watch.most
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
