@@ -85,10 +85,11 @@ def checked_client(url: str | None = None) -> redis.Redis:
     """
     address = url or settings().redis_address
     try:
-        _prove(address)
+        _prove(address, "--redis-url" if url else "REDIS_URL")
     except redis.RedisError as error:
         hint = "" if url or settings().broker_configured else "; set REDIS_URL to where it is"
-        raise UserError(f"Redis at {address_without_secret(address)} cannot be reached: {error}{hint}") from error
+        why = str(error).rstrip(".")
+        raise UserError(f"Redis at {address_without_secret(address)} cannot be reached: {why}{hint}") from error
     return connect(tries=1, socket_timeout=10, url=address)
 
 
@@ -99,11 +100,15 @@ def check_login() -> None:
         UserError: It is not, or does not; names the address without its password.
     """
     with suppress(redis.RedisError):
-        _prove(settings().redis_address)
+        _prove(settings().redis_address, "REDIS_URL")
 
 
-def _prove(address: str) -> None:
+def _prove(address: str, named_by: str) -> None:
     """Has Redis answer once.
+
+    Args:
+        address: Where it is.
+        named_by: The option or variable that says so.
 
     Raises:
         UserError: It refuses the login, is not trusted, or its address is wrong.
@@ -117,7 +122,7 @@ def _prove(address: str) -> None:
             raise UserError(sentence) from error
         raise
     except ValueError as error:
-        raise UserError(f"REDIS_URL: must look like redis://:password@host:6379/0, got {place}") from error
+        raise UserError(f"{named_by}: must look like redis://:password@host:6379/0, got {place}") from error
 
 
 def address_without_secret(url: str) -> str:
