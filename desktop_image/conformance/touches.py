@@ -21,6 +21,7 @@ Kind = Literal[
     "older program",
     "package",
     "pasted picture",
+    "placed object",
     "port",
     "program",
     "proxy",
@@ -73,6 +74,11 @@ _FEASIBLE_SINCE = (
     (re.compile(r"\bC(MY|YM)K\b"), "gimp 3.0"),
 )
 """What infeasible tasks ask for, and the program version that can do it: from that version on, giving up is wrong."""
+_INSERTING = re.compile(
+    r"\b(?:insert|add|draw|create|put)\s+an?\s+(?:\w+\s+){0,2}(?:table|chart|image|picture|photo|shape|text ?box)\b",
+    re.IGNORECASE,
+)
+"""What LibreOffice puts into the middle of what its window shows of a slide."""
 _APPLICATION_NAME = re.compile(r"application\[\s*@?name\s*=\s*[\"']?([^\"'\]]+)")
 _PROGRAMS_OF_APPLICATIONS = {
     "chrome": "google-chrome",
@@ -143,12 +149,24 @@ def _all(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "rendering", "libreoffice 7.3", "evaluator.func"
     if "compare_docx_images" in functions and "gimp" in applications:
         yield "pasted picture", "libreoffice 7.3", "evaluator.func"
+    if _compares_places(evaluator) and _INSERTING.search(instruction):
+        yield "placed object", "gnome-shell", "evaluator.func"
     if "infeasible" not in _listed(evaluator.get("func")):
         yield from ((*use, "instruction") for use in _of_instruction(instruction))
     else:
         for speaks_of, program in _FEASIBLE_SINCE:
             if speaks_of.search(instruction):
                 yield "older program", program, "instruction"
+
+
+def _compares_places(evaluator: Mapping[str, Any]) -> bool:
+    """Returns whether a metric compares where things are on slides."""
+    functions, options = _listed(evaluator.get("func")), _listed(evaluator.get("options"))
+    for place, function in enumerate(functions):
+        own = options[place] if place < len(options) and isinstance(options[place], Mapping) else {}
+        if function == "compare_pptx_files" and own.get("examine_shape", True):
+            return True
+    return False
 
 
 def _of_step(kind: str, parameters: Mapping[str, Any]) -> Iterator[Use]:

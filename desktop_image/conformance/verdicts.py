@@ -31,6 +31,7 @@ _LACKS = {
     "file type": "no program there opens {name}",
     "older program": "what was infeasible can be done there, since {name}",
     "pasted picture": "a pasted picture is compared byte by byte with one that {name} has saved, and others add transparency",
+    "placed object": "where a new object is on a slide is compared, and depends on the window's size, which differs under {name}",
     "port": "Chrome started from its dock cannot be asked on port {name}",
     "rendering": "a picture is compared pixel by pixel with one that {name} has rendered",
     "setting": "it has no setting {name}",
@@ -96,6 +97,8 @@ def _is_there(touch: Touch, facts: Facts) -> bool:
         return _has_file(touch.name, facts)
     if touch.kind in {"pasted picture", "rendering"}:
         return facts.has("version", touch.name)
+    if touch.kind == "placed object":
+        return facts.has("program", touch.name)
     if touch.kind == "older program":
         return _is_older(touch.name, facts)
     return facts.has(touch.kind, touch.name)

@@ -188,6 +188,28 @@ def test_a_picture_that_another_office_pastes_is_another_picture() -> None:
     assert verdict_of(touches_of(from_a_file), Facts(there, FACTS.titles)).name == "faithful"
 
 
+@pytest.mark.parametrize(
+    ("instruction", "options", "verdict"),
+    [
+        ("On the last slide, insert a table with 5 rows.", None, "unfaithful"),
+        ("Please add an image to slide 2", {"examine_bullets": False}, "unfaithful"),
+        ("Draw a small red text box there", {}, "unfaithful"),
+        ("Insert a table there", {"examine_shape": False}, "faithful"),
+        ('Add a note "table" to the slide', None, "faithful"),
+        ("Make the table's text bold", None, "faithful"),
+    ],
+)
+def test_where_something_new_is_on_a_slide_depends_on_the_window(
+    instruction: str, options: dict[str, Any] | None, verdict: str
+) -> None:
+    evaluator = {**TASK["evaluator"], "func": "compare_pptx_files", **({} if options is None else {"options": options})}
+    task = {**TASK, "instruction": instruction, "evaluator": evaluator}
+    with_shell = Facts({**FACTS.there, "program": FACTS.there["program"] | {"gnome-shell"}}, FACTS.titles)
+
+    assert verdict_of(touches_of(task), FACTS).name == verdict
+    assert verdict_of(touches_of(task), with_shell).name == "faithful"
+
+
 def test_a_page_in_the_rules_is_needed_whatever_looks_at_it() -> None:
     task = with_result("vm_file", expected={"type": "rule", "rules": {"type": "url", "url": "https://e.org/x"}})
 
