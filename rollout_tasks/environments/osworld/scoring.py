@@ -1,7 +1,8 @@
 """Scores a task by its evaluator, and decides which of the evaluator's failures are the agent's.
 
 A result that is missing, or cannot be read as what it should be, is a wrong result: 0. So is one that only
-a program which was closed could have given. Any other failure says nothing about the agent and is raised.
+a program which was closed could have given, and one for which a metric lacks what the reference has. Any other failure says nothing
+about the agent and is raised.
 """
 
 from __future__ import annotations
@@ -112,12 +113,27 @@ def _watched(desktop: Desktop, task: Mapping[str, Any], name: str, metric: Calla
         except (*_UNREADABLE, *_UNREADABLE_BY.get(name, ())) as error:
             logger.error("%s: the result cannot be read: %s", name, error)
         except Exception as error:
-            if not _is_missing(result):
+            if _is_missing(result):
+                logger.error("%s: there is no result: %s", name, error)
+            elif isinstance(error, _DAMAGED) and _takes_reference(metric, result, arguments, options):
+                logger.error("%s: the result lacks what the reference has: %s: %s", name, type(error).__name__, error)
+            else:
                 raise
-            logger.error("%s: there is no result: %s", name, error)
         return 0.0
 
     return watched
+
+
+def _takes_reference(metric: Callable[..., Any], result: Any, arguments: Sequence[Any], options: Any) -> bool:
+    """Returns whether a metric that failed on a file can compare the reference with itself: then the file is to blame."""
+    reference = arguments[0] if arguments else None
+    if not all(isinstance(path, str) and Path(path).is_file() for path in (result, reference)):
+        return False
+    try:
+        metric(reference, *arguments, **options)
+    except Exception:  # noqa: BLE001 - other code, which may raise anything
+        return False
+    return True
 
 
 Getter = Callable[[Any, Any], Any]

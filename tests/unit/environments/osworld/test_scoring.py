@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
+import docx
 import pytest
 import requests
+from docx.shared import RGBColor
 
 from rollout_tasks.config import DesktopConfig
 from rollout_tasks.environments.osworld import desktop_env_import, vm_client
@@ -191,6 +193,41 @@ def test_favourites_that_are_no_list_are_not_the_wanted_ones(printed: str, evalu
     Guest.printed = printed
     wanted = {"type": "rule", "rules": {"expected": ["x"]}}
     assert evaluation("check_gnome_favorite_apps", {"type": "vm_command_line", "command": "x"}, wanted) == 0
+
+
+def words(*colours: RGBColor | None) -> bytes:
+    document = docx.Document()
+    cells = document.add_table(1, len(colours)).rows[0].cells
+    for cell, colour in zip(cells, colours, strict=True):
+        cell.paragraphs[0].add_run("apple").font.color.rgb = colour
+    content = io.BytesIO()
+    document.save(content)
+    return content.getvalue()
+
+
+RED = RGBColor(0xFF, 0, 0)
+COLOURED = {
+    "func": "evaluate_colored_words_in_tables",
+    "result": {"type": "vm_file", "path": FILE, "dest": "words.docx"},
+    "expected": {"type": "vm_file", "path": "/home/user/gold", "dest": "gold.docx"},
+}
+
+
+def test_a_result_on_which_a_metric_fails_scores_nothing_where_the_reference_is_taken(evaluation: Evaluation) -> None:
+    """desktop-env's metric reckons with the colour of each word, and a word need not have any."""
+    Guest.files = {FILE: words(RED, None), "/home/user/gold": words(RED, RED)}
+
+    assert evaluation(**COLOURED) == 0
+
+    Guest.files[FILE] = words(RED, RED)
+    assert evaluation(**COLOURED) == 1
+
+
+def test_a_reference_on_which_the_metric_fails_too_is_not_the_agents(evaluation: Evaluation) -> None:
+    Guest.files = {FILE: words(RED, None), "/home/user/gold": words(None, None)}
+
+    with pytest.raises(TypeError):
+        evaluation(**COLOURED)
 
 
 @pytest.mark.parametrize("trouble", [BROKEN, SILENT])
